@@ -1,33 +1,45 @@
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import shutil
 from collections.abc import Iterator
 from fcntl import LOCK_EX, LOCK_SH, flock
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import object_server
 import pytest
-import torch
 from filelock import FileLock
-from painted_files import Folder, paint_files
 
-from detaug.converters import voc_to_coco
-from detaug.demo import people, shapes, ships
-from detaug.demo.demo import demo
+if TYPE_CHECKING:
+    from object_server import FaultyProxy
+    from painted_files import Folder
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before any test imports Triton, for test_fused_kernel.py
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it asks PyPI for the newest version when it is imported
-if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the cores: with more threads they wait for each other
-    torch.set_num_threads(1)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare a process that runs tests.
+
+    The process that starts the others imports neither torch nor DALI, here and in the fixtures: they wait for it.
+    """
+    parallel = "PYTEST_XDIST_WORKER" in os.environ
+    if config.getoption("numprocesses", None) and not parallel:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"  # before any test imports Triton, for test_fused_kernel.py
+    if parallel:  # the processes share the cores: with more threads they wait for each other
+        torch.set_num_threads(1)
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -45,6 +57,8 @@ def runs_here(item: pytest.Item, slow: bool) -> bool:
     """Return whether a test runs on this machine."""
     if not item.get_closest_marker("gpu"):
         return True
+    import torch
+
     return torch.cuda.is_available() and (slow or not item.get_closest_marker("slow"))
 
 
@@ -59,6 +73,8 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = SHARED_DATA / "bccd"
     if not root.is_dir():
         pytest.skip(f"the BCCD photographs are not at {root}")
+    from detaug.converters import voc_to_coco
+
     json = tmp_path_factory.mktemp("bccd") / "train.json"
     voc_to_coco(root, json, split="train")
     return root / "JPEGImages", json
@@ -67,6 +83,8 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="session", autouse=True)
 def jpeg_engine() -> Iterator[None]:
     """Keep a decoder on the GPU: while there is none, the next one takes a second more to make."""
+    import torch
+
     if not torch.cuda.is_available():
         yield
         return
@@ -91,9 +109,21 @@ def gpu_lock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def freed_memory() -> Iterator[None]:
+    """Return free memory to the system: glibc keeps what other threads have freed, gigabytes after many pipelines."""
+    yield
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    if pages * os.sysconf("SC_PAGE_SIZE") > 2 << 30:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cached_pictures() -> Iterator[None]:
     """Draw each picture of the demo once: it takes 0.3 s, and test_shapes.py checks that it is always the same."""
+    from detaug.demo import people, shapes, ships
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapes, "paint", cache(shapes.paint))
         patch.setattr(people, "paint_people", cache(people.paint_people))
@@ -111,6 +141,9 @@ def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.getbasetemp().parent / "demo_folder" if parallel else tmp_path_factory.mktemp("reader")
     with FileLock(f"{folder}.lock"):
         if not (folder / "train.json").exists():
+            from detaug.converters import voc_to_coco
+            from detaug.demo.demo import demo
+
             folder.mkdir(exist_ok=True)
             demo(folder / "demo", device="cpu", seconds=0, steps=1, say=lambda _: None)
             voc_to_coco(folder / "demo/VOC", folder / "train.json", split="train")
@@ -135,18 +168,24 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def painted(tmp_path: Path) -> Folder:
     """21 painted PNG files of three sizes, and their json; the last one has no boxes."""
+    from painted_files import paint_files
+
     return paint_files(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[int]:
+    import object_server
+
     with object_server.running_server() as port:
         yield port
 
 
 @pytest.fixture
-def s3(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.FaultyProxy]:
+def s3(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
     """An S3 server, in the environment, behind a proxy that may fail."""
+    import object_server
+
     proxy = object_server.FaultyProxy(s3_server)
     for name, value in object_server.environment(proxy.address).items():
         monkeypatch.setenv(name, value)
