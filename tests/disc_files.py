@@ -84,9 +84,11 @@ def _far_apart(rng: np.random.Generator, room: tuple[float, float, float, float]
 
 def paint_disc(pixels: NDArray[np.float64], center: NDArray[np.float64], color: tuple[int, int, int]) -> None:
     """Paint a disc with smooth edges: its centroid is its centre, in continuous pixels."""
-    y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]] + 0.5
-    share = (RADIUS + 0.5 - np.hypot(x - center[0], y - center[1])).clip(0, 1)[..., None]
-    pixels[:] = pixels * (1 - share) + share * np.array(color)
+    x0, y0 = np.floor(center - RADIUS - 1).astype(int).clip(0)
+    window = pixels[y0 : y0 + 2 * int(RADIUS) + 4, x0 : x0 + 2 * int(RADIUS) + 4]
+    y, x = np.indices(window.shape[:2]) + 0.5
+    share = (RADIUS + 0.5 - np.hypot(x + x0 - center[0], y + y0 - center[1])).clip(0, 1)[..., None]
+    window[:] = window * (1 - share) + share * np.array(color)
 
 
 def color_at(image: NDArray[Any], x: float, y: float) -> int:
