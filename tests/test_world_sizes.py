@@ -22,7 +22,7 @@ from worlds import GLOBAL_BATCH, RECIPES, RESIZE, SAMPLERS, settings, write_imag
 
 import detaug as da
 
-WORLDS = (1, 2, 3, 4, 6, 8, 12, 24)
+WORLDS = (1, 2, 3, 8, 24)
 BROKEN = (5, 23, 24, 40)
 
 
@@ -215,7 +215,7 @@ def test_the_script_uses_all_gpus() -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "worlds", "runs"),
-    [("several sizes", (3, 1), 2), *slow(("ssd", (8, 2, 3, 1), 30), ("affine", (12, 4, 24), 12))],
+    [("several sizes", (3, 1), 2), *slow(("ssd", (8, 2, 3, 1), 10), ("affine", (12, 4, 24), 5))],
 )
 def test_a_training_moves_between_numbers_of_shards(
     folder: Folder, tmp_path: Path, recipe: str, worlds: tuple[int, ...], runs: int
