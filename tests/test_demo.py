@@ -119,13 +119,6 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_any_file_is_moved(tmp
     assert (out / "a.json").read_text() == "demo"
 
 
-def test_another_seed_draws_other_pictures(tmp_path: Path) -> None:
-    quick_demo(tmp_path / "a", images=1, seed=1)
-    quick_demo(tmp_path / "b", images=1, seed=2)
-    for name in ("train.json", "sheet.png", "VOC/JPEGImages/000001.jpg"):
-        assert (tmp_path / "a" / name).read_bytes() != (tmp_path / "b" / name).read_bytes()
-
-
 @pytest.mark.slow
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
@@ -163,15 +156,20 @@ def test_the_rate_is_images_by_seconds() -> None:
 # ---------------------------------------------------------------- the command
 
 
-def test_the_command(
-    tmp_path: Path, few_images: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_and_another_seed(
+    tmp_path: Path,
+    few_images: None,
+    made: tuple[Path, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["demo"]) == 0
+    assert main(["demo", "--seed", "1"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert out.rstrip().endswith(GO_ON.rstrip())
-    assert (tmp_path / "demo/sheet.png").is_file()
+    for name in ("train.json", "sheet.png", "VOC/JPEGImages/000001.jpg"):
+        assert (tmp_path / "demo" / name).read_bytes() != (made[0] / name).read_bytes()
 
 
 @pytest.mark.parametrize(
