@@ -70,20 +70,26 @@ def edge_error(image: NDArray[Any], corners: NDArray[np.float64]) -> float:
         for share in (0.3, 0.5, 0.7):
             point = start + share * (end - start)
             offsets = np.linspace(-5, 5, 201)
-            values = [sample(image, point + offset * normal) for offset in offsets]
-            worst = max(worst, abs(np.mean(values) * 10 / 255 - 5))
+            values = sample(image, point + offsets[:, None] * normal)
+            worst = max(worst, abs(values.mean() * 10 / 255 - 5))
     return worst
 
 
-def sample(image: NDArray[Any], point: NDArray[np.float64]) -> float:
-    """Return the value of an image at a point, in continuous pixels, by bilinear interpolation."""
-    x, y = point - 0.5
-    left, top = int(np.floor(x)), int(np.floor(y))
-    if not (0 <= left < image.shape[1] - 1 and 0 <= top < image.shape[0] - 1):
-        return 0.0
-    part = image[top : top + 2, left : left + 2, 0].astype(float)
-    weights = np.outer([1 - (y - top), y - top], [1 - (x - left), x - left])
-    return float((part * weights).sum())
+def sample(image: NDArray[Any], points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (N,): the values of an image at points (N, 2), in continuous pixels, by bilinear interpolation.
+
+    Beyond the centres of the outermost pixels they are 0.
+    """
+    height, width = image.shape[:2]
+    places = points - 0.5
+    left, top = np.floor(places).astype(int).T
+    inside = (left >= 0) & (left < width - 1) & (top >= 0) & (top < height - 1)
+    left, top = np.where(inside, left, 0), np.where(inside, top, 0)
+    across, down = (places - np.stack([left, top], 1)).T
+    pixels = image[..., 0].astype(float)
+    upper = pixels[top, left] * (1 - across) + pixels[top, left + 1] * across
+    lower = pixels[top + 1, left] * (1 - across) + pixels[top + 1, left + 1] * across
+    return np.where(inside, upper * (1 - down) + lower * down, 0)
 
 
 def whole(image: NDArray[Any], corners: NDArray[np.float64]) -> bool:
@@ -100,7 +106,7 @@ def test_corners_lie_on_painted_rectangles(op: da.Op, device: str) -> None:
     assert max(errors) < 0.5
 
 
-@pytest.mark.parametrize("seed", seeds(4, 100))
+@pytest.mark.parametrize("seed", seeds(2, 100))
 def test_corners_after_random_chains(seed: int, device: str) -> None:
     rng = np.random.default_rng(seed)
     first = [OPS[at] for at in rng.integers(0, len(OPS), rng.integers(1, 4))]
