@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,15 @@ def modules() -> list[Path]:
     return sorted([*own, *CONVERTERS.rglob("*.py")])
 
 
+@cache
+def parsed() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in modules()]
+
+
 def definitions(kind: type[ast.FunctionDef] | type[ast.ClassDef]) -> Iterator[tuple[str, int]]:
     """Yield the name of each function or class, and the number of lines of its body."""
-    for path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, module in parsed():
+        for node in ast.walk(module):
             if isinstance(node, kind):
                 first = node.body[min(1, len(node.body) - 1)] if ast.get_docstring(node) else node.body[0]
                 yield f"{path.relative_to(REPOSITORY)}: {node.name}", (node.end_lineno or 0) - first.lineno + 1
