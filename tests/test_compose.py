@@ -504,6 +504,7 @@ def test_rotated_boxes_turn_as_torchvisions(form: str, v2: Any, tv_tensors: Any)
     assert np.abs(first[:, None] - second[None]).max(2).min(0).max() < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_newer_torchvision")
 def test_rotated_boxes_need_no_more_of_torchvision_than_tv_tensors(tv_tensors: Any) -> None:
     program = """

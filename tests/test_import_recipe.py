@@ -761,6 +761,14 @@ def test_a_pipeline_without_a_size_says_how_to_give_one(save: Any, tmp_path: Pat
     assert not (tmp_path / "b.yaml").exists()
 
 
+def test_a_saved_pipeline_needs_no_library(save: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save("[A.HorizontalFlip()]")
+    for library in ("albumentations", "torchvision", "cv2"):
+        monkeypatch.setitem(sys.modules, library, None)
+    assert da.import_recipe(tmp_path / "a.json").ops == (da.RandomHorizontalFlip(p=0.5),)
+
+
+@pytest.mark.slow
 def test_no_library_is_imported_for_a_saved_pipeline(save: Any, tmp_path: Path) -> None:
     save("[A.HorizontalFlip()]")
     code = "import sys; from detaug.importing.import_recipe import import_recipe; import_recipe('a.json')\n"
