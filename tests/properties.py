@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 
 def few_or_many(many: int) -> pytest.MarkDecorator:
-    """Run a test with examples=30, and in the slow run with this many."""
-    return pytest.mark.parametrize("examples", [30, pytest.param(many, marks=pytest.mark.slow)])
+    """Run a test with examples=15, and in the slow run with this many."""
+    return pytest.mark.parametrize("examples", [15, pytest.param(many, marks=pytest.mark.slow)])
 
 
 def check_examples(examples: int, check: Callable[..., None], *strategies: st.SearchStrategy[Any]) -> None:

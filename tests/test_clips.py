@@ -107,7 +107,8 @@ def test_an_epoch_has_each_clip_once_in_the_json_s_numbers(videos: Videos, devic
 
 @pytest.mark.parametrize("train", [True, False])
 def test_shards_and_a_resumed_epoch(videos: Videos, train: bool) -> None:
-    source, recipe = reader(videos), [da.RandomIoUCrop(), RESIZE, da.GaussianNoise(p=1)]
+    source = reader(videos)
+    recipe = [da.RandomIoUCrop(), RESIZE, da.GaussianNoise(p=1) if train else da.ColorJitter(0.4, 0.4)]
     whole = list(loader(source, recipe, train=train))
     parts = [da.Loader(source, recipe, 1, device="cpu", train=train, shard=(rank, 3)) for rank in range(3)]
     for batch, *of_ranks in zip(whole, *parts, strict=False):
@@ -132,7 +133,7 @@ def chain(seed: int) -> list[da.Op]:
     return [*(GEOMETRY[at] for at in rng.permutation(len(GEOMETRY))[: rng.integers(1, 4)]), SIZES[rng.integers(2)]]
 
 
-@pytest.mark.parametrize("seed", seeds(4, 100))
+@pytest.mark.parametrize("seed", seeds(2, 100))
 def test_boxes_lie_on_their_rectangles_in_every_frame(videos: Videos, seed: int, device: str) -> None:
     source, recipe = reader(videos), chain(seed)
     batches = loader(source, recipe, seed=seed, device=device, return_params=True)

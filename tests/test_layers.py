@@ -37,6 +37,8 @@ def origins_by_layers(layers: Layers, at: int, size: tuple[int, int]) -> NDArray
     painted = np.full((*size, 3), -1)
     for layer in range(layers.image.shape[1]):
         x0, y0, x1, y1 = layers.rectangle[at, layer]
+        if x0 >= x1 or y0 >= y1:
+            continue
         inside = (x0 < x) & (x < x1) & (y0 < y) & (y < y1)
         points = np.stack([x, y, np.ones(size)]).reshape(3, -1)
         moved = layers.matrix[at, layer] @ points
@@ -59,7 +61,7 @@ GEOMETRY: dict[str, list[da.Op]] = {
 @pytest.mark.parametrize("mixing", MIXING)
 def test_layers_say_where_each_pixel_is_from(mixing: str, geometry: str, device: str) -> None:
     resize = [] if geometry == "whole" else [da.Resize(SIZE)]
-    for seed in range(3):
+    for seed in range(2):
         samples = coded_batch(seed, 12, device=device).then(*GEOMETRY[geometry], *resize, *MIXING[mixing])
         layers = layers_of(samples)
         for at, image in enumerate(samples.images):

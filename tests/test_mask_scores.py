@@ -135,7 +135,7 @@ def by_hand(truth: Path, results: Any, **params: Any) -> list[float]:
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of pycocotools' decode
-@pytest.mark.parametrize("seed", seeds(3, 30))
+@pytest.mark.parametrize("seed", seeds(2, 30))
 def test_masks_score_as_in_pycocotools(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids, predictions, results = random_scene(tmp_path / "truth.json", seed)
     evaluator = da.CocoEvaluator(tmp_path / "truth.json", kind="segm")

@@ -121,7 +121,7 @@ def test_masks_are_what_is_painted(recipe: str, device: str) -> None:
     assert differing / masks < 400
 
 
-@pytest.mark.parametrize("seed", seeds(8, 300))
+@pytest.mark.parametrize("seed", seeds(4, 300))
 def test_masks_follow_random_chains(seed: int) -> None:
     rng = np.random.default_rng(seed)
     before = [CHAIN[at] for at in rng.choice(len(CHAIN), rng.integers(1, 4), replace=False)]
@@ -413,7 +413,8 @@ def test_boxes_stay_if_their_masks_show_enough(least: int, turn: list[da.Op]) ->
     recipe += [da.RandomErasing(p=1, max_hidden=1)] if turn else []
     kept, dropped = 0, 0
     for seed in range(25):
-        both = [painted(seed).then(*recipe, da.SanitizeBoundingBoxes(min_mask_area=area)) for area in (0, least)]
+        samples = painted(seed)
+        both = [samples.then(*recipe, da.SanitizeBoundingBoxes(min_mask_area=area)) for area in (0, least)]
         for image in range(CODES):
             areas = masks_of(both[0], image).sum((1, 2))
             assert both[0].labels[image][areas >= least].tolist() == both[1].labels[image].tolist()

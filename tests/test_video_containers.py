@@ -140,7 +140,7 @@ def assert_numbered(path: Path, *, loaded: bool = True) -> None:
 
 QUICK = [
     Coded("libx264", "b", "avi"),
-    Coded("libx264", "open", "avi", LARGE),
+    pytest.param(Coded("libx264", "open", "avi", LARGE), marks=pytest.mark.slow),
     Coded("mpeg1video", "b", "mpg"),
     Coded("libx264", "b", "asf"),
 ]
