@@ -296,6 +296,23 @@ def test_bits_are_kept_or_refused(tmp_path: Path) -> None:
     assert 'CocoReader(channels=3, dtype="uint16")' in usage_error(*order, "png")
 
 
+def test_the_printed_line_loads_tiles_of_16_bits(tmp_path: Path) -> None:
+    """Without --channels: grey of 16 bits is kept, cut or copied whole; beside 8-bit RGB no reader loads it."""
+    deep = np.arange(200 * 260, dtype=np.uint16).reshape(200, 260)
+    rows = [{"id": at, "file_name": f"{at}.png", "height": 200 // at, "width": 260 // at} for at in (1, 2)]
+    for row in rows:
+        Image.fromarray(deep[: row["height"], : row["width"]]).save(tmp_path / str(row["file_name"]))
+    path = tmp_path / "deep.json"
+    path.write_text(json.dumps({"images": rows, "annotations": [], "categories": [{"id": 1, "name": "x"}]}))
+    said = detaug("tile", path, tmp_path, "-o", tmp_path / "out", "--size", 130).out
+    reader = eval(said.partition("load it: ")[2], {"da": da})  # what a person pastes
+    loader = da.Loader(reader, [da.Resize((130, 130))], 1, device="cpu", train=False)
+    assert max(batch.images.max() for batch in loader) == 200 * 260 - 1
+    Image.new("RGB", (130, 100)).save(tmp_path / "2.png")
+    mixed = detaug("tile", path, tmp_path, "-o", tmp_path / "mixed", "--size", 130).out
+    assert mixed.endswith("some tiles have other bands or more bits: save all pictures alike, and tile them again\n")
+
+
 def test_of_a_tiled_tiff_only_the_touched_tiles_are_read(tmp_path: Path) -> None:
     path, pictures = save_pictures(tmp_path)
     with tifffile.TiffFile(tmp_path / "d.tif") as file:

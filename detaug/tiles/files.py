@@ -16,6 +16,7 @@ from detaug.arrays import Ints
 from detaug.converters.conversion.arguments import check_choice
 from detaug.converters.files.decodable import contiguous_tiff
 from detaug.converters.files.parallel import Progress
+from detaug.converters.files.pixel_types import PixelType, read_pixel_type
 from detaug.converters.files.threads import Threads
 from detaug.converters.machine import available_cores
 from detaug.errors import ConversionError, InputError
@@ -64,8 +65,12 @@ class TileFiles(NamedTuple):
 
     def write(
         self, reader: TileReader, tiles: Ints, folder: Path, names: Sequence[str], progress: Progress | None
-    ) -> None:
-        """Write tiles, one picture after the other. Raises ConversionError for one that does not decode."""
+    ) -> set[PixelType]:
+        """Write tiles, one picture after the other; return the types of their pixels.
+
+        Raises ConversionError for a picture that does not decode.
+        """
+        types = set[PixelType]()
         ends = np.flatnonzero(np.diff(reader.pictures[tiles], append=-1)) + 1
         for path in {folder / posixpath.dirname(name) for name in names}:
             path.mkdir(parents=True, exist_ok=True)
@@ -73,8 +78,11 @@ class TileFiles(NamedTuple):
         with Threads(available_cores()) as threads:
             for start, end in pairwise([0, *ends.tolist()]):
                 write(reader, tiles[start:end], [folder / name for name in names[start:end]], threads)
+                with open(folder / names[start], "rb") as tile:
+                    types.add(read_pixel_type(tile.read(4096), tile))
                 if progress:
                     progress(end, len(tiles))
+        return types
 
     def _write_picture(self, reader: TileReader, tiles: Ints, paths: list[Path], threads: Threads) -> None:
         """Write the tiles of one picture that Pillow reads."""

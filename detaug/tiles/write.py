@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,6 +22,7 @@ from detaug.converters.conversion.part import Part, check_part
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
+from detaug.converters.files.pixel_types import DTYPES, PixelType
 from detaug.converters.findings.finding import counted, on_one_line
 from detaug.errors import ConversionError
 from detaug.pixel_format import DType, PixelFormat
@@ -62,8 +63,8 @@ class TileSummary:
     """Parts of objects in tiles that show too little of them."""
     lost: int
     """Objects that are in no tile."""
-    reading: str = field(default="", repr=False)
-    """Further arguments of the reader that loads them."""
+    reading: str | None = field(default="", repr=False)
+    """Further arguments of the reader that loads them; None if no reader loads all of them."""
 
     def __str__(self) -> str:
         pictures, tiles = counted(self.pictures, "picture"), counted(self.tiles, "tile")
@@ -74,7 +75,9 @@ class TileSummary:
                 f"{counted(self.left_out, 'part')} left out, of which too little is visible",
                 *([f"{counted(self.lost, 'object')} in no tile"] if self.lost else []),
                 on_one_line(f"written: {self.annotations}"),
-                on_one_line(f'load it: da.CocoReader("{self.images}", "{self.annotations}"{self.reading})'),
+                on_one_line(f'load it: da.CocoReader("{self.images}", "{self.annotations}"{self.reading})')
+                if self.reading is not None
+                else "some tiles have other bands or more bits: save all pictures alike, and tile them again",
             ]
         )
 
@@ -158,7 +161,7 @@ def tile_coco(
     text = _document(table, reader, names, chosen, own, f"{min_visibility} {quality}")
     moved = [*(f"images/{name}" for name in own_names), json_name] if own else []
     with appearing_folder(folder, moved) as unfinished:
-        files.write(reader, chosen.tiles, unfinished / "images", own_names, progress)
+        types = files.write(reader, chosen.tiles, unfinished / "images", own_names, progress)
         write_atomically(unfinished / json_name, text, sync=False)
     objects = int(chosen.pictures[table.image_index].sum())
     return TileSummary(
@@ -172,8 +175,17 @@ def tile_coco(
         cut=int((reader.cut.visible[chosen.boxes] < 1 - 1e-9).sum()),
         left_out=int(reader.cut.left_out[chosen.pictures].sum()),
         lost=objects - len(np.unique(reader.cut.rows[chosen.boxes])),
-        reading="" if pixels.is_rgb8 else f', channels={channels}, dtype="{dtype}"',
+        reading=_reading(pixels, types),
     )
+
+
+def _reading(pixels: PixelFormat, types: Collection[PixelType]) -> str | None:
+    """Return the arguments of the reader of tiles with these types: tiles of 8-bit RGB keep 16 bits of grey, too."""
+    if pixels.is_rgb8 and not any(each.loss for each in types):
+        return ""
+    found = {(pixels.channels, pixels.dtype)} if not pixels.is_rgb8 else {(each.bands, each.dtype) for each in types}
+    (channels, dtype), *others = found
+    return None if others or dtype not in DTYPES else f', channels={channels}, dtype="{dtype}"'
 
 
 class _Chosen(NamedTuple):
