@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmark_scripts import load_script
 from coco_files import document, write
 from command import detaug, usage_error
 from format_files import converted, data_set, kinds, refused
+from shard_files import detection, write_tfrecord
 from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
@@ -142,6 +145,32 @@ def test_arguments(tmp_path: Path) -> None:
     yolo = data_set(tmp_path / "yolo", YOLO, "images/a.jpg")
     with pytest.raises(InputError, match=r"YOLO is converted without classes; .* detaug convert-yolo has the options"):
         convert_to_coco(yolo, tmp_path / "out.json", classes=["cat"])
+
+
+@pytest.mark.parametrize(
+    ("files", "given"),
+    [
+        ({"Annotations/a.xml": voc_xml(box_xml(0, 11, 40, 30)), "JPEGImages/a.jpg": ""}, ["--origin"]),
+        (MOT | {"seq/gt/gt.txt": "1,1,0,0,30,20,1,1,1\n", "seq/img1/000001.jpg": ""}, ["--origin"]),
+        ({"a.tfrecord": [{**detection("a.jpg", [(1, 1, 9, 9)], [0])}]}, ["--first-label"]),
+        ({"a.tfrecord": [{"image/encoded": [image_bytes()]}]}, ["--feature"]),
+        ({"a.tfrecord": [{"y": [1]}]}, ["--feature"]),
+        (DOTA | {"other/images/b.jpg": ""}, ["--images"]),
+    ],
+)
+def test_advice_names_the_command_that_has_the_option(tmp_path: Path, files: dict[str, Any], given: list[str]) -> None:
+    for name, content in files.items():
+        if name.endswith(".tfrecord"):
+            write_tfrecord(tmp_path / name, content)
+        else:
+            write_files(tmp_path, {name: content or image_bytes()})
+    command = "convert-dota" if "labels/a.txt" in files else "convert"
+    folders = [tmp_path / "labels", tmp_path / "other"] if command == "convert-dota" else [tmp_path]
+    result = detaug(command, *folders, "-o", tmp_path / "out.json")
+    advice = re.findall(r"(?:(convert-\w+) (?:take )?)?(--[a-z-]+)(?: of (convert))?", result.out + result.err)
+    wrong = [option for one, option, other in advice if option not in detaug(one or other or command, "--help").out]
+    assert not wrong, result
+    assert {option for _, option, _ in advice} >= {*given}
 
 
 def test_no_input_is_overwritten(tmp_path: Path) -> None:

@@ -182,8 +182,8 @@ def test_pixels_that_seem_to_count_from_zero(mot: Path, lines: list[str], labels
         (mot / "v0/gt/labels.txt").write_text("pedestrian\nperson on vehicle\ncar\n")
     _, summary = converted(mot, sequences=["v0"])
     assert {kind: count for kind, count in kinds(summary).items() if kind != "box-clipped"} == found
-    assert ("run again with --origin zero" in str(summary)) == ("coordinate-zero" in found)
-    assert ("give --origin zero" in str(summary)) == ("origin-unclear" in found)
+    assert ("Coordinates of 0 mean that the tool" in str(summary)) == ("coordinate-zero" in found)
+    assert ("give convert-mot --origin zero" in str(summary)) == ("origin-unclear" in found)
     content, summary = converted(mot, sequences=["v0"], origin="zero")
     assert {"coordinate-zero", "origin-unclear"}.isdisjoint(summary.kind_counts)
     boxes = [row["bbox"] for row in content["annotations"] if row["track_id"] == 60]

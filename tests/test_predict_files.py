@@ -289,7 +289,8 @@ def test_what_is_no_video(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(da.InputError, match="pre_labels are of images: write the frames as files"):
         predict_files(model(), [folder / "a.mp4"], tmp_path / "found.json", pre_labels={"cvat": tmp_path / "cvat"})
     (folder / "b.mp4").write_bytes(b"no video")
-    with pytest.raises(da.InputError, match=r"1 of 2 videos cannot be used, the first is .*b\.mp4"):
+    with pytest.raises(da.InputError, match=r"1 of 2 videos cannot be used, the first is .*b\.mp4") as error:
         predict_files(model(), [folder / "*.mp4"], tmp_path / "other.json", drawings=tmp_path / "drawn")
+    assert str(error.value).endswith("remove it, or write it again: ffmpeg -i IN OUT.mp4")
     assert not (tmp_path / "other.json").exists()
     assert not (tmp_path / "drawn").exists()

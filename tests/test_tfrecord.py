@@ -255,7 +255,7 @@ def test_classes_that_contradict_each_other(tmp_path: Path) -> None:
 
 
 def test_records_without_labels_name_their_features(tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match="there are image/encoded, y; --feature KEY=NAME"):
+    with pytest.raises(ConversionError, match="there are image/encoded, y; convert-tfrecord --feature KEY=NAME"):
         one(tmp_path, {"image/encoded": [jpeg("a")], "y": [1]})
 
 

@@ -129,7 +129,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         effect = KINDS[kind].effect.replace("error", "skipped")  # a summary with errors is one of --on-error skip
         yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_examples(summary, kind)}"
     if "coordinate-zero" in summary.kind_counts:
-        yield "Coordinates of 0 mean that the tool counted pixels from 0: if so, run again with --origin zero"
+        again = "if so, run convert-voc or convert-mot --origin zero"
+        yield f"Coordinates of 0 mean that the tool counted pixels from 0: {again}"
     if summary.findings and not summary.report:
         yield "each of these, with its file: --report FILE"
     if summary.other_splits:

@@ -61,7 +61,8 @@ def map_in_jobs(function: Callable[[T], R], items: Iterable[T], jobs: int) -> It
     try:
         yield from map_in_processes(function, items, jobs)
     except EOFError as error:
-        raise ConversionError("a reading process was killed (out of memory?); use fewer --jobs") from error
+        fewer = "use fewer, --jobs of convert-voc, convert-tfrecord and convert-webdataset"
+        raise ConversionError(f"a reading process was killed (out of memory?); {fewer}") from error
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:

@@ -148,9 +148,10 @@ KINDS: dict[str, Kind] = {
     ),
     "track-none": Kind("noted", "boxes with the id -1 are of no track; each got one of its own if others have one"),
     "origin-unclear": Kind(
-        "noted", "gt/labels.txt is CVAT's, which counts pixels from 0: if the boxes are too, give --origin zero"
+        "noted",
+        "gt/labels.txt is CVAT's, which counts pixels from 0: if the boxes are too, give convert-mot --origin zero",
     ),
-    "coordinate-zero": Kind("noted", "coordinates of 0 occur, though pixels count from 1 (--origin one)"),
+    "coordinate-zero": Kind("noted", "coordinates of 0 occur, though pixels count from 1"),
     "box-repeated": Kind("noted", "an object has the class and the box of an earlier one in its image"),
     "class-numbered": Kind("noted", "classes have numbers in the shards, and a label map beside these has names"),
     "shard-empty": Kind("noted", "a shard has no records"),

@@ -107,7 +107,7 @@ class _Log:
         if self.below_one and self.first_edge >= 0:
             first, count = self.below_one[0], len(self.below_one)
             boxes = counted(count, "box", "boxes")
-            note = f"{boxes} with a left or top under 1, though pixels count from 1 (--origin one)"
+            note = f"{boxes} with a left or top under 1, though pixels count from 1"
             edges = [whole(edge) for edge in first.edges]
             self.findings.append(Finding(self.file, "coordinate-zero", None, first.line, edges, None, note, count))
         elif has_labels and self.first_edge < math.inf:

@@ -68,7 +68,8 @@ class Images:
         scores = {image: _common(stem_of(image), _stem(name)) for image in exact or alike}
         best = [image for image, score in scores.items() if score == max(scores.values())]
         if len(best) > 1 and len({stem_of(image) for image in best}) > 1:
-            note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: --images"
+            option = "--images of convert, IMAGES of convert-dota"
+            note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: {option}"
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
             return None
         if len(best) > 1:

@@ -235,7 +235,7 @@ def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str)
     if read and len(missing) == len(read):
         raise ConversionError(
             f"{found.folder} has the image of none of the {len(read):,} entries of {title}, the first is "
-            f"{missing[0].before!r}; give the folder of the images: --images",
+            f"{missing[0].before!r}; give the folder of the images: --images of convert, IMAGES of convert-dota",
             missing,
         )
 

@@ -165,7 +165,7 @@ class _Values:
         name, spans = self.options.features["image"], self._get("image", "bytes")
         if not spans:
             names = ", ".join(sorted(self.features)[:20])
-            remedy = f"it has {names or 'none'}; name it with --feature image=NAME"
+            remedy = f"it has {names or 'none'}; name it with convert-tfrecord --feature image=NAME"
             raise SampleError("sample-no-image", f"has no feature {name}; {remedy}")
         if len(spans) > 1:
             raise SampleError("sample-no-image", f"{name} must be one image, got {len(spans)}")

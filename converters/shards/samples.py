@@ -236,7 +236,8 @@ def check_orientation(header: ImageHeader, content: ShardContent, where: str) ->
 def shifted(label: int, first_label: int) -> int:
     """Return the category id of a class number: the first class has the id 1. Raises SampleError."""
     if label < first_label:
-        remedy = "; if the numbers count from 0, give --first-label 0" if label == 0 else ""
+        takes = "; if the numbers count from 0: convert-tfrecord and convert-webdataset take --first-label 0"
+        remedy = takes if label == 0 else ""
         raise SampleError("sample-invalid", f"class numbers must be at least {first_label}, got {label}{remedy}")
     return label - first_label + 1
 

@@ -66,7 +66,8 @@ def tfrecord_to_coco(
     """
     options = TFRecordOptions(feature_names(features), first_label)
     check_first_label(first_label)
-    conversion = _Conversion("TFRecord", partial(read_tfrecord, options), "feature", "--feature KEY=NAME names others")
+    others = "convert-tfrecord --feature KEY=NAME names others"
+    conversion = _Conversion("TFRecord", partial(read_tfrecord, options), "feature", others)
     return conversion.run(shards, output, _Options(classes, extract, on_error, jobs, report, progress))
 
 

@@ -90,7 +90,7 @@ class ImageFolder(FolderSource):
             first, why = min(self._faults.items())
             raise InputError(
                 f"{self.origin}: {len(self._faults)} of {len(self)} images cannot be used, the first is "
-                f"{self.path(first)}, which {why}; {self.remedy}, or give the loader on_error='skip'"
+                f"{self.path(first)}, which {why}; {self.remedy}"
             )
 
     @cached_property

@@ -153,7 +153,7 @@ class VideoReader(Source):
             unusable = f"{videos} of {len(self.video_files)} videos cannot be used"
             raise InputError(
                 f"{self.origin}: {unusable}, the first is {self.path(first)}, which {self.why_missing(first)}; "
-                f"{self.remedy}, or give the loader on_error='skip'"
+                f"{self.remedy}"
             )
 
     @cached_property
