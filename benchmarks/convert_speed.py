@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,13 +144,30 @@ def cvat(root: Path, labels: Labels) -> None:
         file.write("</annotations>\n")
 
 
-def csv_table(root: Path, labels: Labels) -> None:
+def cvat_video(root: Path, labels: Labels) -> None:
+    """Write OBJECTS tracks, each with a box in every frame, as CVAT does: one track after the other."""
+    frames = [boxes for _, boxes in labels]
+    with (root / "annotations.xml").open("w") as file:
+        file.write("<annotations><version>1.1</version>\n")
+        for track in range(OBJECTS):
+            file.write(f'<track id="{track}" label="{CLASSES[track % len(CLASSES)]}" source="manual">\n')
+            for frame, boxes in enumerate(frames):
+                box = boxes[track]
+                edges = f'xtl="{box.x}" ytl="{box.y}" xbr="{box.x + box.w}" ybr="{box.y + box.h}"'
+                file.write(f'<box frame="{frame}" keyframe="1" outside="0" occluded="0" {edges} z_order="0"></box>\n')
+            file.write("</track>\n")
+        file.write("</annotations>\n")
+
+
+def csv_table(root: Path, labels: Labels, *, scattered: bool = False) -> None:
+    found = ([name, box] for name, boxes in labels for box in boxes)
+    if scattered:
+        found = iter(random.Random(0).sample(rows := [*found], len(rows)))
     with (root / "labels.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax"])
-        for name, boxes in labels:
-            for box in boxes:
-                rows.writerow([f"{name}.jpg", WIDTH, HEIGHT, box.name, box.x, box.y, box.x + box.w, box.y + box.h])
+        table = csv.writer(file)
+        table.writerow(["filename", "width", "height", "class", "xmin", "ymin", "xmax", "ymax"])
+        for name, box in found:
+            table.writerow([f"{name}.jpg", WIDTH, HEIGHT, box.name, box.x, box.y, box.x + box.w, box.y + box.h])
 
 
 def label_studio(root: Path, labels: Labels) -> None:
@@ -179,6 +197,35 @@ def via(root: Path, labels: Labels) -> None:
         ]
         images[name] = {"filename": f"{name}.jpg", "size": 1, "regions": regions, "file_attributes": {}}
     (root / "via.json").write_text(json.dumps({"_via_img_metadata": images}))
+
+
+def via_csv(root: Path, labels: Labels) -> None:
+    head = ["filename", "file_size", "file_attributes", "region_count", "region_id"]
+    with (root / "via.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow([*head, "region_shape_attributes", "region_attributes"])
+        for name, boxes in labels:
+            for at, box in enumerate(boxes):
+                shape = json.dumps({"name": "rect", "x": box.x, "y": box.y, "width": box.w, "height": box.h})
+                table.writerow([f"{name}.jpg", 1, "{}", OBJECTS, at, shape, json.dumps({"class": box.name})])
+
+
+def via_3(root: Path, labels: Labels) -> None:
+    files, metadata = {}, {}
+    for at, (name, boxes) in enumerate(labels, 1):
+        files[str(at)] = {"fid": str(at), "fname": f"{name}.jpg", "type": 2, "loc": 1, "src": ""}
+        for number, box in enumerate(boxes):
+            xy, values = [2, box.x, box.y, box.w, box.h], {"1": box.name}
+            metadata[f"{at}_{number}"] = {"vid": str(at), "flg": 0, "z": [], "xy": xy, "av": values}
+    document = {
+        "project": {"pid": "__VIA_PROJECT_ID__", "data_format_version": "3.1.1"},
+        "config": {},
+        "attribute": {"1": {"aname": "class", "type": 4}},
+        "file": files,
+        "metadata": metadata,
+        "view": {key: {"fid_list": [key]} for key in files},
+    }
+    (root / "via.json").write_text(json.dumps(document))
 
 
 def createml(root: Path, labels: Labels) -> None:
@@ -231,10 +278,13 @@ def imagefolder(root: Path, labels: Labels) -> None:
 
 
 WRITERS = {
-    "labelme": labelme, "cvat": cvat, "csv": csv_table, "label-studio": label_studio, "via": via, "kitti": kitti,
+    "labelme": labelme, "cvat": cvat, "cvat/video": cvat_video, "csv": csv_table,
+    "csv/scattered": partial(csv_table, scattered=True), "label-studio": label_studio, "via": via, "via/csv": via_csv,
+    "via/3": via_3, "kitti": kitti,
     "visdrone": visdrone, "createml": createml, "wider-face": wider_face, "crowdhuman": crowdhuman,
     "supervisely": supervisely, "imagefolder": imagefolder, "dota": dota, "yolo": yolo, "voc": voc,
 }  # fmt: skip
+"""By the name of the format, and which form of it."""
 
 
 def write_images(folder: Path, count: int) -> None:
@@ -263,7 +313,7 @@ def measure(name: str, count: int, folder: Path) -> tuple[float, float, float, i
         subprocess.run(
             [sys.executable, __file__, "--write", root, "--formats", name, "--images", str(count)], check=True
         )
-        command = [sys.executable, "-c", CHILD, root, Path(temporary) / "out.json", name]
+        command = [sys.executable, "-c", CHILD, root, Path(temporary) / "out.json", name.split("/")[0]]
         found = subprocess.run(command, capture_output=True, text=True)
         if found.returncode:
             raise SystemExit(f"{name}: {found.stderr}")

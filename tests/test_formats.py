@@ -13,6 +13,7 @@ from benchmark_scripts import load_script
 from coco_files import document, write
 from command import detaug, usage_error
 from format_files import converted, data_set, kinds, refused
+from full_disk import disk_for_files_of
 from shard_files import detection, write_tfrecord
 from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
@@ -44,25 +45,55 @@ def test_every_form_that_is_read_is_a_format() -> None:
 def test_the_script_that_measures_writes_every_format(tmp_path: Path, name: str) -> None:
     script = load_script("convert_speed")
     script.write_set(tmp_path / "set", name, 3)
-    summary = convert_to_coco(tmp_path / "set", tmp_path / "out.json", format=name)
+    summary = convert_to_coco(tmp_path / "set", tmp_path / "out.json", format=name.split("/")[0])
     assert (summary.images, summary.boxes) == (3, 3 * script.OBJECTS)
 
 
-@pytest.mark.parametrize("name", ["voc", "yolo", "via", "createml"])
+@pytest.mark.parametrize("name", ["voc", "yolo", "via", "via/3", "via/csv", "csv/scattered", "createml"])
 def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     buffers = ((spool, "_IN_MEMORY"), (json_list, "_CHARACTERS"), (known_files, "_LARGEST_JSON"))
     for module, constant in buffers:  # all as for a data set of a hundred thousand images
         monkeypatch.setattr(module, constant, 1 << 12)
+    monkeypatch.setattr(spool, "_MOST_WAITING", 50)
     monkeypatch.setattr(writer, "_ROWS_AT_ONCE", 50)
     script, peaks = load_script("convert_speed"), []
     for count in (5, 60, 260):  # the first one imports
         script.write_set(tmp_path / str(count), name, count)
         tracemalloc.start()
-        convert_to_coco(tmp_path / str(count), tmp_path / f"{count}.json", format=name)
+        convert_to_coco(tmp_path / str(count), tmp_path / f"{count}.json", format=name.split("/")[0])
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     # Bytes an image: its ten objects take 2,700 to 10,700; VOC has a finding for each, as the files are equal.
     assert (peaks[2] - peaks[1]) / 200 < 1500
+
+
+@pytest.mark.parametrize("name", ["csv/scattered", "via/csv", "via/3", "cvat/video"])
+def test_objects_that_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Rows of an image that are far apart: the same json with a file and without one, and every box at its image."""
+    script, written = load_script("convert_speed"), []
+    script.write_set(tmp_path / "set", name, 40)
+    for most in (spool._MOST_WAITING, 7):
+        monkeypatch.setattr(spool, "_MOST_WAITING", most)
+        convert_to_coco(tmp_path / "set", tmp_path / "out.json", format=name.split("/")[0])
+        written.append((tmp_path / "out.json").read_bytes())
+    assert written[0] == written[1]
+    content = json.loads(written[1])
+    found: dict[str, list[list[float]]] = {row["file_name"]: [] for row in content["images"]}
+    names = {row["id"]: row["file_name"] for row in content["images"]}
+    for row in content["annotations"]:
+        found[names[row["image_id"]]].append(row["bbox"])
+    expected = {f"{at:06}.jpg": sorted([*box[1:]] for box in script.boxes_of(at)) for at in range(40)}
+    assert {name: sorted(boxes) for name, boxes in found.items()} == expected
+
+
+def test_a_full_disk_is_not_the_fault_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_script("convert_speed").write_set(tmp_path / "set", "csv/scattered", 40)
+    monkeypatch.setattr(spool, "_MOST_WAITING", 7)
+    monkeypatch.setattr(spool, "_IN_MEMORY", 64)
+    with disk_for_files_of(4096):
+        error = usage_error("convert", tmp_path / "set", "-o", tmp_path / "out.json", "--on-error", "skip")
+    assert f"File too large: '{tmp_path}'" in error
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_the_table_of_formats_in_the_documents() -> None:
@@ -214,6 +245,9 @@ def test_a_large_json_is_recognised_by_its_beginning(tmp_path: Path, monkeypatch
     assert "coco.json is a COCO json; it needs no conversion" in refused(coco)
     via = {f"{n}": {"filename": f"{n}.jpg", "size": 1, "regions": [], "file_attributes": {}} for n in range(4000)}
     path = write(tmp_path / "via.json", via)
+    assert path.stat().st_size > 1 << 17
+    assert "has the image of none of the 4,000 entries of VGG Image Annotator" in refused(path)
+    load_script("convert_speed").WRITERS["via/3"](tmp_path, ((f"{n}", []) for n in range(4000)))
     assert path.stat().st_size > 1 << 17
     assert "has the image of none of the 4,000 entries of VGG Image Annotator" in refused(path)
     (tmp_path / "cut.json").write_bytes(coco.read_bytes()[: 1 << 18])

@@ -36,11 +36,11 @@ def test_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, characters: in
     for indent in (None, 1):
         file.write_text(json.dumps({"a": 1, "images": inner, "b": {"images": {"c": 2}}, "": []}, indent=indent))
         expected = [*(("images", key, value) for key, value in inner.items()), ("", "b", {"images": {"c": 2}})]
-        assert [*members_of_json(str(file), "an object", "images")] == [("", "a", 1), *expected, ("", "", [])]
+        assert [*members_of_json(str(file), "an object", ("images",))] == [("", "a", 1), *expected, ("", "", [])]
     file.write_text(" { } ")
-    assert [*members_of_json(str(file), "an object", "images")] == []
+    assert [*members_of_json(str(file), "an object", ("images",))] == []
     file.write_text('{"images": [1], "images": {}}')
-    assert [*members_of_json(str(file), "an object", "images")] == [("", "images", [1])]
+    assert [*members_of_json(str(file), "an object", ("images",))] == [("", "images", [1])]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, characters: in
 def test_faults_of_members(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(InputError, match=message):
-        [*members_of_json(str(tmp_path / "a.json"), "a list", "images")]
+        [*members_of_json(str(tmp_path / "a.json"), "a list", ("images",))]
 
 
 def test_faults_are_those_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_one_item_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     file.write_text(json.dumps(items if is_list else {"images": {str(at): item for at, item in enumerate(items)}}))
     path = str(file)
     tracemalloc.start()
-    found = items_of_json(path, "a list") if is_list else members_of_json(path, "an object", "images")
+    found = items_of_json(path, "a list") if is_list else members_of_json(path, "an object", ("images",))
     count = sum(1 for _ in found)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

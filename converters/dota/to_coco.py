@@ -66,5 +66,5 @@ def dota_to_coco(
         raise ConversionError(
             f"{labels} has no label files NAME.txt; give DOTA's labelTxt{what_folder_has(label_folder)}"
         )
-    contents = read_dota(Source(label_folder, files, image_folder))
+    contents = read_dota(Source(label_folder, files, image_folder, Path(output).parent))
     return records_to_coco(contents, image_folder, output, [label_folder], options, "DOTA")

@@ -136,6 +136,7 @@ FORMS = (
         lambda it: (
             it.has("_via_img_metadata")
             or it.has("project", "metadata", "view", "file")
+            or it.has("project", "config", "attribute", "file")  # its beginning
             or {"filename", "regions"} <= it.first()
         ),
         _CONVERT,

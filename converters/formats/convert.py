@@ -70,7 +70,7 @@ def convert_to_coco(
     output_files({"output": output, "report": report}, found.path, folder)  # before all is read
     module, _, function = found.format.reader.partition(".")
     read = getattr(import_module(f"detaug.converters.formats.{module}"), function)
-    contents: Contents = read(Source(found.folder, found.files, folder))
+    contents: Contents = read(Source(found.folder, found.files, folder, Path(output).parent))
     unused = [Finding(file, "file-unused") for file in found.unused]
     contents = contents._replace(findings=chain(unused, contents.findings), files=len(found.files))
     return records_to_coco(

@@ -6,16 +6,17 @@ README (path,x1,y1,x2,y2,class without a head); https://storage.googleapis.com/o
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
-from detaug.converters.files.paths import last_part, list_files, require_file
+from detaug.converters.files.paths import last_part, list_files
+from detaug.converters.files.spool import grouped
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.csv_columns import RETINANET, Table, is_retinanet, table_with_head
+from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -56,10 +57,14 @@ def read_csv(source: Source) -> Contents:
 def _may_be_table(path: Path) -> bool:
     """Return whether a file has columns of boxes, or cannot be read. Open Images has lists of images beside them."""
     try:
-        _, head = next(_rows(path), (1, [""]))
+        return _table_of(path) is not None
     except ObjectError:
         return True
-    return table_with_head(head) is not None or is_retinanet(head)
+
+
+def _table_of(path: Path) -> Table | None:
+    _, first = next(rows_of_csv(path), (1, [""]))
+    return table_with_head(first) or (RETINANET if is_retinanet(first) else None)
 
 
 def _csv_files(source: Source) -> list[str]:
@@ -68,59 +73,32 @@ def _csv_files(source: Source) -> list[str]:
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
-    for _, row in _rows(path):
+    for _, row in rows_of_csv(path):
         if len(row) == 2:
             yield row[0].strip(), row[1].strip()
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, words) of the rows that are not empty. Raises ObjectError."""
-    try:
-        require_file(path)
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            head = file.readline(1 << 16)
-            file.seek(0)
-            reader = csv.reader(file, delimiter=max(",;\t", key=head.count))
-            for row in reader:
-                if any(word.strip() for word in row):
-                    yield reader.line_num, row
-    except OSError as error:
-        raise ObjectError(f"cannot be read: {error.strerror or error}", "label-unreadable") from None
-    except UnicodeDecodeError as error:
-        raise ObjectError(f"must be UTF-8 text: {error.reason} at {error.start:,}", "label-unreadable") from None
-    except csv.Error as error:
-        raise ObjectError(f"is no table: {error}", "label-unreadable") from None
-
-
 def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Record]:
-    """Yield the record of each image after its last row: usually all are in memory for the time of a few rows only."""
-    table, left, largest = _survey(source.folder / file)
-    records: dict[str, Record] = {}
-    for line, row in islice(_rows(source.folder / file), 1 if table.has_head else 0, None):
-        image = table.word(row, table.image)
-        record = records.get(image) or records.setdefault(image, Record(file, [image] if image else []))
-        _add_row(record, line, row, table, names)
-        left[image] -= 1
-        if not left[image]:
-            record.unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
-            yield records.pop(image)
-
-
-def _survey(path: Path) -> tuple[Table, Counter[str], float]:
-    """Return which column of a table has what, how many rows each image has, and the largest coordinate."""
-    rows = _rows(path)
-    line, head = next(rows, (1, [""]))
-    table = table_with_head(head)
-    if table is None and is_retinanet(head):
-        table, rows = RETINANET, chain([(line, head)], rows)
+    path = source.folder / file
+    table, counts, largest = _table_of(path), Counter[str](), 0.0
     if table is None:
         raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
-    counts, largest = Counter[str](), 0.0
-    for _, row in rows:
+    for _, row in _rows(path, table):
         counts[table.word(row, table.image)] += 1
         with suppress(ObjectError):
             largest = max(largest, *table.edges_of(row))
-    return table, counts, largest
+    unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
+    by_image = ((table.word(row, table.image), (line, row)) for line, row in _rows(path, table))
+    for image, rows in grouped(by_image, counts, source.temporary):
+        record = Record(file, [image] if image else [], unit=unit)
+        for line, row in rows:
+            _add_row(record, line, row, table, names)
+        yield record
+
+
+def _rows(path: Path, table: Table) -> Iterator[tuple[int, list[str]]]:
+    """Return the rows of objects with their lines."""
+    return islice(rows_of_csv(path), int(table.has_head), None)
 
 
 def _add_row(record: Record, line: int, row: Sequence[str], table: Table, names: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
-from detaug.converters.formats.cvat_tracks import Video
+from detaug.converters.formats.cvat_tracks import Stored, Video
 from detaug.converters.records.groups import join_shapes
 from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, read_objects, whole_of
 from detaug.converters.records.xml_elements import elements_of_xml
@@ -40,29 +40,30 @@ def read_cvat(source: Source) -> Contents:
 def _records(source: Source) -> Iterator[Record]:
     for file in source.files:
         videos: dict[str, Video] = {}
-        try:
-            for element in elements_of_xml(source.name(file), ("image", "track")):
-                if element.tag == "image":
-                    yield _image(element, file)
-                    continue
-                task = element.get("task_id", "")
-                if task not in videos:
-                    videos[task] = Video(source, file, _meta(source.name(file)), element.get("subset", ""), task)
-                videos[task].add(element)
-        except ObjectError as error:
-            yield Record(file, findings=[Finding(file, error.kind, note=str(error))])
-        for video in videos.values():
-            yield from video.records()
+        with closing(Stored(source.temporary)) as stored:
+            try:
+                for element in elements_of_xml(source.name(file), ("image", "track")):
+                    if element.tag == "image":
+                        yield _image(element, file)
+                        continue
+                    task, subset = element.get("task_id", ""), element.get("subset", "")
+                    if task not in videos:
+                        videos[task] = Video(source, file, _meta(source.name(file)), subset, task, stored)
+                    videos[task].add(element)
+            except ObjectError as error:
+                yield Record(file, findings=[Finding(file, error.kind, note=str(error))])
+            for video in videos.values():
+                yield from video.records()
 
 
 def _meta(path: str) -> Any:
     """Return the element <meta>; None where there is none, or the file cannot be read: its records say so."""
     try:
         with closing(elements_of_xml(path, ("meta", "image", "track"))) as elements:
-            found = deepcopy(next(elements, None))
+            first = next(elements, None)
+            return deepcopy(first) if first is not None and first.tag == "meta" else None
     except ObjectError:
         return None
-    return found if found is not None and found.tag == "meta" else None
 
 
 def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]:

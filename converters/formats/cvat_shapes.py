@@ -11,10 +11,8 @@ from detaug.converters.records.record import (
     Object,
     ObjectError,
     Record,
-    ellipse,
     number_of,
     numbers_of,
-    rotated,
     text_of,
     unused_shape,
 )
@@ -25,18 +23,15 @@ SHAPES = frozenset({"box", "polygon", "polyline", "points", "ellipse", "mask", "
 def read_shape(element: Any, label: Any, record: Record) -> Object | None:
     """Return a shape as an object; None, with a finding, for one that has no place. Raises ObjectError."""
     found = Object(text_of(label, "label"), columns=_columns(element), line=element.sourceline)
+    degrees = number_of(element.get("rotation", "0"), "rotation")
     if element.tag == "box":
         left, top, right, bottom = numbers_of(map(element.get, ("xtl", "ytl", "xbr", "ybr")), "xtl, ytl, xbr and ybr")
-        found.edges = left, top, right, bottom
-        if degrees := number_of(element.get("rotation", "0"), "rotation"):
-            found.corners = rotated(found.edges, degrees, (left + right) / 2, (top + bottom) / 2)
-            found.edges = None
+        found.set_box((left, top, right, bottom), degrees, (left + right) / 2, (top + bottom) / 2)
     elif element.tag == "polygon":
         found.rings = [_points(element, 3)]
     elif element.tag == "ellipse":
         x, y, across, down = numbers_of(map(element.get, ("cx", "cy", "rx", "ry")), "cx, cy, rx and ry")
-        found.edges, ring = ellipse(x, y, across, down, number_of(element.get("rotation", "0"), "rotation"))
-        found.rings = [ring]
+        found.set_ellipse(x, y, across, down, degrees)
     elif element.tag == "mask":
         found.masks = [_mask(element)]
     elif element.tag == "skeleton":

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part, list_files, stem_of
+from detaug.converters.files.spool import Groups
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, key_point, read_shape
 from detaug.converters.records.record import Object, ObjectError, Record, Source, text_of, whole_of
+
+Stored = Groups[tuple[str, int], tuple[list[Object], list[Finding]]]
+"""What frames have, by the task and the number: tracks come one by one, and each has a part of a frame."""
 
 
 class Video:
@@ -20,11 +26,11 @@ class Video:
     two key frames of a file without the frames between them, boxes move evenly, as CVAT shows them.
     """
 
-    def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str) -> None:
+    def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str, stored: Stored) -> None:
         self.file, folder = file, file.rpartition("/")[0]
+        self._task, self._stored = task, stored
         name = "" if meta is None else (meta.findtext("./task/name") or meta.findtext("./project/name") or "")
         self.name = " ".join([name.strip() or stem_of(last_part(file)), *([f"task {task}"] if task else [])])
-        self._frames: dict[int, Record] = {}
         images = list_files(source.images, IMAGE_EXTENSIONS)
         for part in (folder, subset):
             images = [image for image in images if f"/{part}/" in f"/{image}"] or images if part else images
@@ -33,13 +39,19 @@ class Video:
         self._images = numbered or dict(enumerate(images))
         texts = (None if meta is None else meta.findtext(f"./task/{each}_frame") for each in ("start", "stop"))
         first, last = map(whole_of, texts)
-        for number in self._images:
-            if (first is None or number >= first) and (last is None or number <= last):
-                self._record(number)
+        within = range(first or 0, sys.maxsize if last is None else last + 1)
+        self._numbers = {number for number in self._images if number in within}
 
     def _record(self, number: int) -> Record:
+        """Return a record of a frame, which belongs to the video from now on."""
+        self._numbers.add(number)
         image = self._images.get(number, f"frame_{number:06d}.PNG")
-        return self._frames.setdefault(number, Record(self.file, [image], video=self.name, frame=number))
+        return Record(self.file, [image], video=self.name, frame=number)
+
+    def _store(self, record: Record) -> None:
+        """Append what a record has to its frame."""
+        if record.frame is not None and (record.objects or record.findings):
+            self._stored.add((self._task, record.frame), (record.objects, record.findings))
 
     def add(self, track: Any) -> None:
         """Add the shapes of a track to its frames."""
@@ -58,6 +70,7 @@ class Video:
                     found = found if any(visible for _, _, visible in found.key_points.values()) else None
             except ObjectError as error:
                 record.findings.append(Finding(self.file, error.kind, index, element.sourceline, note=str(error)))
+                self._store(record)
                 continue
             if before and found:
                 self._fill(before, (frame, found))
@@ -66,6 +79,7 @@ class Video:
             if found:
                 found.track = track_id
                 record.objects.append(found)
+            self._store(record)
             before = (frame, found) if found else None
 
     def _points(self, track: Any) -> dict[int, dict[str, tuple[float, float, int]]]:
@@ -77,8 +91,9 @@ class Video:
                 try:
                     found.setdefault(frame, {})[text_of(inner.get("label"), "label")] = key_point(each)
                 except ObjectError as error:
-                    finding = Finding(self.file, error.kind, index, each.sourceline, note=str(error))
-                    self._record(frame).findings.append(finding)
+                    record = self._record(frame)
+                    record.findings.append(Finding(self.file, error.kind, index, each.sourceline, note=str(error)))
+                    self._store(record)
         return found
 
     def _fill(self, before: tuple[int, Object], after: tuple[int, Object]) -> None:
@@ -90,12 +105,18 @@ class Video:
             if number in self._images and first < number < last:
                 share = (number - first) / (last - first)
                 left, top, right, bottom = (a + share * (b - a) for a, b in zip(one.edges, other.edges, strict=True))
-                between = Object(one.class_name, (left, top, right, bottom), track=one.track, columns=one.columns)
-                self._record(number).objects.append(between)
+                record = self._record(number)
+                edges = left, top, right, bottom
+                record.objects.append(Object(one.class_name, edges, track=one.track, columns=one.columns))
+                self._store(record)
 
-    def records(self) -> list[Record]:
-        """Return the frames in their order."""
-        found = [record for _, record in sorted(self._frames.items())]
-        if self._by_order and found:
-            found[0].findings.append(Finding(self.file, "frames-by-order", before=found[0].names[0], after=0))
-        return found
+    def records(self) -> Iterator[Record]:
+        """Yield the frames in their order."""
+        for at, number in enumerate(sorted(self._numbers)):
+            record = self._record(number)
+            for objects, findings in self._stored.pop((self._task, number)):
+                record.objects += objects
+                record.findings += findings
+            if self._by_order and not at:
+                record.findings.append(Finding(self.file, "frames-by-order", before=record.names[0], after=0))
+            yield record

@@ -5,6 +5,8 @@ Sources: https://labelstud.io/tags; converter/imports/coco.py of label-studio-sd
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 from detaug.converters.formats.label_studio_brush import read_brush
@@ -14,13 +16,11 @@ from detaug.converters.records.record import (
     Object,
     ObjectError,
     Record,
-    ellipse,
     id_of,
     number_of,
     object_of,
     points_of,
     read_objects,
-    rotated,
     text_of,
     unused_shape,
 )
@@ -85,25 +85,28 @@ def _object(record: Record, index: int, result: dict[str, Any], about: list[dict
     labels = [name for each in about for name in labels_of(each)]
     found = Object(text_of(labels[0] if labels else None, "its label"), columns=_columns(about, labels))
     found.tool_id = id_of(result.get("id"))
-    across, down = (side / 100 for side in record.unit or (100, 100))
+    degrees = number_of(value.get("rotation") or 0, "rotation")
     if kind == "polygon":
-        numbers = points_of(value.get("points"), "points", 3)
-        found.rings = [[number * (down if at % 2 else across) for at, number in enumerate(numbers)]]
+        found.rings = [_in_pixels(record, points_of(value.get("points"), "points", 3))]
     elif kind == "brush":
         found.masks = [Mask(read_brush(value.get("rle"), record.size))]
     elif kind == "ellipse":
-        x, y, *radii = (number_of(value.get(key), key) for key in ("x", "y", "radiusX", "radiusY"))
-        degrees = number_of(value.get("rotation") or 0, "rotation")
-        found.edges, ring = ellipse(x * across, y * down, radii[0] * across, radii[1] * down, degrees)
-        found.rings = [ring]
+        x, y, across, down = _numbers(record, value, "x", "y", "radiusX", "radiusY")
+        found.set_ellipse(x, y, across, down, degrees)
     else:
-        x, y, width, height = (number_of(value.get(key), key) for key in ("x", "y", "width", "height"))
-        edges = x * across, y * down, (x + width) * across, (y + height) * down
-        if degrees := number_of(value.get("rotation") or 0, "rotation"):
-            found.corners = rotated(edges, degrees, edges[0], edges[1])
-        else:
-            found.edges = edges
+        x, y, width, height = _numbers(record, value, "x", "y", "width", "height")
+        found.set_box((x, y, x + width, y + height), degrees, x, y)
     return found
+
+
+def _numbers(record: Record, value: dict[str, Any], *keys: str) -> list[float]:
+    """Return numbers of a value, along x and y in turn, in pixels."""
+    return _in_pixels(record, [number_of(value.get(key), key) for key in keys])
+
+
+def _in_pixels(record: Record, numbers: Sequence[float]) -> list[float]:
+    """Return numbers in percent of the width and the height, in turn, in the unit of the record."""
+    return [number * side / 100 for number, side in zip(numbers, cycle(record.unit or (100, 100)), strict=False)]
 
 
 def labels_of(result: dict[str, Any]) -> list[Any]:
@@ -129,8 +132,7 @@ def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
 def _add_point(record: Record, index: int, result: dict[str, Any], by_id: dict[str, Object]) -> None:
     """Make a point a key point of the region that it is in."""
     owner, labels, value = by_id.get(str(result.get("parentID"))), labels_of(result), result["value"]
-    x, y = number_of(value.get("x"), "x"), number_of(value.get("y"), "y")
+    x, y = _numbers(record, value, "x", "y")
     name = text_of(labels[0] if labels else None, "its label")
-    across, down = (side / 100 for side in record.unit or (100, 100))
     visible = 1 if value.get("hidden") is True else 2  # as its converter writes COCO's points
-    add_key_point(record, index, [owner] if owner else [], name, (x * across, y * down, visible))
+    add_key_point(record, index, [owner] if owner else [], name, (x, y, visible))

@@ -20,7 +20,6 @@ from detaug.converters.records.record import (
     Record,
     Source,
     edges_of,
-    ellipse,
     object_of,
     points_of,
     read_objects,
@@ -115,8 +114,7 @@ def _object(shape: dict[str, Any], kind: str) -> Object | None:
     elif kind == "circle":  # its centre, and a point on it
         x, y, *on_it = points_of(shape.get("points"), "points", 2)
         radius = math.dist((x, y), on_it[:2])
-        found.edges, ring = ellipse(x, y, radius, radius)
-        found.rings = [ring]
+        found.set_ellipse(x, y, radius, radius)
     elif kind == "mask":
         left, top = points_of(shape.get("points"), "points")[:2]
         found.masks = [Mask(mask_of_png(shape.get("mask"), "mask"), round(left), round(top))]

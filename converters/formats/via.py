@@ -6,10 +6,12 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md: shap
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from functools import partial
 from typing import Any
 
+from detaug.converters.files.spool import grouped
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.via_images import items_of_file
 from detaug.converters.records.record import (
@@ -19,7 +21,6 @@ from detaug.converters.records.record import (
     Record,
     Source,
     edges_of,
-    ellipse,
     list_of,
     number_of,
     numbers_of,
@@ -49,16 +50,20 @@ def read_via(source: Source) -> Contents:
 
 
 def _records(source: Source, file: str) -> Iterator[Record]:
-    regions = (region for item in items_of_file(source, file) for region in item.regions)
-    keys = [*dict.fromkeys(key for region in regions for key in _attributes(region))]
-    key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), keys[0].lower() if keys else None)
-    key = keys[0].lower() if len(keys) == 1 else key
+    items, counts, keys = items_of_file(source, file), Counter[Hashable](), dict[str, None]()
+    for item in items():
+        counts[item.key] += 1
+        keys |= dict.fromkeys(key for region in item.regions for key in _attributes(region))
+    key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), None)
+    key = next(iter(keys)).lower() if len(keys) == 1 or (keys and key is None) else key
     without = Finding(file, "class-none", after=NO_CLASS)
-    for item in items_of_file(source, file):
-        record = Record(file, [item.name] if item.name else [], columns=item.attributes)
-        if not item.name:
+    for _, parts in grouped(((item.key, item) for item in items()), counts, source.temporary):
+        name, attributes = parts[0].name, parts[0].attributes
+        record = Record(file, [name] if name else [], columns=attributes)
+        if not name:
             record.findings.append(Finding(file, "object-invalid", note="an image has no filename"))
-        read_objects(record, enumerate(item.regions), partial(_object, record, key))
+        regions = (region for part in parts for region in part.regions)
+        read_objects(record, enumerate(regions), partial(_object, record, key))
         if key is None and record.objects:
             record.findings.append(without)
         yield record
@@ -83,8 +88,7 @@ def _object(record: Record, class_key: str | None, item: tuple[int, Any]) -> Obj
     elif kind in ("circle", "ellipse"):
         degrees = math.degrees(number_of(shape.get("theta", 0), "theta"))
         x, y, across, *down = numbers
-        found.edges, ring = ellipse(x, y, across, down[0] if down else across, degrees)
-        found.rings = [ring]
+        found.set_ellipse(x, y, across, down[0] if down else across, degrees)
     elif kind in ("polygon", "extreme"):
         xs, ys = (list_of(shape.get(key), key) for key in ("all_points_x", "all_points_y"))
         if len(xs) != len(ys) or len(xs) < 3:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -31,11 +31,11 @@ def items_of_json(path: str, name: str) -> Iterator[Any]:
             yield from _items(text)
 
 
-def members_of_json(path: str, name: str, inside: str) -> Iterator[tuple[str, str, Any]]:
+def members_of_json(path: str, name: str, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
     """Yield ("", key, value) of the object that a json is, one in memory at a time.
 
-    Of the object whose key is `inside` each member is yielded by itself: (inside, key, value). For `name` and errors
-    see `items_of_json`; of several members of one key all are yielded.
+    Of an object whose key is one of `inside` each member is yielded by itself: (its key, key, value). For `name` and
+    errors see `items_of_json`; of several members of one key all are yielded.
     """
     with _opened(path, "{") as text:
         if text is None:
@@ -68,9 +68,9 @@ def _items(text: _Text) -> Iterator[Any]:
         yield text.item()
 
 
-def _members(text: _Text, inside: str) -> Iterator[tuple[str, str, Any]]:
+def _members(text: _Text, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
     for key in _keys(text):
-        if key == inside and text.next_is("{"):
+        if key in inside and text.next_is("{"):
             for inner in _keys(text):
                 yield key, inner, text.item()
         else:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from detaug.converters.coco.rings import join_rings
 from detaug.converters.coco.rings import points_of as points_of_ring
+from detaug.converters.files.spool import SpoolError
 from detaug.converters.files.text import is_plain
 from detaug.converters.findings.finding import Finding
 from detaug.errors import InputError
@@ -64,6 +65,27 @@ class Object:
     """In its file, from 1."""
     object_index: int | None = None
     """Among the objects of its image in the file, from 0."""
+
+    def set_box(self, edges: Edges, degrees: float, x: float, y: float) -> None:
+        """Set a box that is rotated clockwise about (x, y): corners from the left top on, or edges where it is not."""
+        if not degrees:
+            self.edges = edges
+            return
+        cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+        left, top, right, bottom = edges
+        sides = [(at_x - x, at_y - y) for at_x, at_y in ((left, top), (right, top), (right, bottom), (left, bottom))]
+        corners = [(x + across * cos - down * sin, y + across * sin + down * cos) for across, down in sides]
+        self.corners = [*chain.from_iterable(corners)]
+
+    def set_ellipse(self, x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0) -> None:
+        """Set the outline, 72 points, and the box of an ellipse that is rotated clockwise about its centre."""
+        cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+        ring = []
+        for at in range(72):
+            along, across = radius_x * math.cos(at * math.pi / 36), radius_y * math.sin(at * math.pi / 36)
+            ring += [x + along * cos - across * sin, y + along * sin + across * cos]
+        half_width, half_height = math.hypot(radius_x * cos, radius_y * sin), math.hypot(radius_x * sin, radius_y * cos)
+        self.edges, self.rings = (x - half_width, y - half_height, x + half_width, y + half_height), [ring]
 
 
 @dataclass(slots=True)
@@ -123,7 +145,8 @@ class Source(NamedTuple):
     files: Sequence[str]
     """The annotation files, relative to the folder."""
     images: Path
-    split: str | None = None
+    temporary: Path
+    """Where there is room for temporary files: the folder of the output."""
 
     def name(self, file: str) -> str:
         """Return the file's path as a message has it."""
@@ -257,27 +280,6 @@ def _turns_right(ring: NDArray[np.float64]) -> bool:
     return bool((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() > 0)
 
 
-def ellipse(x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0) -> tuple[Edges, list[float]]:
-    """Return the box around an ellipse that is rotated clockwise about its centre, and a ring of 72 points."""
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    ring = []
-    for at in range(72):
-        along, across = radius_x * math.cos(at * math.pi / 36), radius_y * math.sin(at * math.pi / 36)
-        ring += [x + along * cos - across * sin, y + along * sin + across * cos]
-    half_width, half_height = math.hypot(radius_x * cos, radius_y * sin), math.hypot(radius_x * sin, radius_y * cos)
-    return (x - half_width, y - half_height, x + half_width, y + half_height), ring
-
-
-def rotated(edges: Edges, degrees: float, x: float, y: float) -> list[float]:
-    """Return the corners of a box that is rotated clockwise about (x, y), from the left top on."""
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    left, top, right, bottom = edges
-    corners: list[float] = []
-    for at_x, at_y in ((left, top), (right, top), (right, bottom), (left, bottom)):
-        corners += [x + (at_x - x) * cos - (at_y - y) * sin, y + (at_x - x) * sin + (at_y - y) * cos]
-    return corners
-
-
 def records_of_files(files: Sequence[str], read: Callable[[str, Record], None]) -> Iterator[Record]:
     """Yield the record of each label file, to be filled by `read`, which may raise OSError and InputError."""
 
@@ -296,6 +298,8 @@ def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) ->
     for file in source.files:
         try:
             yield from read(file)
+        except SpoolError:  # the file is not at fault
+            raise
         except (OSError, InputError, UnicodeDecodeError) as error:
             yield Record(file, findings=[_unreadable(file, error)])
 

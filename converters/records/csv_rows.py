@@ -1,0 +1,31 @@
+"""Read the rows of a table (CSV), which may be larger than the memory."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from detaug.converters.files.paths import PathLike, require_file
+from detaug.converters.records.record import ObjectError
+
+
+def rows_of_csv(path: PathLike) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, words) of the rows that are not empty; words are parted by commas, semicolons or tabs.
+
+    Raises ObjectError, when it comes to the fault.
+    """
+    try:
+        require_file(path)
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            head = file.readline(1 << 16)
+            file.seek(0)
+            reader = csv.reader(file, delimiter=max(",;\t", key=head.count))
+            for row in reader:
+                if any(word.strip() for word in row):
+                    yield reader.line_num, row
+    except OSError as error:
+        raise ObjectError(f"cannot be read: {error.strerror or error}", "label-unreadable") from None
+    except UnicodeDecodeError as error:
+        raise ObjectError(f"must be UTF-8 text: {error.reason} at {error.start:,}", "label-unreadable") from None
+    except csv.Error as error:
+        raise ObjectError(f"is no table: {error}", "label-unreadable") from None
