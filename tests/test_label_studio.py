@@ -148,6 +148,9 @@ def test_json_min(tmp_path: Path) -> None:
         "s3://bucket/x/a.jpg",
         "/data/upload/1/90f1a2b3-a.jpg",
         "gs://b/%61.jpg?x=1#y",
+        "/storage-data/uploaded/?filepath=upload/1/90f1a2b3-a.jpg",
+        "http://localhost:8080/data/local-files/?d=photos/a.jpg",
+        "/data?d=/mnt/photos/a.jpg",
         "C:\\x\\a.jpg",
     ],
 )
@@ -155,6 +158,27 @@ def test_urls(tmp_path: Path, url: str) -> None:
     content = [{"id": 1, "annotations": [{"result": REGIONS[:1]}], "data": {"text": "hello", "photo": url}}]
     document, _ = converted(data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "images/a.jpg"))
     assert [row["bbox"] for row in document["annotations"]] == EXPECTED[:1]
+
+
+def test_names_that_are_not_plain(tmp_path: Path) -> None:
+    """Uploading changes them, as Django's get_valid_filename; local files are quoted; keys of buckets are not."""
+    images = {
+        "/data/upload/1/90f1a2b3-my_photo_1.jpg": "x/my photo (1).jpg",
+        "/data/upload/1/90f1a2b3-%C3%A4_b.jpg": "\u00e4 b.jpg",
+        "/data/local-files/?d=x/a%26b%2Bc%20d%23.jpg": "x/a&b+c d#.jpg",
+        "s3://bucket/x/#7.jpg": "#7.jpg",
+    }
+    content = [
+        {"id": at, "annotations": [{"result": REGIONS[:at]}], "data": {"image": url}}
+        for at, url in enumerate(images, 1)
+    ]
+    root = data_set(tmp_path / "set", {"a.json": json.dumps(content)}, *images.values())
+    document, _ = converted(root)
+    counts = [sum(row["image_id"] == image["id"] for row in document["annotations"]) for image in document["images"]]
+    names = [image["file_name"] for image in document["images"]]
+    assert dict(zip(names, counts, strict=True)) == {name: at for at, name in enumerate(images.values(), 1)}
+    other = data_set(tmp_path / "more", {"a.json": json.dumps(content[:1])}, "my photo (1).jpg", "my photo 1.jpg")
+    assert "has the image of none" in refused(other)  # which of the two it is, nothing tells
 
 
 def test_labels_in_a_tag_of_their_own_and_several_labels(tmp_path: Path) -> None:

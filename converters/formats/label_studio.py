@@ -1,6 +1,7 @@
 """Label Studio: exports as JSON and JSON-MIN. Coordinates are percent of the image.
 
-Sources: https://labelstud.io/guide/task_format, https://labelstud.io/tags.
+Sources: https://labelstud.io/guide/task_format, https://labelstud.io/tags; for the URLs of images
+io_storages/localfiles/models.py and data_import/models.py of label-studio, and get_local_path of label-studio-sdk.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import last_part
+from detaug.converters.files.paths import last_part, list_files
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.label_studio_regions import labels_of, read_regions
 from detaug.converters.records.json_list import items_of_json
@@ -29,6 +30,9 @@ from detaug.converters.records.record import (
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-")
 """What Label Studio puts in front of the names of uploaded files."""
 
+_DROPPED = re.compile(r"[^-\w.]")
+"""What Django's get_valid_filename drops of these names, after it has made underscores of the spaces in them."""
+
 
 def read_label_studio(source: Source) -> Contents:
     """Read tasks. Of several annotations of a task that marked as ground truth counts, or else the first.
@@ -38,21 +42,36 @@ def read_label_studio(source: Source) -> Contents:
     are columns, by the name of their tag; of several labels the first is the class and all are in `labels`.
     """
     findings: list[Finding] = []
+    renamed = _renamed_images(source)
 
     def read(file: str) -> Iterator[Record]:
         for index, task in enumerate(items_of_json(source.name(file), "an export of Label Studio")):
-            yield from _records(file, index, task, findings)
+            yield from _records(file, index, task, findings, renamed)
 
     return Contents(records_of_lists(source, read), findings=findings)
 
 
-def _records(file: str, index: int, task: Any, findings: list[Finding]) -> Iterator[Record]:
+def _renamed_images(source: Source) -> dict[str, list[str]]:
+    """Return the images whose names change where they are uploaded, by the new name."""
+    found: dict[str, list[str]] = {}
+    for image in list_files(source.images, IMAGE_EXTENSIONS):
+        uploaded = _DROPPED.sub("", last_part(image).strip().replace(" ", "_"))
+        if uploaded != last_part(image):
+            found.setdefault(uploaded, []).append(image)
+    return found
+
+
+def _records(
+    file: str, index: int, task: Any, findings: list[Finding], renamed: dict[str, list[str]]
+) -> Iterator[Record]:
     record = Record(file)
     try:
         task = object_of(task, f"task {index}")
         record.tool_id = id_of(task.get("id"))
         is_whole = isinstance(task.get("data"), dict)
         record.names = _names(task["data"] if is_whole else task, task.get("file_upload"))
+        images = renamed.get(record.names[-1], ())
+        record.names += images if len(images) == 1 else ()
         results = _results(file, task, findings) if is_whole else _results_of_min(task)
         if results is None:
             findings.append(Finding(record.about(None), "task-unfinished"))
@@ -75,10 +94,11 @@ def _names(data: dict[str, Any], upload: Any) -> list[str]:
 
 
 def _path(url: str) -> str:
-    """Return the path in a URL: of local files it is ?d=."""
+    """Return the path in a URL: of local files it is ?d=, of uploads to a bucket ?filepath=; keys there may have #."""
     try:
-        parts = urlsplit(url)
-        return parse_qs(parts.query).get("d", [unquote(parts.path)])[0].replace("\\", "/")
+        parts = urlsplit(url, allow_fragments=not url.startswith(("s3://", "gs://", "azure-blob://")))
+        query = parse_qs(parts.query)
+        return (query.get("d") or query.get("filepath") or [unquote(parts.path)])[0].replace("\\", "/")
     except ValueError:  # a host in brackets
         return url
 
