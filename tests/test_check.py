@@ -309,6 +309,7 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("category-name", category(name=" "), "got ' '", set()),
     ("category-name", category(name=["cat"]), "got ['cat']", set()),
     ("category-alike", category(1, name=" Cat"), "' Cat' is like 'cat' of categories[0]", set()),
+    ("category-similar", category(1, name="Cats"), "'Cats' with 3 objects is like 'cat' with", set()),
     ("not-json", annotation(area=float("nan")), "1 time, first NaN", set()),
     ("box-clipped", box(90, 10, 11, 10), "reaches 1 pixels outside", set()),
     ("box-tiny", box(10, 10, 0.5, 10), "0.5 x 10 pixels", set()),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from detaug.converters.check.similar_names import similar_names
 from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.finding import counted, shown
@@ -33,6 +34,16 @@ def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[F
     yield from _repeated(table, rows)
     yield from _unusual(table, rows)
     yield from _classes(table)
+
+
+def _similar(table: Table, counts: dict[int, int], positions: dict[int, int]) -> dict[int, str]:
+    """Return the messages about classes whose names are nearly equal, by their positions."""
+    ids, names, objects = [*counts], [shown(table.categories[number]) for number in counts], [*counts.values()]
+    found = {}
+    for at, other in similar_names([table.categories[number] for number in ids], objects):
+        says = f"{names[at]} with {counted(objects[at], 'object')} is like {names[other]} with {objects[other]:,}"
+        found[positions[ids[at]]] = f"{says}, categories[{positions[ids[other]]}]"
+    return found
 
 
 def _no_objects(table: Table) -> Findings:
@@ -187,6 +198,8 @@ def _classes(table: Table) -> Iterator[Findings]:
     empty = {positions[number]: _no_object(table, number) for number, count in counts.items() if not count}
     if empty:
         yield from_messages("class-empty", "categories", empty)
+    if similar := _similar(table, counts, positions):
+        yield from_messages("category-similar", "categories", similar)
     least, most = (pick(((count, n) for n, count in counts.items() if count)) for pick in (min, max))
     if most[0] > IMBALANCE * least[0]:
         names = [f"{shown(table.categories[number])} has {count:,}" for count, number in (most, least)]

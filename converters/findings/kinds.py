@@ -232,6 +232,10 @@ CHECK_KINDS: dict[str, Kind] = {
     "annotation-id-zero": Kind("warning", "an annotation has the id 0, which pycocotools treats as 'no match'"),
     "category-name": Kind("warning", "a category's name is missing, empty or not text"),
     "category-alike": Kind("warning", "two categories' names differ at most in case, spaces or Unicode form"),
+    "category-similar": Kind(
+        "warning",
+        "two categories' names differ in a hyphen or a plural, or that of a rare one is like a common one's misspelt",
+    ),
     "not-json": Kind("warning", "the json contains NaN or Infinity, which other readers refuse"),
     "box-clipped": Kind("warning", "a box reaches past its image by up to 1 pixel and is cut in training"),
     "segmentation-box": Kind(

@@ -32,6 +32,7 @@ MOST_LETTERS = 200  # of a file name
 _FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
 _CONVERT = "convert the data set again, with all its files and classes."
 _DELETE = "delete one of the two boxes where they are one object."
+_RENAME = "if they are one class, give its objects one label in the labelling tool, and convert again; else leave it."
 
 REMEDIES = {
     "image-missing": _FOLDER,
@@ -57,6 +58,8 @@ REMEDIES = {
     "box-two-classes": "decide which class it is, and delete the other box.",
     "box-unusual": "look whether the box fits its object and has the right class.",
     "class-empty": "annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",
+    "category-alike": _RENAME,
+    "category-similar": _RENAME,
     "class-imbalance": "collect more of the rare class, or give the loader a sampler: da.ClassBalancedSampler.",
     "image-alpha": "nothing where the picture is opaque; else look at the colours below the transparent parts.",
     "palette-small": "save the image as RGB.",
