@@ -14,7 +14,7 @@ from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, key_point, read_shape
 from detaug.converters.records.record import Object, ObjectError, Record, Source, text_of, whole_of
 
-Stored = Groups[tuple[str, int], tuple[list[Object], list[Finding]]]
+Stored = Groups[tuple[str, int | None], tuple[list[Object], list[Finding]]]
 """What frames have, by the task and the number: tracks come one by one, and each has a part of a frame."""
 
 
@@ -50,7 +50,7 @@ class Video:
 
     def _store(self, record: Record) -> None:
         """Append what a record has to its frame."""
-        if record.frame is not None and (record.objects or record.findings):
+        if record.objects or record.findings:
             self._stored.add((self._task, record.frame), (record.objects, record.findings))
 
     def add(self, track: Any) -> None:
@@ -70,17 +70,14 @@ class Video:
                     found = found if any(visible for _, _, visible in found.key_points.values()) else None
             except ObjectError as error:
                 record.findings.append(Finding(self.file, error.kind, index, element.sourceline, note=str(error)))
-                self._store(record)
-                continue
-            if before and found:
-                self._fill(before, (frame, found))
-            elif before and element.tag == "box":
-                self._fill(before, (frame, before[1]))
-            if found:
-                found.track = track_id
-                record.objects.append(found)
+            else:
+                if before and (found or element.tag == "box"):
+                    self._fill(before, (frame, found or before[1]))
+                if found:
+                    found.track = track_id
+                    record.objects.append(found)
+                before = (frame, found) if found else None
             self._store(record)
-            before = (frame, found) if found else None
 
     def _points(self, track: Any) -> dict[int, dict[str, tuple[float, float, int]]]:
         """Return the points of a skeleton by frame and name, where they are tracks in its track: CVAT 2.1's form."""
