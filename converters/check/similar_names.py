@@ -1,4 +1,4 @@
-"""Find classes whose names are a hyphen, a plural or a slip of the keyboard apart."""
+"""Find classes whose names are a hyphen, a plural or a typo apart."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def similar_names(names: Sequence[str], counts: Sequence[int]) -> Iterator[tuple
     """Yield (position, position of the name that it is like); names that differ in case or spaces alone are left out.
 
     Names are alike if they differ in spaces, hyphens and underscores between letters, or in a plural's s. If one class
-    has RARE times the objects of the other, they are alike, too, where they differ in one word by one slip of the
-    keyboard: see `_is_slip`. counts: objects of each class.
+    has RARE times the objects of the other, they are alike, too, where they differ in one word by one typo: see
+    `_is_typo`. counts: objects of each class.
     """
     keys = [name_key(name) for name in names]
     plain = [_PLURAL.sub("", _BETWEEN_LETTERS.sub("", key)) for key in keys]
@@ -38,26 +38,26 @@ def similar_names(names: Sequence[str], counts: Sequence[int]) -> Iterator[tuple
         for at in positions:
             if max(RARE * counts[at], RARE) <= counts[best] and plain[at] != plain[best]:
                 known = most.get(at, best)
-                if _differ_by_slip(keys[at], keys[best]) and counts[best] >= counts[known]:
+                if _differ_by_typo(keys[at], keys[best]) and counts[best] >= counts[known]:
                     most[at] = best
     yield from sorted(most.items())
 
 
 def _neighbours(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the words with one of them whole or without a letter: names that are a slip apart have one in common."""
+    """Yield the words with one of them whole or without a letter: names that are a typo apart have one in common."""
     for at, word in enumerate(words):
         if len(word) >= _SHORTEST - 1 and word.isalpha():
             for one in {word, *(word[:cut] + word[cut + 1 :] for cut in range(1, len(word)))}:
                 yield (*words[:at], f"?{one}", *words[at + 1 :])
 
 
-def _differ_by_slip(one: str, other: str) -> bool:
+def _differ_by_typo(one: str, other: str) -> bool:
     pairs = zip(re.split(r"[\W_]+", one), re.split(r"[\W_]+", other), strict=True)
     differing = [pair for pair in pairs if pair[0] != pair[1]]
-    return len(differing) == 1 and _is_slip(*sorted(differing[0], key=len))
+    return len(differing) == 1 and _is_typo(*sorted(differing[0], key=len))
 
 
-def _is_slip(short: str, long: str) -> bool:
+def _is_typo(short: str, long: str) -> bool:
     """Return whether words differ by a letter that is left out, two that are exchanged, or one in a long word.
 
     The first letter is the same, and what is left out or replaced is not the last one, which makes other words: bike
