@@ -14,8 +14,7 @@ import numpy as np
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.layers import Layers
-from detaug.boxes.polygons import inside_convex
-from detaug.boxes.stencils import places_of
+from detaug.boxes.stencils import joined_bits
 from detaug.boxes.views import Views, invert, mirrors
 
 
@@ -68,41 +67,22 @@ class Placement:
     def _is_affine(self) -> bool:
         return bool((self.to_output[:, 2] == (0, 0, 1)).all())
 
-    def in_view(self, points: Floats, moved: Floats) -> tuple[Bools, Bools]:
-        """Return (B, K): whether each point is in the view of its annotation, and whether something covers it there.
-
-        `points`: (B, K, 2) source pixels; `moved`: the same in output pixels. What shows only fill is not in view.
-        """
-        layers, image, own = self.layers, self.image, self.layer
-        x, y = points[..., 0], points[..., 1]
-        (x0, y0), (x1, y1) = np.moveaxis(layers.source_bounds[image, own], 0, 2)[..., None]
-        shown = np.asarray((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1))
-        if layers.clip_region is not None:
-            shown &= inside_convex(moved, layers.clip_region[image, own])
-        if layers.image.shape[1] == 1:
-            return shown & _inside(moved, layers.rectangle[image])[..., 0], np.zeros_like(shown)
-        inside = _inside(moved, layers.rectangle[image])
-        for at, pasted in places_of(layers.stencil):
-            here = np.flatnonzero(image == at)
-            inside[here, :, pasted] &= layers.stencil_or_none()[at, pasted].shows(moved[here, :, 0], moved[here, :, 1])
-        same = (layers.copy[image] == layers.copy[image, own][:, None])[:, None]
-        covers = (layers.share[image] >= 1)[:, None] & ~same
-        number = np.arange(1, layers.image.shape[1] + 1)
-        last_own, last_cover = ((inside & which) * number for which in (same, covers))
-        last_own, last_cover = last_own.max(2), last_cover.max(2)
-        return np.asarray(shown & (last_own > 0)), np.asarray(last_cover > last_own)
-
 
 def in_their_places(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
     """Return (B, K, 3): the source's key points, those that have sides swapped in mirrored objects.
 
     `classes`: (A,) the class of each annotation, 0..C - 1.
     """
-    points, mirrored = key_points.points[placement.rows], np.flatnonzero(placement.mirrored)
-    rows = placement.rows[mirrored]
-    swapped = key_points.swapped[classes[rows] if len(key_points.swapped) > 1 else rows * 0]
-    points[mirrored] = points[mirrored[:, None], swapped]
-    return points
+    return key_points.points[placement.rows[:, None], _shown_points(key_points, classes, placement)]
+
+
+def _shown_points(key_points: KeyPoints, classes: Ints, placement: Placement) -> Ints:
+    """Return (B, K): which of its points each annotation has at each place."""
+    shown = np.tile(np.arange(key_points.count), (len(placement.rows), 1))
+    mirrored = np.flatnonzero(placement.mirrored)
+    of_class = classes[placement.rows[mirrored]] if len(key_points.swapped) > 1 else mirrored * 0
+    shown[mirrored] = key_points.swapped[of_class]
+    return shown
 
 
 def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
@@ -111,17 +91,23 @@ def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement)
     Points in fill are out of view; what a later layer or a hole covers becomes 1. In a mirrored object, points that
     have sides change places. `classes`: see `in_their_places`.
     """
-    points = in_their_places(key_points, classes, placement)
-    moved = placement.move(points[..., :2])
-    shown, covered = placement.in_view(points[..., :2], moved)
-    points[..., :2] = moved
-    points[covered & (points[..., 2] == 2), 2] = 1
-    points[~shown | (points[..., 2] == 0)] = 0
-    return points
+    from detaug.boxes import point_loops  # with Numba, which takes a quarter of a second
 
-
-def _inside(points: Floats, rectangles: Floats) -> Bools:
-    """Return (B, K, L): whether points (B, K, 2) are in rectangles (B, L, 4) XYXY."""
-    x, y = points[:, :, None, 0], points[:, :, None, 1]
-    x0, y0, x1, y1 = (side[:, None] for side in np.moveaxis(rectangles, 2, 0))
-    return np.asarray((x >= x0) & (x < x1) & (y >= y0) & (y < y1))
+    layers, own = placement.layers, (placement.image, placement.layer)
+    stencils, bits = joined_bits(layers.stencil, layers.image.shape)
+    parts = layers.rectangle, layers.copy[..., None], layers.share[..., None] >= 1, stencils
+    borders = np.zeros((0, 0, 2)) if layers.clip_region is None else layers.clip_region[own]
+    placed = np.zeros((len(placement.rows), key_points.count, 3))
+    point_loops.place(
+        key_points.points,
+        placement.rows,
+        _shown_points(key_points, classes, placement),
+        placement.to_output,
+        np.stack(own, axis=1),
+        layers.source_bounds[own].reshape(-1, 4),
+        borders,
+        np.concatenate(parts, axis=2),
+        bits,
+        placed,
+    )
+    return placed

@@ -1,0 +1,75 @@
+"""Numba's loop that places key points: see `placement.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detaug.compiled import compiled
+
+HIDDEN, VISIBLE = 1, 2
+
+
+@compiled
+def place(points, rows, swaps, to_output, own, edges, borders, layers, bits, out):
+    """Write K key points of B annotations in output pixels to `out`, (B, K, 3): x, y, v, zeros where out of view.
+
+    `points`: (A, K, 3) of the source; `rows`: (B,); `swaps`: (B, K) which point each shows; `to_output`: (B, 3, 3);
+    `own`: (B, 2) the image and the layer of each; `edges`: (B, 4) XYXY of what is shown of the source; `borders`:
+    (B, V, 2) convex polygons in output pixels that bound it too, or (0, 0, 2). `layers`: (N, L, 10) of the images:
+    XYXY, the copy, whether it covers, and the stencil as `joined_bits` has it, whose `bits` they are.
+    """
+    for at in range(len(rows)):
+        image, layer, row = own[at, 0], own[at, 1], rows[at]
+        a, b, c, d, e, f, g, h, i = to_output[at].ravel()
+        x0, y0, x1, y1 = edges[at]
+        for number in range(swaps.shape[1]):
+            shown = swaps[at, number]
+            x, y, visibility = points[row, shown, 0], points[row, shown, 1], points[row, shown, 2]
+            if visibility == 0 or not (x0 <= x <= x1 and y0 <= y <= y1):
+                continue
+            depth = g * x + h * y + i
+            to_x, to_y = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
+            if len(borders) and not _inside_convex(borders[at], to_x, to_y):
+                continue
+            on_top = _on_top(layers, image, layer, bits, to_x, to_y)
+            if on_top:
+                out[at, number, 0], out[at, number, 1] = to_x, to_y
+                out[at, number, 2] = visibility if on_top == VISIBLE else HIDDEN
+
+
+@compiled
+def _on_top(layers, image, own, bits, x, y):
+    """Return VISIBLE if the copy of layer `own` is seen at a point, HIDDEN if another covers it, 0 where it is not."""
+    found = 0
+    for at in range(layers.shape[1]):
+        same = layers[image, at, 4] == layers[image, own, 4]
+        if not (same or layers[image, at, 5]):
+            continue
+        inside = layers[image, at, 0] <= x < layers[image, at, 2] and layers[image, at, 1] <= y < layers[image, at, 3]
+        if inside and _shows(layers[image, at], bits, x, y):
+            if same:
+                found = VISIBLE
+            elif found:
+                found = HIDDEN
+    return found
+
+
+@compiled
+def _shows(layer, bits, x, y):
+    """Return whether a layer's stencil, if it has one, shows the pixel at a point of its rectangle."""
+    if layer[6] < 0:
+        return True
+    column, row = np.int64(np.floor(x) - layer[7]), np.int64(np.floor(y) - layer[8])
+    eight = bits[np.int64(layer[6]) + row * np.int64(layer[9]) + column // 8]
+    return (eight >> (column % 8)) & 1 == 1
+
+
+@compiled
+def _inside_convex(polygon, x, y):
+    """Return whether a point is in a convex polygon (V, 2), whichever way round it goes."""
+    left = right = True
+    for at in range(len(polygon)):
+        a, b = polygon[at], polygon[(at + 1) % len(polygon)]
+        side = (b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0])
+        left, right = left and side >= 0, right and side <= 0
+    return left or right
