@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from detaug.arrays import Floats
 from detaug.boxes.masks import Objects, objects_of
@@ -85,6 +86,8 @@ class PartOfGroup(NamedTuple):
     group: ShapeGroup
     boxes: slice
     """The real boxes of the batch among those of the group."""
+    keypoints: Tensor | None = None
+    """(N, M, K, 3) float32: those of the batch, padded, if they are on its device already."""
 
     @property
     def shapes(self) -> Shapes:

@@ -73,7 +73,8 @@ class ShapesOfBoxes:
         0.5. In a mirrored object, points that have sides have changed places. Padded with zeros.
         Raises InputError for a source without key points.
         """
-        return self._padded(self._group.keypoints)
+        copied = None if self.moved is None else self.moved.keypoints
+        return self._padded(self._group.keypoints) if copied is None else copied.to(self.labels.device)
 
     @cached_property
     def corners(self) -> Tensor:

@@ -47,11 +47,11 @@ class BatchTargets:
     """The shapes of the boxes, if the source has any."""
     classes: Tensor | None
     guard: StreamGuard
-    """Guards what is on the device: `boxes`, `labels`, `valid` and `classes`."""
+    """Guards what is on the device: `boxes`, `labels`, `valid`, `classes` and key points."""
 
     def wait(self) -> None:
         """Let the current stream wait for what is on the device."""
-        each = (self.boxes, self.labels, self.valid, self.classes)
+        each = (self.boxes, self.labels, self.valid, self.classes, self.moved and self.moved.keypoints)
         self.guard.wait(*(tensor for tensor in each if tensor is not None))
 
     def __getitem__(self, images: Ints) -> BatchTargets:
@@ -89,8 +89,10 @@ class PackedTargets:
     drawing: Drawing | None
     layer_of_box: Ints | None
     """(R,)."""
-    moved: Sequence[PartOfGroup | None]
-    """For each batch."""
+    moved: list[PartOfGroup]
+    """For each batch; empty without shapes."""
+    keypoints: NDArray[np.float32] | None
+    """(R, K, 3)."""
     classes: Ints | None
     """(N,)."""
 
@@ -104,6 +106,11 @@ class PackedTargets:
         layers = nothing if self.layer_of_box is None else _split_on_host(self.layer_of_box, sides)
         lengths = [images for images, _ in sides]
         classes = nothing if self.classes is None else _split(to_device(self.classes, device), [*zip(lengths)])
+        moved: Sequence[PartOfGroup | None] = self.moved or nothing
+        if self.keypoints is not None:
+            shapes = [(*side, *self.keypoints.shape[1:]) for side in sides]
+            points = _split(to_device(self.keypoints, device), shapes)
+            moved = [part._replace(keypoints=each) for part, each in zip(self.moved, points, strict=True)]
         guard = StreamGuard(device)
         return [
             BatchTargets(
@@ -116,7 +123,7 @@ class PackedTargets:
                 rows=rows[at],
                 drawing=None if self.drawing is None else self.drawing[images],
                 layer_of_box=layers[at],
-                moved=self.moved[at],
+                moved=moved[at],
                 classes=classes[at],
                 guard=guard,
             )
@@ -134,6 +141,11 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
     room = np.repeat(most, lengths)
     padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
+    moved = _grouped(views, batches, counts) if views.shapes else []
+    keypoints = None
+    if views.shapes.keypoints is not None and views.frames == 1:
+        placed = [part.group.keypoints[part.boxes] for part in moved]
+        keypoints = _pad(np.concatenate(placed).astype(np.float32), 0, counts, room)
     return PackedTargets(
         sides=list(zip(lengths, most.tolist(), strict=True)),
         boxes=padded_boxes,
@@ -144,7 +156,8 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints
         matrix=np.ascontiguousarray(views.to_output(), np.float32),
         drawing=None if views.drawing is None else views.drawing.of_source(images),
         layer_of_box=None if layer_of_box is None else _pad(layer_of_box, 0, counts, room),
-        moved=_grouped(views, batches, counts) if views.shapes else [None] * len(batches),
+        moved=moved,
+        keypoints=keypoints,
         classes=classes,
     )
 
