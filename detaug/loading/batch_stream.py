@@ -190,7 +190,7 @@ class BatchStream:
         """Build the batch, without stand-ins; None if it has no other images."""
         indices, params, targets = plan.indices, plan.params, plan.targets
         targets.wait()
-        check_size(images.shape[-2:], self._canvas(targets.image_size))
+        check_size(images.shape[-2:], plan.canvas)
         if not plan.wanted.all():
             wanted = np.flatnonzero(plan.wanted)
             if not len(wanted):
