@@ -13,13 +13,14 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from detaug.gpu import clahe_kernels, mask_kernels, masks, pixel_kernels, triton_kernel
+from detaug.gpu import clahe_kernels, distortion_kernels, mask_kernels, masks, pixel_kernels, triton_kernel
 from detaug.gpu.streams import BLOCK, OPTIONS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
     "images_at": "*i64",
     "source": "*u8",
     "numbers": "*fp32",
+    "pixels": "*u8",
     "counts": "*i32",
     "tables": "*u8",
     "colors": "*i32",
@@ -54,6 +55,7 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     *((pixel_kernels.blur, {**IN_BLOCKS, "DOWN": down}, out) for down, out in ((0, "*fp32"), (1, "*u8"))),
     *((pixel_kernels.add_noise, {**IN_BLOCKS, "SALT": salt}, "*u8") for salt in (0, 1)),
     (pixel_kernels.fill_rectangles, IN_BLOCKS, "*u8"),
+    (distortion_kernels.resample, IN_BLOCKS, "*u8"),
     (clahe_kernels.make_tables, {"PIXELS": clahe_kernels.PIXELS}, ""),
     (clahe_kernels.equalize, IN_BLOCKS, "*u8"),
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),

@@ -36,6 +36,7 @@ EXAMPLES = [
     da.Mosaic(0.5, (0.25, 0.5), 0.5, 3),
     da.MotionBlur((3, 5), 0.25),
     da.Normalize((0.5, 0.25, 0.125), (0.5, 0.25, 0.125)),
+    da.OpticalDistortion((-0.125, 0.25), (1.0, 2.0, 3.0), 0.25),
     da.Pad((1, 2, 3, 4), (1.0, 2.0, 3.0)),
     da.Pad(3),
     da.PadToMultiple(32, (1.0, 2.0, 3.0)),

@@ -32,7 +32,9 @@ def stages(*ops: Op) -> list[Stage]:
     found = [Stage(samples.images[0], 2, samples.matrix[0])]
     for op in ops:
         samples = op(samples)
-        found.append(Stage(samples.images[0], len(samples.labels[0]), samples.matrix[0]))
+        field = samples.plan.views.field
+        bent = field is not None and bool(field.bends[0])
+        found.append(Stage(samples.images[0], len(samples.labels[0]), samples.matrix[0], bent))
     return found
 
 
@@ -50,6 +52,7 @@ def stages(*ops: Op) -> list[Stage]:
         (da.RandomRotation((-30, -30), p=1), "turned -30°"),
         (da.RandomPerspective(p=1), "perspective changed"),
         (da.RandomAffine((0, 0), scale=(1, 1), shear=(20, 20), p=1), "sheared"),
+        (da.OpticalDistortion((0.2, 0.2)), "bent"),
         (Shift(), "shifted +10% x -20%"),
     ],
 )

@@ -201,7 +201,7 @@ EXAMPLES = {
     "RandomChannelPermutation": da.RandomChannelPermutation(), "RandomGrayscale": da.RandomGrayscale(),
     "RandomGamma": da.RandomGamma(p=1), "ChannelDropout": da.ChannelDropout(), "MotionBlur": da.MotionBlur(),
     "Defocus": da.Defocus(), "Downscale": da.Downscale(), "RandomShadow": da.RandomShadow(),
-    "RandomFog": da.RandomFog(),
+    "RandomFog": da.RandomFog(), "OpticalDistortion": da.OpticalDistortion((-0.2, 0.2)),
     "RandomOrder": da.RandomOrder([da.RandomHorizontalFlip(), da.RandomRotate90()]),
     "RandomApply": da.RandomApply([da.RandomIoUCrop()]),
 }  # fmt: skip

@@ -433,6 +433,7 @@ def test_what_differs_of_colours_is_told(ops: str) -> None:
             "A.RandomRain((-5, 8), 20, 2, (1, 2, 3), 5, 0.5, 'heavy', p=0.2)",
             da.RandomRain((-5, 8), 20, 2, (1, 2, 3), 5, 0.5, 1.0, 0.2),
         ),
+        ("A.OpticalDistortion((-0.1, 0.3), p=0.2)", da.OpticalDistortion((-0.1, 0.3), (0, 0, 0), 0.2)),
         ("A.RandomFog(0.1, (0.2, 0.7), p=0.2)", da.RandomFog((0.2, 0.7), 0.1, 0.2)),
     ],
 )

@@ -175,6 +175,8 @@ ALBUMENTATIONS_GEOMETRY = [
     c("A.RandomSizedCrop((30, 60), (64, 96), w2h_ratio=1.5)", "A.RandomSizedCrop((60, 80), (64, 96), w2h_ratio=1.5)"),
     c("A.BBoxSafeRandomCrop(p=1)", "A.BBoxSafeRandomCrop(p=0.5)"),
     c("A.RandomSizedBBoxSafeCrop(64, 96, p=1)", "A.RandomSizedBBoxSafeCrop(96, 64, p=1)"),
+    c("A.OpticalDistortion((0.2, 0.2), p=1)", "A.OpticalDistortion((0.3, 0.3), p=1)", quick=True),
+    c("A.OpticalDistortion((-0.3, 0.3), p=1)", "A.OpticalDistortion((-0.15, 0.15), p=1)"),
     c("A.Rotate((10, 30), p=1)", "A.Rotate((-30, -10), p=1)", quick=True),
     c("A.Rotate(20, p=0.7)", "A.Rotate(40, p=0.7)"),
     c(

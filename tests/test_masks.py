@@ -86,7 +86,8 @@ def masks_of_layers(samples: da.Samples, image: int) -> tuple[Array, Array]:
     layers = samples._moved.placement.layers
     shown = np.flatnonzero(layers.image[image] != HOLE)
     sources = image + layers.image[image, shown]
-    objects = objects_of(Placement(layers, np.full(len(shown), image), shown, sources))
+    field = samples._moved.placement.field
+    objects = objects_of(Placement(layers, np.full(len(shown), image), shown, sources, field))
     return sources, rasterise(samples.shapes.mask_table, objects, pixel_grid(*samples.images[image].shape[:2], 1))
 
 

@@ -42,6 +42,8 @@ def _least_pixels(table: MaskTable, objects: Objects, boxes: Floats, visible: Fl
     (a, b, _), (d, e, _), (g, h, i) = objects.of_layer(TO_SOURCE, BOUNDS).T.reshape(3, 3, -1)
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = table.areas[objects.rows] / np.abs(a * e - b * d)
+        if objects.field is not None:
+            whole /= objects.field.growth()[objects.image]
         cut_off = (1 - visible) * (boxes[:, 2:] - boxes[:, :2]).prod(1) / visible
     known = (g == 0) & (h == 0) & (i == 1) & ((visible >= 1 - 1e-9) | (len(objects.stencils) == 0))
     return np.where(known, whole - cut_off, 0)

@@ -13,7 +13,7 @@ The loops are `mask_loops.py`; `detaug/gpu/mask_kernels.py` does the same on a G
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
+from detaug.boxes.fields import Field
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import joined_bits
@@ -43,9 +44,21 @@ class Objects:
     """(N * L, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that a layer is seen within; V may be 0."""
     stencils: NDArray[np.uint8]
     """The bits of all stencils."""
+    field: Field | None = None
+    """What bends the outputs, once the layers are drawn."""
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def image(self) -> Ints:
+        """Return (B,): the output image of each."""
+        return np.asarray(self.layer // self.layers.shape[1])
+
+    @cached_property
+    def bent(self) -> Bools:
+        """Return (B,): whether a field bends the output of each."""
+        return np.zeros(len(self), bool) if self.field is None else self.field.bends[self.image]
 
     def of_layer(self, first: int, end: int) -> Floats:
         """Return (B, end - first): numbers of the layer of each object."""
@@ -59,7 +72,7 @@ class Objects:
 
     def part(self, objects: slice | Ints) -> Objects:
         """Return some of the objects, of the same images."""
-        return Objects(self.rows[objects], self.layer[objects], self.layers, self.borders, self.stencils)
+        return Objects(self.rows[objects], self.layer[objects], self.layers, self.borders, self.stencils, self.field)
 
 
 def objects_of(placement: Placement) -> Objects:
@@ -70,7 +83,8 @@ def objects_of(placement: Placement) -> Objects:
     numbers = np.concatenate([each.reshape(n, count, -1) for each in (*parts, stencils)], axis=2)
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
     borders = _borders(region.reshape(n * count, -1, 2))
-    return Objects(placement.rows, placement.image * count + placement.layer, numbers, borders, bits)
+    layer = placement.image * count + placement.layer
+    return Objects(placement.rows, layer, numbers, borders, bits, placement.field)
 
 
 def _borders(region: Floats) -> Floats:
@@ -145,10 +159,42 @@ def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
     """Return (B, R, C): whether the points of the grid show each object."""
     from detaug.boxes.mask_loops import fill  # with Numba, which takes a quarter of a second
 
+    if objects.bent.any():
+        return _rasterise_bent(table, objects, grid)
     masks = np.zeros((len(objects), *grid.shape), np.bool_)
     if masks.size:
         own = table.arrays, objects.scene, objects.rows, objects.layer, ~_has_copies(objects)
         fill(*own, np.ascontiguousarray(grid.y, np.int64), np.ascontiguousarray(grid.x, np.int64), masks)
+    return masks
+
+
+def _rasterise_bent(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
+    """Do as `rasterise` for outputs that a field bends: take the pixels of the undistorted masks that are seen there.
+
+    Pixels are rendered so too, from the undistorted output.
+    """
+    field, image = objects.field, objects.image
+    assert field is not None
+    masks = np.zeros((len(objects), *grid.shape), np.bool_)
+    one_grid = len(grid.y) == 1
+    for number in np.unique(image if one_grid else np.arange(len(objects))).tolist():
+        these = np.flatnonzero(image == number) if one_grid else np.array([number])
+        own = objects.part(these)
+        grid_here = grid if one_grid else Grid(grid.y[these], grid.x[these])
+        if not own.bent.any():
+            masks[these] = rasterise(table, replace(own, field=None), grid_here)
+            continue
+        y, x = grid_here.y[0, :, None] / ONE, grid_here.x[0] / ONE
+        column, row = (np.floor(each).astype(np.int64) for each in field.undistorted(own.image[0], x, y))
+        height, width = field.size[own.image[0]].astype(np.int64).tolist()
+        seen = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        if seen.any():
+            left, top = column[seen].min(), row[seen].min()
+            whole = pixel_grid(int(row[seen].max()) + 1, int(column[seen].max()) + 1, 1)
+            part = rasterise(table, replace(own, field=None), Grid(whole.y[:, top:], whole.x[:, left:]))
+            found = np.zeros((len(these), *grid.shape), np.bool_)
+            found[:, seen] = part[:, row[seen] - top, column[seen] - left]
+            masks[these] = found
     return masks
 
 
@@ -158,6 +204,14 @@ def show_fewer(table: MaskTable, objects: Objects, boxes: Floats, pixels: float)
 
     fewer = np.zeros(len(objects), np.bool_)
     whole = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1).astype(np.int64)
+    if objects.bent.any():
+        for at in np.flatnonzero(objects.bent).tolist():
+            x0, y0, x1, y1 = whole[at].tolist()
+            y, x = (np.arange(start, end)[None] * ONE + ONE // 2 for start, end in ((y0, y1), (x0, x1)))
+            fewer[at] = rasterise(table, objects.part(np.array([at])), Grid(y, x)).sum() < pixels
+        straight = np.flatnonzero(~objects.bent)
+        fewer[straight] = show_fewer(table, replace(objects.part(straight), field=None), boxes[straight], pixels)
+        return fewer
     mask_loops.show_fewer(table.arrays, objects.scene, objects.rows, objects.layer, whole, pixels, fewer)
     return fewer
 
@@ -199,7 +253,8 @@ def moved_points(points: Floats, first_point: Ints, first_ring: Ints, placement:
     """Return (P, 2): the points of the rings of B placed objects in output pixels. Starts as in `OutlineColumns`."""
     of_object = np.repeat(np.repeat(np.arange(len(placement.rows)), np.diff(first_ring)), np.diff(first_point))
     x, y, _ = project(placement.to_output.reshape(-1, 9).T[:, of_object], *points.T)
-    return np.stack([x, y], axis=1)
+    moved = np.stack([x, y], axis=1).astype(np.float64)
+    return moved if placement.field is None else placement.field.place(placement.image[of_object], moved)
 
 
 def _has_copies(objects: Objects) -> Bools:

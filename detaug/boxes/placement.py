@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
+from detaug.boxes.fields import Field
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.layers import Layers
 from detaug.boxes.stencils import joined_bits
@@ -29,21 +30,23 @@ class Placement:
     """(B,): the layer that it is of."""
     rows: Ints
     """(B,): the row of each annotation in the shapes of its source."""
+    field: Field | None = None
+    """What bends the output images, once the layers are drawn."""
 
     @classmethod
     def of_views(cls, views: Views) -> Placement:
         """Return where the boxes that are left after all ops are, in the order of `Views.unpadded`."""
         image, place = np.nonzero(views.labels >= 0)
         layer = views.layer_of_box_or_first()[image, place]
-        return cls(views.drawing_or_whole().layers, image, layer, views.rows[image, place])
+        return cls(views.drawing_or_whole().layers, image, layer, views.rows[image, place], views.field)
 
     def some(self, chosen: Ints) -> Placement:
         """Return the places of some annotations."""
-        return Placement(self.layers, self.image[chosen], self.layer[chosen], self.rows[chosen])
+        return Placement(self.layers, self.image[chosen], self.layer[chosen], self.rows[chosen], self.field)
 
     @cached_property
     def to_output(self) -> Floats:
-        """Return (B, 3, 3): source pixels (x, y, 1) -> output pixels, projective."""
+        """Return (B, 3, 3): source pixels (x, y, 1) -> output pixels, projective, before a field."""
         return np.asarray(self.inverse[self.image, self.layer])
 
     @cached_property
@@ -58,6 +61,11 @@ class Placement:
 
     def move(self, points: Floats) -> Floats:
         """Return points (B, K, 2) of source pixels in output pixels."""
+        moved = self.move_in_layers(points)
+        return moved if self.field is None else self.field.place(self.image, moved)
+
+    def move_in_layers(self, points: Floats) -> Floats:
+        """Return points (B, K, 2) of source pixels in output pixels, before a field bends these."""
         x, y = points[..., 0], points[..., 1]
         (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(self.to_output, 0, 2)[..., None]
         moved = np.stack([a * x + b * y + c, d * x + e * y + f], axis=-1)
@@ -110,4 +118,7 @@ def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement)
         bits,
         placed,
     )
+    if placement.field is not None:
+        placed[..., :2] = placement.field.place(placement.image, placed[..., :2])
+        placed[(placed[..., 2] == 0) | ~placement.field.shows(placement.image, placed[..., :2])] = 0
     return placed

@@ -32,6 +32,8 @@ def tighten(views: Views) -> Views:
         return views
     placement, (image, place) = Placement.of_views(views), np.nonzero(views.labels >= 0)
     changed = (views.visible[image, place] < 1 - 1e-9) | views.turned
+    if views.field is not None:
+        changed |= views.field.bends[image]
     if outlines is not None:
         changed &= outlines.are_there(placement.rows)
     if not changed.any():

@@ -13,7 +13,7 @@ short axis (coordinates, rows of a matrix) first: NumPy loops over the last one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints, padded
 from detaug.boxes import polygons
+from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing, single_layer
 from detaug.boxes.shapes import NO_SHAPES, Shapes
 from detaug.errors import InputError
@@ -91,6 +92,8 @@ class Views:
     """Where images lie in the output, once an op has mixed them or covered parts; None: each view is one layer."""
     layer_of_box: Ints | None = None
     """(N, M): the layer that each box is of; None: the first one."""
+    field: Field | None = None
+    """What bends the finished outputs; matrix, bounds and drawing are those of the undistorted ones."""
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
     min_mask_area: float = 1.0
@@ -105,18 +108,17 @@ class Views:
 
     def __getitem__(self, images: slice | Ints) -> Views:
         """Return the views of some images."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: each[images] for name, each in values.items() if isinstance(each, np.ndarray | Drawing)}
-        return Views(**{**values, **arrays})
+        kinds = np.ndarray | Drawing | Field
+        arrays: dict[str, Any] = {name: each[images] for name, each in vars(self).items() if isinstance(each, kinds)}
+        return replace(self, **arrays)
 
     def first_frames(self) -> Views:
         """Return one view for each clip, that of its first frame, with the boxes of all its frames."""
         if self.frames == 1:
             return self
-        clips, columns = len(self) // self.frames, self.frames * self.labels.shape[1]
-        joined: dict[str, Any] = {
-            name: each.reshape(clips, columns, *each.shape[2:]) for name, each in self.box_arrays().items()
-        }
+        shape = len(self) // self.frames, self.frames * self.labels.shape[1]
+        arrays = self.box_arrays().items()
+        joined: dict[str, Any] = {name: each.reshape(*shape, *each.shape[2:]) for name, each in arrays}
         return replace(self[:: self.frames], frames=1, **joined)
 
     def outlines_or_boxes(self) -> Floats:
@@ -214,9 +216,8 @@ class Views:
         if not self.turned:
             return replace(self, source_bounds=np.sort(self.source_window(), axis=1), fill=fill)
         square = np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1))
-        return replace(
-            self, clip_region=square if self.clip_region is None else polygons.clip(self.clip_region), fill=fill
-        )
+        region = square if self.clip_region is None else polygons.clip(self.clip_region)
+        return replace(self, clip_region=region, fill=fill)
 
     def source_window(self) -> Floats:
         """Return (N, 2, 2): the view's corners (0, 0) and (1, 1), if not turned, in source pixels and bounds."""
@@ -352,6 +353,9 @@ def replace_at(views: Views, images: Ints, other: Views) -> Views:
         drawing = views.drawing_or_whole().replace_at(images, other.drawing_or_whole())
         both = replace(both, drawing=drawing, layer_of_box=views.layer_of_box_or_first())
         other = replace(other, layer_of_box=other.layer_of_box_or_first())
+    if views.field is not None or other.field is not None:
+        bends = [Field.none(each.size) if each.field is None else each.field for each in (views, other)]
+        both = replace(both, field=bends[0].replace_at(images, bends[1]))
     values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
     for name, array in values.items():
         array[images] = getattr(other, name)[: len(images)]

@@ -9,13 +9,15 @@ more border.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.arrays import Bools, Floats, Ints
+from detaug.arrays import Bools, Floats, Ints, start_offsets
 from detaug.boxes import polygons
+from detaug.boxes.fields import cut_to_pictures
 from detaug.boxes.placement import Placement
 from detaug.boxes.units import NEAREST
 from detaug.converters.coco.outlines import OutlineColumns, next_points
@@ -43,6 +45,13 @@ class Vertices(NamedTuple):
             place[self.following[chosen]],
             np.searchsorted(objects, self.of_object[chosen]),
         )
+
+    def in_pieces(self, pieces: Ints) -> Vertices:
+        """Return the same rings with more vertices: the edge from each one is cut into equal pieces, `pieces` (Q,)."""
+        share = (np.arange(pieces.sum()) - np.repeat(start_offsets(pieces), pieces)) / np.repeat(pieces, pieces)
+        start, end = (np.repeat(self.points[at], pieces, axis=0) for at in (slice(None), self.following))
+        ring, of_object = np.repeat(self.ring, pieces), np.repeat(self.of_object, pieces)
+        return _in_order(start + share[:, None] * (end - start), ring, of_object)
 
 
 class Extremes(NamedTuple):
@@ -148,6 +157,8 @@ def seen_boxes(vertices: Vertices, placement: Placement) -> Floats:
     ]
     low, source_low, high, source_high = (np.stack(hulls[at : at + 2], axis=1) for at in (0, 2, 4, 6))
     whole = in_front & _is_in_region(low, high, source_low, source_high, placement.some(objects))
+    if placement.field is not None:
+        whole &= ~placement.field.bends[placement.image[objects]]
     boxes[objects[whole]] = np.concatenate([low, high], axis=1)[whole]
     cut = objects[~whole]
     if len(cut):
@@ -157,6 +168,10 @@ def seen_boxes(vertices: Vertices, placement: Placement) -> Floats:
 
 def is_in_view(points: Floats, moved: Floats, placement: Placement) -> Bools:
     """Return (B,): whether polygons (B, V, 2), in source pixels and `moved` to the output, are in view as a whole."""
+    if placement.field is not None:
+        in_layers = replace(placement, field=None)
+        whole = is_in_view(points, placement.move_in_layers(points), in_layers)
+        return whole & placement.field.shows(placement.image, moved).all(1)
     low, high = np.split(polygons.hull(moved), 2, axis=1)
     source_low, source_high = np.split(polygons.hull(points), 2, axis=1)
     return _is_in_region(low, high, source_low, source_high, placement)
@@ -176,6 +191,7 @@ def _is_in_region(low: Floats, high: Floats, source_low: Floats, source_high: Fl
 
 def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
     """Return points among which are all extreme points of what is seen of the outlines; later layers do not count."""
+    vertices = in_short_pieces(vertices, placement)
     of_object, following = vertices.of_object, vertices.following
     points = np.concatenate([vertices.points, np.ones((len(vertices.points), 1))], axis=1)
     moved = np.einsum("qij,qj->qi", placement.to_output[of_object], points)
@@ -187,12 +203,54 @@ def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
     last = np.where((start >= 0) & (end < 0), share, 1).min(1)
     seen = ~((start < 0) & (end < 0)).any(1) & (first <= last)
     ends = [moved + at[:, None] * (moved[following] - moved) for at in (first, last)]
-    edges = np.concatenate([each[seen] for each in ends])
-    corners, owners = _corners_in_outlines(vertices, placement, np.unique(of_object[(inside < 0).any(1)]))
+    start, end = (each[seen, :2] / each[seen, 2:] for each in ends)
+    objects = np.unique(of_object[(inside < 0).any(1)])
+    corners, in_outline = _corners_in_outlines(vertices, placement, objects)
+    owners = np.broadcast_to(objects[:, None], in_outline.shape)
+    if placement.field is not None:
+        borders = in_outline, in_outline & np.roll(in_outline, -1, axis=1)  # as points, and to the next one
+        after = np.roll(corners, -1, axis=1)
+        start = np.concatenate([start, *(corners[each] for each in borders)])
+        end = np.concatenate([end, corners[borders[0]], after[borders[1]]])
+        of_segment = np.concatenate([of_object[seen], *(owners[each] for each in borders)])
+        return _bent(start, end, of_segment, vertices, placement)
+    of_points = np.concatenate([of_object[seen], of_object[seen], owners[in_outline]])
+    return Extremes(np.concatenate([start, end, corners[in_outline]]), of_points)
+
+
+def _bent(start: Floats, end: Floats, of_object: Ints, vertices: Vertices, placement: Placement) -> Extremes:
+    """Return the ends of short segments of the undistorted output once a field bends them and the output cuts them.
+
+    `start`, `end` (P, 2), `of_object` (P,). Corners of the output that show the objects are extreme points too.
+    """
+    field = placement.field
+    assert field is not None
+    image = placement.image[of_object]
+    start, end = (field.place(image, each) for each in (start, end))
+    seen, start, end = cut_to_pictures(start, end, field.size[image])
+    objects = np.unique(of_object[~seen])
+    corners = polygons.UNIT_SQUARE * field.size[placement.image[objects], None, ::-1]
+    image = placement.image[objects, None]
+    before = np.stack(field.undistorted(image, corners[..., 0], corners[..., 1]), axis=-1)
+    layers, own = placement.layers, (placement.image[objects], placement.layer[objects])
+    points = polygons.transform(layers.matrix[own], before).reshape(-1, 2)
+    number = np.repeat(objects, 4)
+    moved = np.concatenate([before.reshape(-1, 2), np.ones((len(number), 1))], axis=1)
+    shown = (_signed_distances(moved, points, number, placement) >= 0).all(1)
+    shown &= _in_outlines(points.reshape(-1, 4, 2), objects, vertices).ravel()
     return Extremes(
-        np.concatenate([edges[:, :2] / edges[:, 2:], corners]),
-        np.concatenate([of_object[seen], of_object[seen], owners]),
+        np.concatenate([start[seen], end[seen], corners.reshape(-1, 2)[shown]]),
+        np.concatenate([of_object[seen], of_object[seen], number[shown]]),
     )
+
+
+def in_short_pieces(vertices: Vertices, placement: Placement) -> Vertices:
+    """Return the vertices with as many between them as a field needs that bends the edges."""
+    if placement.field is None:
+        return vertices
+    moved = placement.some(vertices.of_object).move_in_layers(vertices.points[:, None])[:, 0]
+    lengths = np.hypot(*(moved[vertices.following] - moved).T)
+    return vertices.in_pieces(placement.field.pieces(placement.image[vertices.of_object], lengths))
 
 
 def _signed_distances(moved: Floats, points: Floats, of_object: Ints, placement: Placement) -> Floats:
@@ -213,19 +271,29 @@ def _signed_distances(moved: Floats, points: Floats, of_object: Ints, placement:
     return np.stack(borders, axis=1)
 
 
-def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Ints]:
-    """Return the corners of the regions of some objects that lie in their outlines, and which object each is of."""
+def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Bools]:
+    """Return the corners (B, V, 2) of the regions of some objects, and which lie in their outlines, (B, V)."""
     region = _regions(placement, objects)
+    if placement.field is not None:
+        after, image = np.roll(region, -1, axis=1), placement.image[objects]
+        longest = np.hypot(*np.moveaxis(after - region, 2, 0)).max(1, initial=0)
+        pieces = placement.field.pieces(image, longest).max(initial=1)
+        share = np.arange(pieces)[:, None] / pieces
+        steps = (after - region)[:, :, None] * share
+        region = (region[:, :, None] + steps).reshape(len(region), region.shape[1] * int(pieces), 2)
     layers, image, layer = placement.layers, placement.image[objects], placement.layer[objects]
-    in_source = polygons.transform(layers.matrix[image, layer], region)
-    count = region.shape[1]
+    return region, _in_outlines(polygons.transform(layers.matrix[image, layer], region), objects, vertices)
+
+
+def _in_outlines(points: Floats, objects: Ints, vertices: Vertices) -> Bools:
+    """Return (B, K): whether points (B, K, 2) in source pixels lie in the outlines of these objects, ascending."""
+    count = points.shape[1]
     first = np.searchsorted(vertices.of_object, objects)
     edges = np.searchsorted(vertices.of_object, objects, side="right") - first
     corner = np.repeat(np.arange(len(objects) * count), np.repeat(edges, count))
     starts = np.cumsum(np.repeat(edges, count)) - np.repeat(edges, count)
-    edge = np.arange(len(corner)) - starts[corner] + first[corner // count]
-    inside = _even_odd(in_source.reshape(-1, 2), corner, edge, vertices)
-    return region.reshape(-1, 2)[inside], np.repeat(objects, count)[inside]
+    edge = np.arange(len(corner)) - starts[corner] + first[corner // max(count, 1)]
+    return _even_odd(points.reshape(-1, 2), corner, edge, vertices).reshape(points.shape[:2])
 
 
 def _regions(placement: Placement, objects: Ints) -> Floats:

@@ -81,6 +81,11 @@ def augment(
             f"return_matrix must be False with {name}, since an image that is mixed of several has no one matrix; "
             "boxes_in_source() of a Loader's batch takes each box back to its own image"
         )
+    if return_matrix and (bending := next((op for op in recipe.ops if op.bends), None)):
+        raise InputError(
+            f"return_matrix must be False with {type(bending).__name__}, since no matrix describes how it bends a "
+            "picture; to_source() of a Loader's batch takes boxes and points back"
+        )
     check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
     if keypoints is not None and flip_pairs is None:
         raise InputError(

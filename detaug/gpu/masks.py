@@ -14,7 +14,7 @@ from torch import Tensor
 
 from detaug.arrays import start_offsets
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, Objects, pixel_grid
+from detaug.boxes.masks import Grid, Objects, label_map, pixel_grid
 from detaug.boxes.units import ONE
 from detaug.gpu.streams import launch_programs, to_device
 
@@ -65,6 +65,7 @@ class ObjectsOnGpu:
         from detaug.gpu.mask_kernels import place
 
         self._device, count = device, len(objects)
+        self._field, self._image, self._bent = objects.field, objects.image, objects.bent
         own = table_on_device(table, device)
         rings, points = table.outlines.first_ring, table.outlines.first_point
         lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
@@ -92,18 +93,29 @@ class ObjectsOnGpu:
 
     def masks(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
         """Return (R, rows, columns) bool: whether the points of the grid show each of `objects`, (R,) int32."""
+        if self._bent.any():
+            return self._bent_masks(objects, grid)
+        return self._straight_masks(objects, grid)
+
+    def _straight_masks(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
+        """Return the masks before fields bend outputs."""
         out = torch.zeros((len(objects), *grid.shape), dtype=torch.bool, device=self._device)
         self._sample(objects, grid, out, count=False)
         return out
 
     def areas(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
         """Return (R,) int32: how many points of the grid show each object."""
+        if self._bent.any():
+            return self.masks(objects, grid).sum((1, 2), dtype=torch.int32)
         out = torch.zeros(len(objects), dtype=torch.int32, device=self._device)
         self._sample(objects, grid, out, count=True)
         return out
 
     def labels(self, objects: Tensor, grid: GridOnGpu, labels: NDArray[np.int32], counts: Sequence[int]) -> Tensor:
         """Return (N, rows, columns) int32: see `label_map`."""
+        if self._bent.any():
+            masks = self.masks(objects, grid).cpu().numpy()
+            return to_device(label_map(masks, labels, list(counts)), self._device)
         from detaug.gpu.mask_kernels import label
 
         order = torch.argsort(self.areas(objects, grid), descending=True, stable=True)
@@ -119,6 +131,28 @@ class ObjectsOnGpu:
                 label, self._device, blocks, *self._inputs, objects, grid.y, grid.x, out, *self._sizes, *grid.shape,
                 ranks, of_images, of_objects, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, **OPTIONS,
             )  # fmt: skip
+        return out
+
+    def _bent_masks(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
+        """Return masks of outputs that a field bends: see `masks.rasterise`."""
+        assert self._field is not None
+        out = torch.empty((len(objects), *grid.shape), dtype=torch.bool, device=self._device)
+        numbers = objects.cpu().numpy()
+        one_grid = grid.y.ndim == 1
+        places = self._image[numbers] if one_grid else np.arange(len(numbers))
+        for place in np.unique(places).tolist():
+            at = np.flatnonzero(places == place)
+            these, image = to_device(at, self._device), self._image[numbers[at[0]]]
+            own = grid if one_grid else GridOnGpu(grid.y[at[0]], grid.x[at[0]])
+            if not self._bent[numbers[at[0]]]:
+                out[these] = self._straight_masks(objects[these], own)
+                continue
+            height, width = self._field.size[image].astype(np.int64).tolist()
+            y, x = own.y.double()[:, None] / ONE, own.x.double()[None] / ONE
+            column, row = (each.floor().long() for each in self._field.undistorted(image, x, y))
+            seen = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+            whole = self._straight_masks(objects[these], pixel_grid_on_gpu(height, width, 1, self._device))
+            out[these] = whole[:, row.clip(0, height - 1), column.clip(0, width - 1)] & seen
         return out
 
     def _sample(self, objects: Tensor, grid: GridOnGpu, out: Tensor, *, count: bool) -> None:

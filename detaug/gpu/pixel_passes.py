@@ -21,6 +21,7 @@ from torch.nn.functional import pad
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.gpu.cielab_tables import color_tables_on
+from detaug.gpu.distortion_passes import DistortionPass
 from detaug.gpu.passes import Pass, Tensors, blur_numbers, blurred, launch_pass, numbers_of, own_inputs, rendered
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes
 from detaug.gpu.streams import launch, launch_programs
@@ -28,6 +29,7 @@ from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
 from detaug.ops.auto_augment import ColorSteps
 from detaug.ops.camera import Defocus, Downscale, MedianBlur, MotionBlur
 from detaug.ops.copy_paste import CopyPaste
+from detaug.ops.distortion import OpticalDistortion
 from detaug.ops.erasing import GridMask, RandomErasing
 from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize
 from detaug.ops.mixing import MixUp
@@ -253,6 +255,7 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
+    OpticalDistortion: DistortionPass,
     RandomFog: FogPass,
     RandomRain: RainPass,
     RandomShadow: ShadowPass,
@@ -278,4 +281,4 @@ def _changes_pixels_as(op: Op, kind: type[Op]) -> bool:
     return isinstance(op, kind) and all(own is known for own, known in methods)
 
 
-_METHODS = ("draw", "amounts", "adapt_draw", "graph_inputs", "plan", "dali_graph", "change", "change_bands")
+_METHODS = ("draw", "amounts", "adapt_draw", "graph_inputs", "plan", "dali_graph", "change", "change_bands", "field")

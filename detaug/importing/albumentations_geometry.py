@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from detaug.arguments import RGB, Range, is_number, is_wholes
+from detaug.boxes.fields import STRONGEST
 from detaug.importing.rules import Arguments, CropSize, LeftOut, PadTo, Rules, Step, rule
 from detaug.ops.affine import Outline, RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.containers import RandomApply, RandomChoice
+from detaug.ops.distortion import OpticalDistortion
 from detaug.ops.flips_and_crops import (
     CenterCrop,
     Pad,
@@ -194,6 +196,27 @@ def _perspective(args: Arguments) -> Op:
     args.differs("the image's corners move inwards and leave fill; Albumentations' cut off the border")
     fill = _border(args, "fill", "pad_val")
     return RandomPerspective(min(2 * largest, 0.99), args.probability(), fill)
+
+
+# ------------------------------------------------------------------------------------------- distortions
+
+
+@rule(GEOMETRY, "OpticalDistortion")
+def _optical_distortion(args: Arguments) -> Op:
+    """Return OpticalDistortion. Albumentations' picture lies half a pixel farther left and up, with any coefficient.
+
+    The picture is the finished one, not the one at this place of the pipeline; `shift_limit` of 1.x is in pixels.
+    """
+    if args.get("mode", "camera") != "camera":
+        raise LeftOut("only the mode 'camera' is known", "OpticalDistortion")
+    if max(map(abs, args.limits("shift_limit", 0.05))) > 0.5:
+        args.differs("the lens stays in the middle of the picture")
+    low, high = args.limits("distort_limit", 0.05)
+    if low < STRONGEST or high > 1:
+        args.differs(f"distort is limited to {STRONGEST}..1, below which corners fold over")
+    args.ignore("keypoint_remapping_method")
+    distort = (min(max(low, STRONGEST), 1.0), min(max(high, STRONGEST), 1.0))
+    return OpticalDistortion(distort, _border(args, "fill", "value"), args.probability())
 
 
 # ----------------------------------------------------------------------------------------- their arguments

@@ -8,7 +8,7 @@ from typing import Any
 from detaug.arguments import FILL, RGB
 from detaug.errors import InputError
 from detaug.importing.rules import CropSize, Holes, PadTo
-from detaug.importing.translate import Piece
+from detaug.importing.translate import Piece, name_of
 from detaug.ops import color_ops, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.camera import RandomGamma
@@ -169,6 +169,7 @@ class Arrangement:
         self._note_crop_size()
         self._note_moved_pixels()
         self._set_holes()
+        self._bend_last()
         fill = self._one_fill()
         pieces = [*self.before, *([self.render] if self.render else []), *self.after, *self.pixels]
         ops = [with_fill(piece.op, fill) for piece in [*pieces, *([self.output] if self.output else [])]]
@@ -208,6 +209,19 @@ class Arrangement:
                 self.pixels[at] = Piece(piece.op.in_image(*size), piece.entries)
         self.pixels = [piece for piece in self.pixels if not isinstance(piece.op, Holes)]
 
+    def _bend_last(self) -> None:
+        """Put the op that bends the picture after those that cover parts of it, and leave out another one."""
+        bending = [piece for piece in self.pixels if _bends(piece)]
+        for piece in bending[1:]:
+            piece.leave_out("a recipe bends the finished picture once", name_of(bending[0].op))
+        self.pixels = [piece for piece in self.pixels if piece not in bending[1:]]
+        covering = [at for at, piece in enumerate(self.pixels) if isinstance(piece.op, Op) and piece.op.covers]
+        for piece in bending[:1]:
+            at = self.pixels.index(piece)
+            if covering and covering[-1] > at:
+                piece.differs("it runs after the ops that cover parts of the picture, which it bends too")
+                self.pixels.insert(covering[-1], self.pixels.pop(at))
+
     def _note_moved_pixels(self) -> None:
         """Note pixel ops that ran before the geometry and now run after it, where that matters."""
         for piece in self.pixels[: self.moved_from]:
@@ -235,7 +249,8 @@ class Arrangement:
 
     def _one_fill(self) -> RGB:
         """Return the fill of the recipe, that of the first op with one, and note the others."""
-        pieces = [piece for piece in [*self.before, self.render, *self.after] if piece]
+        bending = filter(_bends, self.pixels)
+        pieces = [piece for piece in [*self.before, self.render, *self.after, *bending] if piece]
         fills = [(piece, fill) for piece in pieces if (fill := _fill_of(piece.op))]
         for piece, fill in fills:
             if fill != fills[0][1]:
@@ -253,9 +268,10 @@ def arrange(pieces: list[Piece], size: Size | None) -> tuple[list[Op], list[str]
 
 def with_fill(op: Any, fill: RGB) -> Any:
     """Return an op that moves pixels with this fill, also within containers."""
-    if isinstance(op, _CONTAINERS) and op.stage == "view":
+    if isinstance(op, _CONTAINERS) and (op.stage == "view" or op.bends):
         return replace(op, ops=tuple(with_fill(part, fill) for part in op.ops))
-    filled = hasattr(op, "fill") and (op.stage == "view" or (op.stage == "render" and op.letterbox))
+    shown = op.stage == "view" or op.bends or (op.stage == "render" and op.letterbox)
+    filled = hasattr(op, "fill") and shown
     return replace(op, fill=fill) if filled else op
 
 
@@ -266,6 +282,10 @@ def _fill_of(op: Any) -> RGB | None:
     quarter = isinstance(op, RandomRotation) and op.degrees == (90, 90)
     shown = isinstance(op, Op) and op.fills and not isinstance(op, RandomCrop) and not quarter
     return tuple(op.fill) if shown and not (isinstance(op, CenterCrop) and op.fill == FILL) else None
+
+
+def _bends(piece: Piece) -> bool:
+    return isinstance(piece.op, Op) and piece.op.bends
 
 
 def _changes_contrast(op: Any) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.arrays import Floats, Ints, Number, consecutive_slices, start_offsets
+from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement
 from detaug.boxes.shape_group import PartOfGroup, ShapeGroup
@@ -43,6 +44,8 @@ class BatchTargets:
     """Where images lie in the output, if an op mixed them or covered parts."""
     layer_of_box: Ints | None
     """(N, M): the layer that each box is of; None: the first one."""
+    field: Field | None
+    """What bends the outputs, once their layers are drawn."""
     moved: PartOfGroup | None
     """The shapes of the boxes, if the source has any."""
     classes: Tensor | None
@@ -65,7 +68,8 @@ class BatchTargets:
         drawing = None if self.drawing is None else self.drawing[images]
         layer_of_box = None if self.layer_of_box is None else self.layer_of_box[images, :most]
         moved = None if self.moved is None else _of_images(self.moved, self.counts, images)
-        return BatchTargets(boxes, labels, valid, counts, *on_host, drawing, layer_of_box, moved, classes, self.guard)
+        of_layers = drawing, layer_of_box, None if self.field is None else self.field[images]
+        return BatchTargets(boxes, labels, valid, counts, *on_host, *of_layers, moved, classes, self.guard)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +93,7 @@ class PackedTargets:
     drawing: Drawing | None
     layer_of_box: Ints | None
     """(R,)."""
+    field: Field | None
     moved: list[PartOfGroup]
     """For each batch; empty without shapes."""
     keypoints: NDArray[np.float32] | None
@@ -123,6 +128,7 @@ class PackedTargets:
                 rows=rows[at],
                 drawing=None if self.drawing is None else self.drawing[images],
                 layer_of_box=layers[at],
+                field=None if self.field is None else self.field[images],
                 moved=moved[at],
                 classes=classes[at],
                 guard=guard,
@@ -156,6 +162,7 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints
         matrix=np.ascontiguousarray(views.to_output(), np.float32),
         drawing=None if views.drawing is None else views.drawing.of_source(images),
         layer_of_box=None if layer_of_box is None else _pad(layer_of_box, 0, counts, room),
+        field=views.field,
         moved=moved,
         keypoints=keypoints,
         classes=classes,
@@ -264,6 +271,7 @@ def make_batch(
         moved=targets.moved,
         drawing=targets.drawing,
         layer_of_box=None if targets.layer_of_box is None else torch.from_numpy(targets.layer_of_box),
+        field=targets.field,
         params=params,
         epoch=epoch,
         classes=targets.classes,
@@ -305,4 +313,5 @@ def _clip_batch(
         epoch=epoch,
         classes=None if targets.classes is None else targets.classes[::frames],
         flow=flow,
+        field=targets.field,
     )

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.boxes.fields import Field
 from detaug.boxes.shape_group import PartOfGroup
 from detaug.drawing.sheet import notebook_png
 from detaug.loading.batch import Batch, Columns, OldNames, change_tensors
@@ -70,6 +71,8 @@ class ClipBatch(OldNames, MasksOfBoxes):
     flow: Tensor | None = None
     """(N, F - 1, 2, H / grid, W / grid) float32, rounded up: (x, y) pixels by which what is there in a frame is farther
     right and lower in the next one. None unless the recipe has `OpticalFlow`."""
+    field: Field | None = None
+    """What an op such as `OpticalDistortion` bent the N * F frames by; `matrix` is that before it."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -116,6 +119,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
             params=self.params,
             epoch=self.epoch,
             classes=None if self.classes is None else self.classes.repeat_interleave(frames),
+            field=self.field,
         )
 
     def to(self, device: torch.device | str) -> ClipBatch:

@@ -10,12 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
 from detaug.boxes.views import invert
 from detaug.errors import InputError
 
 Boxes = TypeVar("Boxes", Tensor, list[Tensor])
 _ONE = {"boxes": "box", "points": "point", "masks": "mask"}
+
+SIDE_PIECES = 32
+"""Pieces of each side of a box whose ends are moved to the source, where a field bent the output."""
 
 PIXELS_AT_ONCE = 1 << 24
 """Pixels of masks that are moved to the source at once: about 64 MB for each of a few arrays."""
@@ -31,6 +35,7 @@ class InSourcePixels:
     matrix: Tensor
     drawing: Drawing | None
     layer_of_box: Tensor | None
+    field: Field | None
 
     def to_source(self, boxes: Boxes) -> Boxes:
         """Return boxes given in output pixels in source pixels, without clipping.
@@ -74,14 +79,19 @@ class InSourcePixels:
         """Yield for each image what `masks_to_source` returns, as parts (K', height, width) that take less memory."""
         self._check_each_to_source("masks", masks)
         checked = [_as_masks(at, each, self.images) for at, each in enumerate(masks)]
-        for of_image, matrix, size in zip(checked, self.matrix, self.source_size.tolist(), strict=True):
-            yield move_masks(of_image, matrix, *size)
+        fields = [None if self.field is None else self.field[at : at + 1] for at in range(len(self.matrix))]
+        sizes = self.source_size.tolist()
+        for of_image, matrix, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
+            yield move_masks(of_image, matrix, height, width, own)
 
-    def _each_to_source(self, name: str, values: Boxes, move: Callable[[Tensor, Tensor], Tensor]) -> Boxes:
+    def _each_to_source(self, name: str, values: Boxes, move: Callable[..., Tensor]) -> Boxes:
         self._check_each_to_source(name, values)
-        if isinstance(values, Tensor):
+        if isinstance(values, Tensor) and self.field is None:
             return move(values, self._to_source())
-        return [move(each[None], matrix[None])[0] for each, matrix in zip(values, self._to_source(), strict=True)]
+        fields = [None if self.field is None else self.field[at : at + 1] for at in range(len(values))]
+        each = zip(values, self._to_source(), fields, strict=True)
+        moved = [move(value[None], matrix[None], own)[0] for value, matrix, own in each]
+        return torch.stack(moved) if isinstance(values, Tensor) else moved
 
     def _check_each_to_source(self, name: str, values: Sequence[Tensor] | Tensor) -> None:
         """Raise InputError if values of N images cannot be moved to their sources."""
@@ -114,29 +124,43 @@ class InSourcePixels:
             return self.to_source(self.boxes).where(self.valid[..., None], 0)
         images = np.arange(len(self.images))[:, None]
         matrix = torch.from_numpy(self.drawing.layers.matrix[images, self.layer_of_box.cpu().numpy()])  # (N, M, 3, 3)
-        moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3)).reshape(self.boxes.shape)
+        of_boxes = None if self.field is None else self.field[np.repeat(np.arange(len(self.images)), matrix.shape[1])]
+        moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3), of_boxes).reshape(self.boxes.shape)
         return moved.where(self.valid[..., None], 0)
 
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
 
 
-def move_boxes(boxes: Tensor, matrix: Tensor) -> Tensor:
-    """Return (N, K, 4) XYXY, float32 at least: the hulls of the corners after the maps, (N, 2, 3) or (N, 3, 3)."""
+def move_boxes(boxes: Tensor, matrix: Tensor, field: Field | None = None) -> Tensor:
+    """Return (N, K, 4) XYXY, float32 at least: the hulls of the boxes after the maps, (N, 2, 3) or (N, 3, 3).
+
+    `field`: what bent the N images; their boxes are first moved to those before it, at points along their sides.
+    """
     x0, y0, x1, y1 = boxes.double().unbind(-1)  # autocast does not stack float16
-    corners = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], -1)  # (N, K, 4, 2)
-    moved = move_points(corners, matrix)
+    points = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], -1)  # (N, K, 4, 2)
+    if field is not None:
+        points = points[..., :1, :] + (points[..., 3:, :] - points[..., :1, :]) * _BORDER.to(boxes.device)
+    moved = move_points(points, matrix, field)
     return torch.cat([moved.amin(-2), moved.amax(-2)], -1).to(torch.promote_types(boxes.dtype, torch.float32))
 
 
-def move_points(points: Tensor, matrix: Tensor) -> Tensor:
+_STEPS = np.linspace(0, 1, SIDE_PIECES + 1)
+_BORDER = torch.tensor([[at, end] for at in _STEPS for end in (0, 1)] + [[end, at] for at in _STEPS for end in (0, 1)])
+"""(V, 2) points along the sides of the unit square."""
+
+
+def move_points(points: Tensor, matrix: Tensor, field: Field | None = None) -> Tensor:
     """Return (N, ..., 2), float32 at least: points x, y after the maps, (N, 2, 3) or (N, 3, 3).
 
+    `field`: what bent the N images of the points; they are moved to those before it first.
     It adds and multiplies element by element in double precision: autocast and TF32 round products of matrices, by
     several pixels.
     """
     matrix = matrix.to(points.device, torch.float64)
     x, y = points.double().unbind(-1)  # (N, ...)
+    if field is not None:
+        x, y = field.undistorted(np.arange(len(points)).reshape(-1, *[1] * (x.ndim - 1)), x, y)
     rows = [[entry.reshape(-1, *[1] * (x.ndim - 1)) for entry in row.unbind(1)] for row in matrix.unbind(1)]
     moved = [a * x + b * y + c for a, b, c in rows]
     if len(moved) == 3:
@@ -167,15 +191,20 @@ def _as_masks(at: int, masks: Tensor, images: Tensor) -> Tensor:
     return masks
 
 
-def move_masks(masks: Tensor, to_output: Tensor, height: int, width: int) -> Iterator[Tensor]:
+def move_masks(
+    masks: Tensor, to_output: Tensor, height: int, width: int, field: Field | None = None
+) -> Iterator[Tensor]:
     """Yield the masks (K, H, W) of an image in parts, in pixels of its source: (K', height, width) bool.
 
-    `to_output`: the map of the image, (2, 3) or (3, 3).
+    `to_output`: the map of the image, (2, 3) or (3, 3), and `field` what bent it afterwards.
     """
     axes = [torch.arange(side, dtype=torch.float64, device=masks.device) + 0.5 for side in (height, width)]
     centers = torch.stack([*torch.meshgrid(*axes, indexing="ij")][::-1], -1)
     size = centers.new_tensor([masks.shape[2], masks.shape[1]])
-    relative = move_points(centers[None], to_output[None]) / size * 2 - 1  # of the output: -1 to 1
+    points = move_points(centers[None], to_output[None])
+    if field is not None:
+        points = torch.from_numpy(field.place(np.zeros(1, np.int64), points.cpu().numpy())).to(points)
+    relative = points / size * 2 - 1  # of the output: -1 to 1
     seen = (relative.abs() < 1).all(-1)
     most = max(height * width, masks.shape[1] * masks.shape[2])
     for part in torch.split(masks, max(1, PIXELS_AT_ONCE // most)):

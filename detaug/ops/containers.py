@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from detaug.arguments import check, check_p, is_numbers
 from detaug.arrays import Bools, Ints
 from detaug.boxes.views import Views, replace_at
+from detaug.errors import InputError
 from detaug.ops.auto_augment import AutoAugment
 from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
 from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
@@ -36,6 +37,16 @@ class Container(Op):
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
         return tuple(fill for op in self.ops for fill in op.fills)
+
+    @property
+    def bends(self) -> bool:  # type: ignore[override]
+        """Return whether one of the ops does."""
+        return any(op.bends for op in self.ops)
+
+    @property
+    def covers(self) -> bool:  # type: ignore[override]
+        """Return whether one of the ops does."""
+        return any(op.covers for op in self.ops)
 
     def check_pixels(self, pixels: PixelFormat, label: str) -> None:
         for index, op in enumerate(self.ops):
@@ -134,6 +145,7 @@ class RandomApply(Container):
 
     def check_arguments(self) -> None:
         _check_ops(self.ops)
+        _check_bends(self.ops)
         check_p(self.p)
 
     def choose(self, rng: np.random.Generator, n: int) -> Bools:
@@ -190,6 +202,7 @@ class RandomOrder(Container):
 
     def check_arguments(self) -> None:
         _check_ops(self.ops)
+        _check_bends(self.ops)
 
     @property
     def sequence(self) -> tuple[int, ...]:
@@ -206,6 +219,16 @@ def _check_ops(ops: Any) -> None:
     kind = {op.stage for op in ops} in ({"view"}, {"pixels"}) and not any(op.mixes for op in ops)
     check("ops", ops, kind, "all geometric ops or all pixel ops, none of which mixes images of the batch")
     check("ops", ops, not any(isinstance(op, AutoAugment) for op in ops), "ops without a second part after Resize")
+
+
+def _check_bends(ops: Sequence[Op]) -> None:
+    """Raise InputError for several ops that all run, of which one bends the picture and others bend or cover it."""
+    names = [type(op).__name__ for op in ops if op.bends or op.covers]
+    if len(names) > 1 and any(op.bends for op in ops):
+        raise InputError(
+            f"ops must bend the finished picture at most once, and then cover no part of it, got {', '.join(names)}: "
+            "give those to RandomChoice, which runs one of them, or put what covers before what bends in the recipe"
+        )
 
 
 def _images_of(chosen: Bools) -> Ints:

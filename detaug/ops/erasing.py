@@ -95,6 +95,7 @@ class _Erasing(PixelOp):
 
     value: RGB
     any_bands: ClassVar[bool] = True
+    covers: ClassVar[bool] = True
 
     @property
     def band_arguments(self) -> dict[str, tuple[float, ...]]:

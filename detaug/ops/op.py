@@ -109,6 +109,12 @@ class Op:
     mixes: ClassVar[bool] = False
     """Whether it combines images of a batch. The batch then needs at least two, of one size."""
 
+    bends: ClassVar[bool] = False
+    """Whether it bends the finished picture: a recipe has one such op, after all that moves or covers parts of it."""
+
+    covers: ClassVar[bool] = False
+    """For an op that changes pixels: whether it covers parts of the image."""
+
     one_draw_a_batch: ClassVar[bool] = False
     """Whether all images of a batch share the draw of its first image."""
 

@@ -376,6 +376,7 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
         raise InputError(f"{name} comes after {last}, which must be the last op: put it earlier in the recipe")
     if isinstance(op, OpticalFlow) and set(stages[index + 1 :]) - {"output"}:
         raise InputError(f"{name} must be the last op before Normalize: it is computed of the finished frames")
+    _check_bends(ops, index)
     if op.stage == "render" and "render" in stages[:index]:
         resize = name_and_place(ops, stages.index("render"))
         raise InputError(f"{name} is one too many after {resize}: a recipe has one Resize")
@@ -392,6 +393,21 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
             raise InputError(f"{name} must come after a Resize: {remedy}")
         resize = name_and_place(ops, stages.index("render"))
         raise InputError(f"{name} must come after {resize}, since it changes pixels: put it later in the recipe")
+
+
+def _check_bends(ops: Sequence[Op], index: int) -> None:
+    """Raise InputError for an op at this index that cannot come after one that bends the finished picture."""
+    bending, op = next((at for at, each in enumerate(ops[:index]) if each.bends), None), ops[index]
+    if bending is None:
+        return
+    name, before = name_and_place(ops, index), name_and_place(ops, bending)
+    if op.bends:
+        raise InputError(
+            f"{name} is one too many after {before}: the finished picture is bent once; leave one of them out, or give "
+            "both to RandomChoice, which runs one of them"
+        )
+    if op.mixes or op.covers:
+        raise InputError(f"{name} must come before {before}, which bends the finished picture")
 
 
 def _check_overhang(label: str, op: Op, views: Views) -> None:

@@ -212,12 +212,16 @@ class Samples:
         placement = self._moved.placement
         matrix = placement.layers.matrix[placement.image, placement.layer]
         boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
-        moved = move_boxes(boxes, torch.from_numpy(matrix))[:, 0].numpy()
+        of_boxes = None if placement.field is None else placement.field[placement.image]
+        moved = move_boxes(boxes, torch.from_numpy(matrix), of_boxes)[:, 0].numpy()
         return self._by_image(moved)
 
     @property
     def matrix(self) -> Floats:
-        """Return the maps from source pixels to pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op."""
+        """Return the maps from source pixels to pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op.
+
+        They are those before an op that bends finished pictures, such as `OpticalDistortion`.
+        """
         return np.ascontiguousarray(self.plan.views.to_output()) + 0.0
 
     @cached_property

@@ -26,6 +26,8 @@ class Stage(NamedTuple):
     image: Array
     boxes: int
     matrix: Array
+    bent: bool = False
+    """Whether an op has bent it."""
 
     @property
     def size(self) -> Array:
@@ -61,6 +63,8 @@ def _moves(before: Stage, after: Stage) -> Iterator[str]:
         yield from _turns(change[:2, :2])
     else:
         yield from _windows(before, after, np.linalg.inv(change))
+    if after.bent and not before.bent:
+        yield "bent"
 
 
 def _turns(linear: Array) -> Iterator[str]:

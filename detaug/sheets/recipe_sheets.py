@@ -113,7 +113,9 @@ class Augmented(NamedTuple):
 
     def stage(self, at: int) -> Stage:
         """Return the input of `describe_change` for the photo at `at`."""
-        return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at])
+        field = self.samples.plan.views.field
+        bent = field is not None and bool(field.bends[at])
+        return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at], bent)
 
     def last_draw(self, at: int) -> str:
         """Describe the numbers that the last op drew for the photo at `at`.

@@ -24,6 +24,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
             "detaug.ops.iou_crop",
             "detaug.ops.resize",
             "detaug.ops.resized_crop",
+            "detaug.ops.distortion",
             "detaug.ops.sanitize",
         ),
     ),

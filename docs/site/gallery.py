@@ -23,10 +23,11 @@ GROUPS: dict[str, list[str]] = {
         "da.RandomVerticalFlip()",
         "da.RandomRotate90()",
     ],
-    "Rotation, affine, perspective": [
+    "Rotation, affine, perspective, lens": [
         "da.RandomRotation(20)",
         "da.RandomAffine(degrees=10, translate=(0.1, 0.1), scale=(0.7, 1.2), shear=15)",
         "da.RandomPerspective(p=1)",
+        "da.OpticalDistortion((-0.3, 0.6))",
     ],
     "Crops and canvases": [
         "da.RandomIoUCrop()",

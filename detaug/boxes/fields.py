@@ -1,0 +1,151 @@
+"""Fields: maps of finished pictures that no matrix describes, such as the distortion of a lens.
+
+A field says for each point of the output which point of the undistorted picture is seen there: that is what renders
+pixels. Annotations go the other way, from the undistorted picture to the output, by Newton's method. Views and layers
+know nothing of it: they describe the undistorted picture, which a field bends once, at the end.
+
+The sums take NumPy's arrays and torch's tensors alike, so that masks on a GPU are sampled where its pixels are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from detaug.arrays import Bools, Floats, Ints
+
+CHORD_ERROR = 0.05
+"""Output pixels that the straight pieces of a bent line may lie beside it."""
+
+STRONGEST = -0.3
+"""The lowest coefficient of a lens: below -4/11 the corners of a picture would fold over."""
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """The fields of N outputs.
+
+    `lens`: (N,) the coefficient k of a lens. A point at (x, y) from the centre, as shares of width and height, and
+    r^2 = x^2 + y^2, shows what is at (x, y) (1 + k r^2 + k r^4) of the undistorted picture; 0 leaves it as it is.
+    """
+
+    size: Floats
+    """(N, 2): height and width of the output."""
+    lens: Floats
+
+    @classmethod
+    def none(cls, size: Floats) -> Field:
+        """Return fields that leave pictures of these sizes as they are."""
+        return cls(size, np.zeros(len(size)))
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def __getitem__(self, images: slice | Ints) -> Field:
+        """Return the fields of some images."""
+        return Field(**{each.name: getattr(self, each.name)[images] for each in fields(self)})
+
+    def replace_at(self, images: Ints, other: Field) -> Field:
+        """Return these fields with those at the indices `images` replaced by `other`, in order."""
+        changed = {each.name: getattr(self, each.name).copy() for each in fields(self)}
+        for name, array in changed.items():
+            array[images] = getattr(other, name)[: len(images)]
+        return Field(**changed)
+
+    @property
+    def bends(self) -> Bools:
+        """Return (N,): whether a picture changes at all."""
+        return np.asarray(self.lens != 0)
+
+    def undistorted(self, image: Any, x: Any, y: Any) -> tuple[Any, Any]:
+        """Return where in the undistorted pictures points of the outputs come from: x and y, output pixels.
+
+        `image` holds their images, 0..N - 1, and broadcasts with x and y. Tensors must have double precision.
+        """
+        height, width, lens = (_like(each[image], x) for each in (*self.size.T, self.lens))
+        across, down = x - width / 2, y - height / 2
+        squared = (across / width) ** 2 + (down / height) ** 2
+        further = lens * squared * (1 + squared)
+        return x + across * further, y + down * further
+
+    def placed(self, image: Ints, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """Return where points of the undistorted pictures are seen in the outputs: the inverse of `undistorted`.
+
+        Beyond the corners, where the map of a negative coefficient folds over, points are placed outside of the output.
+        """
+        height, width, lens = (each[image] for each in (*self.size.T, self.lens))
+        across, down = x - width / 2, y - height / 2
+        radius = np.hypot(across / width, down / height)
+        closer = _radius_before(lens, radius) / np.where(radius > 0, radius, 1) - 1
+        closer = np.where((lens != 0) & (radius > 0), closer, 0)
+        return x + across * closer, y + down * closer
+
+    def place(self, image: Ints, points: Floats) -> Floats:
+        """Return points (B, ..., 2) of the undistorted pictures in the outputs. `image`: (B,)."""
+        image = image.reshape(-1, *[1] * (points.ndim - 2))
+        return np.stack(self.placed(image, points[..., 0], points[..., 1]), axis=-1)
+
+    def shows(self, image: Ints, points: Floats) -> Bools:
+        """Return (B, ...): whether points (B, ..., 2) of the outputs lie in them. `image`: (B,)."""
+        sides = self.size[image, ::-1].reshape(-1, *[1] * (points.ndim - 2), 2)
+        return np.asarray(((points >= 0) & (points < sides)).all(-1))
+
+    def pieces(self, image: Ints, lengths: Floats) -> Ints:
+        """Return how many straight pieces lines of the undistorted pictures are to be cut into, to be bent.
+
+        `image`: (Q,); `lengths`: (Q,) output pixels. A piece of length s and curvature c lies up to s^2 c / 8 off.
+        """
+        strength = np.abs(self.lens)
+        narrowest = 1 + 2.75 * np.minimum(self.lens, 0)  # the least derivative along a radius, at the corners
+        curvature = 4 * strength / (self.size.min(1) * narrowest**3)
+        finest = np.sqrt(curvature / (8 * CHORD_ERROR))
+        count = np.ceil(np.minimum(np.nan_to_num(lengths), LONGEST) * finest[image])
+        return np.asarray(count.clip(1).astype(np.int64))
+
+    def growth(self) -> Floats:
+        """Return (N,): at most how many times larger an area is in the undistorted picture than in the output."""
+        wider = np.maximum(self.lens, 0)
+        return (1 + 0.75 * wider) * (1 + 2.75 * wider)
+
+
+def cut_to_pictures(start: Floats, end: Floats, size: Floats) -> tuple[Bools, Floats, Floats]:
+    """Cut segments (P, 2) to (P, 2) to pictures of `size` (P, 2), height and width: return which are seen, and ends."""
+    along, sides = end - start, size[:, ::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        to_low, to_high = -start / along, (sides - start) / along
+    still, outside = along == 0, (start < 0) | (start > sides)
+    first = np.where(still, np.where(outside, np.inf, 0), np.minimum(to_low, to_high)).max(1).clip(0)
+    last = np.where(still, 1, np.maximum(to_low, to_high)).min(1).clip(None, 1)
+    seen = first <= last
+    first, last = (np.where(seen, each, 0)[:, None] for each in (first, last))
+    return seen, start + first * along, start + last * along
+
+
+LONGEST = 1e5
+"""Output pixels: longer lines, which leave the picture, get no more pieces."""
+
+
+def _like(array: Floats, other: Any) -> Any:
+    """Return the array as a tensor on the device of `other`, if that is one."""
+    return other.new_tensor(array) if hasattr(other, "new_tensor") else array
+
+
+def _radius_before(lens: Floats, radius: Floats) -> Floats:
+    """Solve r (1 + k r^2 + k r^4) = radius for r by Newton's method, which comes from one side: there are no bends.
+
+    Beyond the largest value, which a negative k has, the result is where that is.
+    """
+    negative = np.minimum(lens, -1e-9)
+    summit = np.where(lens < 0, np.sqrt((np.sqrt(9 - 20 / negative) - 3) / 10), np.inf)  # where the derivative is 0
+    found = np.minimum(radius, summit)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for _ in range(40):
+            squared = found**2
+            value = found * (1 + lens * squared * (1 + squared)) - radius
+            slope = np.maximum(1 + lens * squared * (3 + 5 * squared), 1e-6)
+            before, found = found, np.minimum(found - value / slope, summit)
+            if not (np.abs(found - before) > 1e-13).any():
+                break
+    return np.asarray(found)

@@ -1,0 +1,127 @@
+"""Distortions of finished pictures: the only maps that move boxes and are no matrix (see `detaug/boxes/fields.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from nvidia.dali import fn, types
+from torch import Tensor
+
+from detaug.arguments import FILL, RGB, Range, check_fill, check_p, check_range
+from detaug.boxes.bent import bend
+from detaug.boxes.fields import STRONGEST, Field
+from detaug.boxes.views import Views
+from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
+from detaug.ops.filters import RandomPixelOp
+from detaug.ops.op import Arrays, Node, Nodes
+from detaug.pixel_format import PixelFormat, for_bands
+
+Places = NDArray[np.float32]
+
+
+class Distortion(RandomPixelOp):
+    """Bends finished pictures with their annotations. A subclass makes the field.
+
+    Pixels are resampled once more, so a recipe has one distortion, after all that moves or covers parts of the picture.
+    """
+
+    bends: ClassVar[bool] = True
+    any_bands: ClassVar[bool] = True
+
+    fill: RGB
+
+    @property
+    def fills(self) -> tuple[tuple[float, ...], ...]:
+        return (tuple(self.fill),)
+
+    def field(self, views: Views, drawn: Arrays) -> Field:
+        """Return the fields of the images, which leave those as they are that did not draw the op."""
+        raise NotImplementedError(f"{type(self).__name__} must define field(views, drawn)")
+
+    def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+        field = self.field(views, drawn)
+        return bend(views, field), {"apply": field.bends, "lens": field.lens}
+
+    def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
+        inputs = {name: node for name, node in planned.items() if name != "apply"}
+        fill = np.array(for_bands(self.fill, pixels), np.float32)
+        if image.device == "cpu":
+            return apply_kernels(image, [(partial(resample, fill=fill), inputs)], as_is=True)
+
+        def of_image(shape: NDArray[np.int64], *values: NDArray[Any]) -> Places:
+            return places_to_remap(shape, **dict(zip(inputs, values, strict=True)))
+
+        places = apply_in_threads(of_image, image.shape(), *inputs.values(), layout="CHW").gpu()
+        x, y, inside = places[0], places[1], fn.expand_dims(places[2], axes=[2])
+        remap = partial(fn.experimental.remap, pixel_origin="center")
+        image = fn.cast(image, dtype=types.FLOAT)
+        if pixels.count == 3:
+            moved = remap(fn.reshape(image, layout="HWC"), x, y)
+        else:
+            bands = [image[:, :, at : at + 1] for at in range(pixels.count)]
+            moved = fn.cat(*(remap(fn.reshape(band, layout="HWC"), x, y) for band in bands), axis=2)
+        color = types.Constant(fill, device="gpu")
+        return color + (moved - color) * inside
+
+
+def resample(image: Tensor, lens: NDArray[Any], fill: NDArray[np.float32]) -> Tensor:
+    """Return an image (C, H, W), bytes or float32, through a field."""
+    from detaug.ops import distortion_loops  # with Numba, which takes a quarter of a second
+
+    pixels = image.permute(1, 2, 0).contiguous().numpy()
+    out, whole = np.empty_like(pixels), pixels.dtype == np.uint8
+    distortion_loops.resample(pixels, np.float32(lens), fill, np.float32(0.5 if whole else 0), out)
+    return torch.from_numpy(out).permute(2, 0, 1)
+
+
+def places_to_remap(shape: NDArray[np.int64], lens: NDArray[Any]) -> Places:
+    """Return (3, H, W): where pixels come from, x and y counted from the first pixel's centre, and 1 where inside."""
+    from detaug.ops import distortion_loops
+
+    height, width = shape[:2].tolist()
+    places = np.empty((height, width, 2), np.float32)
+    for y in range(height):
+        distortion_loops.find_places(places[y], y, height, np.float32(lens))
+    inside = ((places >= 0) & (places < (width, height))).all(2)
+    x, y = np.moveaxis((places - np.float32(0.5)).clip(0, (width - 1, height - 1)), 2, 0)
+    return np.stack([x, y, inside]).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class OpticalDistortion(Distortion):
+    """Bend the picture as a lens does, with probability `p` (Albumentations' `OpticalDistortion`, mode "camera").
+
+    `distort`: (smallest, largest) coefficient k, in -0.3..1. A pixel at (x, y) from the centre, as shares of width and
+    height, shows what was at (x, y) (1 + k r^2 + k r^4), r^2 = x^2 + y^2: OpenCV's camera with the coefficients k1 = k2
+    = k, and the picture's width and height as focal lengths. Below 0 the picture grows towards its corners, above 0 it
+    shrinks, and `fill`, RGB 0..255, surrounds it. -0.3: below -4/11 corners would fold over.
+
+    It bends the finished picture, so it comes after Resize and ops that mix or cover images, once in a recipe. A box
+    becomes the hull of its bent outline, to 0.1 pixels. The matrix stays: it is that of the picture before.
+
+    >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
+    >>> samples = samples.then(da.Resize((100, 200)), da.OpticalDistortion((0.5, 0.5)))
+    >>> print(samples.boxes[0].round(1))
+    [[25.8 13.5 63.5 50. ]]
+    """
+
+    distort: Range = (-0.05, 0.05)
+    fill: RGB = FILL
+    p: float = 1.0
+
+    def check_arguments(self) -> None:
+        check_range("distort", self.distort, STRONGEST, 1)
+        check_fill("fill", self.fill)
+        check_p(self.p)
+
+    def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
+        return {"lens": rng.uniform(*self.distort, n)}
+
+    def field(self, views: Views, drawn: Arrays) -> Field:
+        lens = np.where(drawn["apply"], drawn["lens"], 0.0)
+        return replace(Field.none(views.size), lens=lens)

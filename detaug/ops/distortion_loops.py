@@ -1,0 +1,58 @@
+"""Loops that resample images through fields, which Numba compiles, kept on disk as those of `color_loops`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detaug.compiled import compiled
+from detaug.ops.color_loops import HALF, ONE, ZERO
+
+
+@compiled
+def resample(pixels, lens, fill, added, out):
+    """Write `out` (H, W, C): `pixels` (H, W, C) where a lens shows them, between four pixels, and `fill` (C,) outside.
+
+    `added`: 0.5 where `out` has whole numbers, to round, else 0. All are float32 but the pixels.
+    """
+    height, width, channels = pixels.shape
+    places = np.empty((width, 2), np.float32)
+    for y in range(height):
+        find_places(places, y, height, lens)
+        for x in range(width):
+            across, down = places[x]
+            if across < 0 or across >= width or down < 0 or down >= height:
+                for channel in range(channels):
+                    out[y, x, channel] = fill[channel] + added
+                continue
+            left, right, share_right = _between(across, width)
+            top, bottom, share_bottom = _between(down, height)
+            for channel in range(channels):
+                over = np.float32(pixels[top, left, channel])
+                over += (np.float32(pixels[top, right, channel]) - over) * share_right
+                under = np.float32(pixels[bottom, left, channel])
+                under += (np.float32(pixels[bottom, right, channel]) - under) * share_right
+                out[y, x, channel] = over + (under - over) * share_bottom + added
+
+
+@compiled
+def find_places(places, y, height, lens):
+    """Write `places` (W, 2) float32: x and y in the undistorted image of the centres of the pixels of row y."""
+    width = np.float32(len(places))
+    half_x, half_y, high = width * HALF, np.float32(height) * HALF, np.float32(height)
+    middle = np.float32(y) + HALF
+    down = middle - half_y
+    for x in range(len(places)):
+        at = np.float32(x) + HALF
+        across = at - half_x
+        squared = (across / width) ** 2 + (down / high) ** 2
+        further = lens * squared * (ONE + squared)
+        places[x, 0] = at + across * further
+        places[x, 1] = middle + down * further
+
+
+@compiled
+def _between(place, side):
+    """Return the pixels before and after a place, and how far it is from the middle of one to that of the other."""
+    place = min(max(place - HALF, ZERO), np.float32(side - 1))
+    before = int(place)
+    return before, min(before + 1, side - 1), np.float32(place - np.float32(before))
