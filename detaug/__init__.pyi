@@ -50,6 +50,7 @@ from detaug.ops.containers import RandomApply as RandomApply
 from detaug.ops.containers import RandomChoice as RandomChoice
 from detaug.ops.containers import RandomOrder as RandomOrder
 from detaug.ops.copy_paste import CopyPaste as CopyPaste
+from detaug.ops.distortion import ElasticTransform as ElasticTransform
 from detaug.ops.distortion import OpticalDistortion as OpticalDistortion
 from detaug.ops.erasing import GridMask as GridMask
 from detaug.ops.erasing import RandomErasing as RandomErasing

@@ -27,6 +27,7 @@ EXAMPLES = [
     da.CutMix(0.5, 2.0, 0.25, 0.75),
     da.Defocus((0.5, 1.5), 0.25),
     da.Downscale((0.25, 0.5), 0.25),
+    da.ElasticTransform(40.0, 4.0, (1.0, 2.0, 3.0), 0.25),
     da.GaussianBlur(5, (0.5, 1.5), 0.5),
     da.GaussianNoise(0.125, 0.5, 0.5),
     da.GridMask(0.5, 0.25, (20, 30), (1.0, 2.0, 3.0), 0.5),

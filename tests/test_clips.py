@@ -202,6 +202,7 @@ EXAMPLES = {
     "RandomGamma": da.RandomGamma(p=1), "ChannelDropout": da.ChannelDropout(), "MotionBlur": da.MotionBlur(),
     "Defocus": da.Defocus(), "Downscale": da.Downscale(), "RandomShadow": da.RandomShadow(),
     "RandomFog": da.RandomFog(), "OpticalDistortion": da.OpticalDistortion((-0.2, 0.2)),
+    "ElasticTransform": da.ElasticTransform(),
     "RandomOrder": da.RandomOrder([da.RandomHorizontalFlip(), da.RandomRotate90()]),
     "RandomApply": da.RandomApply([da.RandomIoUCrop()]),
 }  # fmt: skip

@@ -433,6 +433,11 @@ def test_what_differs_of_colours_is_told(ops: str) -> None:
             "A.RandomRain((-5, 8), 20, 2, (1, 2, 3), 5, 0.5, 'heavy', p=0.2)",
             da.RandomRain((-5, 8), 20, 2, (1, 2, 3), 5, 0.5, 1.0, 0.2),
         ),
+        (
+            "A.ElasticTransform(30, 6, noise_distribution='uniform', p=0.2)",
+            da.ElasticTransform(60, 6, (0, 0, 0), 0.2),
+        ),
+        ("v2.ElasticTransform([30.0, 30.0], 6.0, fill=3)", da.ElasticTransform(30, 6, (3, 3, 3), 1)),
         ("A.OpticalDistortion((-0.1, 0.3), p=0.2)", da.OpticalDistortion((-0.1, 0.3), (0, 0, 0), 0.2)),
         ("A.RandomFog(0.1, (0.2, 0.7), p=0.2)", da.RandomFog((0.2, 0.7), 0.1, 0.2)),
     ],
@@ -724,11 +729,11 @@ def save(tmp_path: Path) -> Any:
 def test_the_command_tells_what_became_of_each_op(save: Any, tmp_path: Path) -> None:
     output = tmp_path / "recipe.yaml"
     result = detaug(
-        "import-recipe", save("[A.HorizontalFlip(), A.Blur(), A.ElasticTransform(), A.Resize(64, 64)]"), "-o", output
+        "import-recipe", save("[A.HorizontalFlip(), A.Blur(), A.GridDistortion(), A.Resize(64, 64)]"), "-o", output
     )
     assert (result.code, result.err) == (1, "")
     assert "same      HorizontalFlip -> RandomHorizontalFlip\n" in result.out
-    assert "left out  ElasticTransform: detaug has no such op; nearest: RandomPerspective\n" in result.out
+    assert "left out  GridDistortion: detaug has no such op; nearest: OpticalDistortion\n" in result.out
     end = f'2 mean the same, 1 differ, 1 left out\nwritten: {output}\nload it: da.load_recipe("{output}")\n'
     assert result.out.endswith(end)
     comments = [line for line in output.read_text().splitlines() if line.startswith("#")]

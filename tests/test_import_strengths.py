@@ -177,6 +177,12 @@ ALBUMENTATIONS_GEOMETRY = [
     c("A.RandomSizedBBoxSafeCrop(64, 96, p=1)", "A.RandomSizedBBoxSafeCrop(96, 64, p=1)"),
     c("A.OpticalDistortion((0.2, 0.2), p=1)", "A.OpticalDistortion((0.3, 0.3), p=1)", quick=True),
     c("A.OpticalDistortion((-0.3, 0.3), p=1)", "A.OpticalDistortion((-0.15, 0.15), p=1)"),
+    c(
+        "A.ElasticTransform(20, 4, noise_distribution='uniform', p=1)",
+        "A.ElasticTransform(8, 4, noise_distribution='uniform', p=1)",
+        "shown",
+    ),
+    c("A.ElasticTransform(60, 4, p=1)", "A.ElasticTransform(20, 4, p=1)", "shown"),
     c("A.Rotate((10, 30), p=1)", "A.Rotate((-30, -10), p=1)", quick=True),
     c("A.Rotate(20, p=0.7)", "A.Rotate(40, p=0.7)"),
     c(

@@ -31,6 +31,7 @@ RECIPES: dict[str, list[da.Op]] = {
     "turns": [da.RandomCrop((150, 180)), TURN, da.RandomZoomOut(max_ratio=1.5), TURN, RESIZE],
     "shapes": [TURN, RESIZE, da.CopyPaste(p=1, masks=True, max_hidden=1)],
     "lens": [TURN, RESIZE, da.Mosaic(), da.OpticalDistortion((-0.2, 0.2), p=0.7)],
+    "elastic": [TURN, RESIZE, da.Mosaic(), da.ElasticTransform(90, 6, p=0.7)],
     "mixed": [RESIZE, da.Mosaic(p=1), da.CopyPaste(p=1), da.MixUp(p=0.5), da.RandomErasing(p=1)],
 }
 

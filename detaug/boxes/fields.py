@@ -9,10 +9,13 @@ The sums take NumPy's arrays and torch's tensors alike, so that masks on a GPU a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
 
@@ -25,20 +28,29 @@ STRONGEST = -0.3
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """The fields of N outputs.
+    """The fields of N outputs: a point is shifted by a free-form deformation, and then seen through a lens.
 
-    `lens`: (N,) the coefficient k of a lens. A point at (x, y) from the centre, as shares of width and height, and
-    r^2 = x^2 + y^2, shows what is at (x, y) (1 + k r^2 + k r^4) of the undistorted picture; 0 leaves it as it is.
+    The deformation is Rueckert's (1999): control points on a grid are shifted, and what lies between them by the sum of
+    their shifts, weighted by cubic B-splines. While none is shifted by 0.48 of the distance between them, nothing folds
+    (Choi and Lee 2000), so that every point has one place.
     """
 
     size: Floats
     """(N, 2): height and width of the output."""
     lens: Floats
+    """(N,): the coefficient k of the lens. A point at (x, y) from the centre, as shares of width and height, shows what
+    is at (x, y) (1 + k r^2 + k r^4) of the undistorted picture, r^2 = x^2 + y^2; 0 leaves it as it is."""
+    control: NDArray[np.float32]
+    """(N, R, C, 2): shifts of the control points along x and y, output pixels. The first ones lie one distance left of
+    and above the picture; those beyond what a picture needs are any."""
+    spacing: Floats
+    """(N,): the distance between control points, output pixels."""
 
     @classmethod
     def none(cls, size: Floats) -> Field:
         """Return fields that leave pictures of these sizes as they are."""
-        return cls(size, np.zeros(len(size)))
+        count = len(size)
+        return cls(size, np.zeros(count), np.zeros((count, 4, 4, 2), np.float32), np.full(count, NOT_SHIFTED))
 
     def __len__(self) -> int:
         return len(self.size)
@@ -49,15 +61,22 @@ class Field:
 
     def replace_at(self, images: Ints, other: Field) -> Field:
         """Return these fields with those at the indices `images` replaced by `other`, in order."""
-        changed = {each.name: getattr(self, each.name).copy() for each in fields(self)}
+        room = np.maximum(self.control.shape[1:3], other.control.shape[1:3]).tolist()
+        ours, theirs = (replace(each, control=_padded(each.control, room)) for each in (self, other))
+        changed = {each.name: getattr(ours, each.name).copy() for each in fields(self)}
         for name, array in changed.items():
-            array[images] = getattr(other, name)[: len(images)]
+            array[images] = getattr(theirs, name)[: len(images)]
         return Field(**changed)
 
     @property
     def bends(self) -> Bools:
         """Return (N,): whether a picture changes at all."""
-        return np.asarray(self.lens != 0)
+        return np.asarray((self.lens != 0) | self._shifts)
+
+    @cached_property
+    def _shifts(self) -> Bools:
+        """Return (N,): whether control points are shifted."""
+        return np.asarray(self.control.any((1, 2, 3)))
 
     def undistorted(self, image: Any, x: Any, y: Any) -> tuple[Any, Any]:
         """Return where in the undistorted pictures points of the outputs come from: x and y, output pixels.
@@ -65,6 +84,9 @@ class Field:
         `image` holds their images, 0..N - 1, and broadcasts with x and y. Tensors must have double precision.
         """
         height, width, lens = (_like(each[image], x) for each in (*self.size.T, self.lens))
+        if self._shifts.any():
+            to_right, down = self._shift(image, x.clip(0 * width, width), y.clip(0 * height, height))
+            x, y = x + to_right, y + down
         across, down = x - width / 2, y - height / 2
         squared = (across / width) ** 2 + (down / height) ** 2
         further = lens * squared * (1 + squared)
@@ -80,7 +102,28 @@ class Field:
         radius = np.hypot(across / width, down / height)
         closer = _radius_before(lens, radius) / np.where(radius > 0, radius, 1) - 1
         closer = np.where((lens != 0) & (radius > 0), closer, 0)
-        return x + across * closer, y + down * closer
+        x, y = x + across * closer, y + down * closer
+        if not self._shifts.any():
+            return x, y
+        from detaug.boxes.field_loops import undo_shifts  # with Numba, which takes a quarter of a second
+
+        shape, moved = x.shape, [np.array(each, np.float64).ravel() for each in (x, y)]
+        numbers = np.ascontiguousarray(np.broadcast_to(image, shape)).ravel()
+        undo_shifts(numbers, *moved, np.ascontiguousarray(self.size), self.control, self.spacing)
+        return moved[0].reshape(shape), moved[1].reshape(shape)
+
+    def _shift(self, image: Any, x: Any, y: Any) -> tuple[Any, Any]:
+        """Return how far the deformations shift points in the pictures, along x and y."""
+        spacing, (rows, columns) = _like(self.spacing[image], x), self.control.shape[1:3]
+        (row, down), (column, across) = (_cell_of(each / spacing) for each in (y, x))
+        start = (_like(np.asarray(image), row) * rows + row) * columns + column
+        control = _like(self.control.reshape(-1, 2), x)
+        along_x, along_y = 0 * x, 0 * y
+        for at_y, of_y in enumerate(_weights(down)):
+            for at_x, of_x in enumerate(_weights(across)):
+                shifts = control[start + (at_y * columns + at_x)]
+                along_x, along_y = along_x + shifts[..., 0] * (of_y * of_x), along_y + shifts[..., 1] * (of_y * of_x)
+        return along_x, along_y
 
     def place(self, image: Ints, points: Floats) -> Floats:
         """Return points (B, ..., 2) of the undistorted pictures in the outputs. `image`: (B,)."""
@@ -100,14 +143,48 @@ class Field:
         strength = np.abs(self.lens)
         narrowest = 1 + 2.75 * np.minimum(self.lens, 0)  # the least derivative along a radius, at the corners
         curvature = 4 * strength / (self.size.min(1) * narrowest**3)
-        finest = np.sqrt(curvature / (8 * CHORD_ERROR))
+        curvature += _second_differences(self.control) / self.spacing**2
+        finest = np.sqrt(curvature / (8 * CHORD_ERROR)).clip(None, FINEST)
         count = np.ceil(np.minimum(np.nan_to_num(lengths), LONGEST) * finest[image])
         return np.asarray(count.clip(1).astype(np.int64))
 
     def growth(self) -> Floats:
         """Return (N,): at most how many times larger an area is in the undistorted picture than in the output."""
-        wider = np.maximum(self.lens, 0)
-        return (1 + 0.75 * wider) * (1 + 2.75 * wider)
+        wider, slope = np.maximum(self.lens, 0), 2 * np.abs(self.control).max((1, 2, 3)) / self.spacing
+        return np.asarray((1 + 0.75 * wider) * (1 + 2.75 * wider) * ((1 + slope) ** 2 + slope**2))
+
+
+NOT_SHIFTED = 1e9
+"""Output pixels between control points that are not shifted."""
+
+FINEST = 2.0
+"""Pieces of a pixel that lines are cut into at most."""
+
+
+def _padded(control: NDArray[np.float32], room: Sequence[int]) -> NDArray[np.float32]:
+    """Return control points (N, R, C, 2) with zeros after them, so that they are `room` rows and columns."""
+    return np.pad(
+        control, [(0, 0), *((0, most - own) for most, own in zip(room, control.shape[1:3], strict=True)), (0, 0)]
+    )
+
+
+def _second_differences(control: NDArray[np.float32]) -> Floats:
+    """Return (N,): the largest second difference of the shifts of neighbouring control points."""
+    largest = [np.abs(np.diff(control, 2, axis=axis)).max((1, 2, 3), initial=0) for axis in (1, 2)]
+    return np.asarray(np.maximum(*largest), np.float64)
+
+
+def _cell_of(place: Any) -> tuple[Any, Any]:
+    """Return the cell of the grid that places lie in, as whole numbers, and how far they are in it, in 0..1."""
+    cell = place // 1
+    return cell.long() if hasattr(cell, "long") else cell.astype(np.int64), place - cell
+
+
+def _weights(part: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the weights of four control points in a cubic B-spline, `part` of the way from the second to the third."""
+    squared, cubed = part**2, part**3
+    first = (1 - part) ** 3 / 6, (3 * cubed - 6 * squared + 4) / 6
+    return *first, (-3 * cubed + 3 * squared + 3 * part + 1) / 6, cubed / 6
 
 
 def cut_to_pictures(start: Floats, end: Floats, size: Floats) -> tuple[Bools, Floats, Floats]:
@@ -127,7 +204,7 @@ LONGEST = 1e5
 """Output pixels: longer lines, which leave the picture, get no more pieces."""
 
 
-def _like(array: Floats, other: Any) -> Any:
+def _like(array: NDArray[Any], other: Any) -> Any:
     """Return the array as a tensor on the device of `other`, if that is one."""
     return other.new_tensor(array) if hasattr(other, "new_tensor") else array
 

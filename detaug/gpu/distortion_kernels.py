@@ -19,17 +19,33 @@ from detaug.gpu.triton_blocks import (
 
 @batch_kernel
 def resample(
-    pixels, numbers, out, images, length, height, width, red, green, blue, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    pixels, numbers, control, out, images, length, height, width, red, green, blue, points_down, points_across,
+    SHIFTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write `out`: `pixels` where fields show them, as `distortion_loops.resample`.
 
-    A row of `numbers`: height, width, and the coefficient of a lens.
+    A row of `numbers`: height, width, the coefficient of a lens, the distance between control points. `control`: the
+    shifts of these along x and y, `points_down` x `points_across` for each image, if SHIFTS.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
         rows, columns, lens = tl.load(own), tl.load(own + 1), tl.load(own + 2)
         at_y, at_x = (y.to(tl.float32) + 0.5)[:, None], (x.to(tl.float32) + 0.5)[None, :]
+        if SHIFTS:
+            spacing = tl.load(own + 3)
+            limit_y, limit_x = tl.maximum(rows, 0.5) - 0.5, tl.maximum(columns, 0.5) - 0.5
+            row, down = _cell_of(tl.minimum(at_y, limit_y) / spacing)
+            column, across = _cell_of(tl.minimum(at_x, limit_x) / spacing)
+            first = control + 2 * ((image * points_down + row) * points_across + column)
+            shift_x, shift_y = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
+            for point_y in tl.static_range(4):
+                for point_x in tl.static_range(4):
+                    weight = _weight(down, point_y) * _weight(across, point_x)
+                    shifts = first + 2 * (point_y * points_across + point_x)
+                    shift_x += tl.load(shifts) * weight
+                    shift_y += tl.load(shifts + 1) * weight
+            at_y, at_x = at_y + shift_y, at_x + shift_x
         away_y, away_x = at_y - rows / 2, at_x - columns / 2
         part_y, part_x = away_y / tl.maximum(rows, 1.0), away_x / tl.maximum(columns, 1.0)
         squared = part_x * part_x + part_y * part_y
@@ -51,6 +67,26 @@ def resample(
         at = position(image, y, x, height, width)
         store_pixels(out, at, mask, round_to_bytes(r), round_to_bytes(g), round_to_bytes(b))
         store_pixels(out, at, padding, tl.zeros_like(r), tl.zeros_like(r), tl.zeros_like(r))
+
+
+@triton.jit
+def _cell_of(place):
+    """Return the cell of the grid that places lie in, and how far they are in it, in 0..1."""
+    cell = place.to(tl.int32)
+    return cell, place - cell.to(tl.float32)
+
+
+@triton.jit
+def _weight(part, number: tl.constexpr):
+    """Return the weight of one of four control points in a cubic B-spline."""
+    left = 1 - part
+    if number == 0:
+        return left * left * left / 6
+    if number == 1:
+        return (3 * part * part * (part - 2) + 4) / 6
+    if number == 2:
+        return (3 * left * left * (left - 2) + 4) / 6
+    return part * part * part / 6
 
 
 @triton.jit

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 from torch import Tensor
 
+from detaug.boxes.fields import NOT_SHIFTED
 from detaug.boxes.views import Views
 from detaug.gpu.passes import Tensors, numbers_of, own_inputs, rendered
 from detaug.ops.distortion import Distortion
@@ -19,10 +21,19 @@ class DistortionPass:
     step: PixelStep
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        return {"numbers": numbers_of(views, own_inputs(self.step, inputs)["lens"])}
+        own, nothing = own_inputs(self.step, inputs), np.zeros(len(views))
+        spacing = np.where((given := own.get("spacing", nothing)) > 0, given, NOT_SHIFTED)  # 0 where left out
+        numbers = numbers_of(views, own.get("lens", nothing), spacing)
+        return {"numbers": numbers, **({"control": own["control"]} if "control" in own else {})}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.distortion_kernels import resample
 
         red, green, blue = map(float, cast(Distortion, self.step.op).fill)
-        return rendered(resample, images, parameters["numbers"], red=red, green=green, blue=blue)
+        numbers = parameters["numbers"]
+        control = parameters.get("control", numbers)
+        points_down, points_across = control.shape[1:3] if control.ndim == 4 else (0, 0)
+        return rendered(
+            resample, images, numbers, control, red=red, green=green, blue=blue, points_down=points_down,
+            points_across=points_across, SHIFTS=control.ndim == 4,
+        )  # fmt: skip

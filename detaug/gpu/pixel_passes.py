@@ -29,7 +29,7 @@ from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
 from detaug.ops.auto_augment import ColorSteps
 from detaug.ops.camera import Defocus, Downscale, MedianBlur, MotionBlur
 from detaug.ops.copy_paste import CopyPaste
-from detaug.ops.distortion import OpticalDistortion
+from detaug.ops.distortion import ElasticTransform, OpticalDistortion
 from detaug.ops.erasing import GridMask, RandomErasing
 from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize
 from detaug.ops.mixing import MixUp
@@ -255,6 +255,7 @@ _MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
     GaussianBlur: _Blur,
     GaussianNoise: _Noise,
     SaltAndPepperNoise: _Noise,
+    ElasticTransform: DistortionPass,
     OpticalDistortion: DistortionPass,
     RandomFog: FogPass,
     RandomRain: RainPass,

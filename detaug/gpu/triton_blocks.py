@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 batch_kernel = triton.jit(
-    do_not_specialize=["images", "length", "height", "rows", "columns", "image_stride"],
+    do_not_specialize=["images", "length", "height", "rows", "columns", "image_stride", "points_down", "points_across"],
     do_not_specialize_on_alignment=["parameters", "starts", "numbers", "seeds"],
 )
 """For kernels of a batch: else Triton compiles them again for other sizes, or rows of parameters at other addresses."""

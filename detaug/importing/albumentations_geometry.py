@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from detaug.arguments import RGB, Range, is_number, is_wholes
 from detaug.boxes.fields import STRONGEST
-from detaug.importing.rules import Arguments, CropSize, LeftOut, PadTo, Rules, Step, rule
+from detaug.importing.rules import Arguments, CropSize, LeftOut, PadTo, Rules, Step, elastic, rule
 from detaug.ops.affine import Outline, RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.containers import RandomApply, RandomChoice
 from detaug.ops.distortion import OpticalDistortion
@@ -217,6 +217,29 @@ def _optical_distortion(args: Arguments) -> Op:
     args.ignore("keypoint_remapping_method")
     distort = (min(max(low, STRONGEST), 1.0), min(max(high, STRONGEST), 1.0))
     return OpticalDistortion(distort, _border(args, "fill", "value"), args.probability())
+
+
+@rule(GEOMETRY, "ElasticTransform")
+def _elastic(args: Arguments) -> Op:
+    """Return ElasticTransform. Albumentations' shifts are alpha times blurred noise, in pixels.
+
+    Its noise is normal, divided by the largest of all numbers, about 5 standard deviations in a picture of 500 x 500
+    pixels; in 1.x, and with noise_distribution="uniform", it is uniform in -1..1.
+    """
+    uniform = args.get("noise_distribution", "uniform" if args.op.version < 2 else "gaussian") == "uniform"
+    args.differs("shifts at the border are as those elsewhere; Albumentations' are larger there")
+    if not uniform:
+        args.differs("its strength is that on pictures of about 500 x 500 pixels")
+    if args.op.version < 2 and args.number("alpha_affine", 50.0):
+        args.differs("alpha_affine is left out")
+    args.expect("same_dxdy", False, "shifts along x and y differ").expect("approximate", False, "the blur is whole")
+    args.ignore("keypoint_remapping_method")
+    alpha = args.number("alpha", 1.0) * 2 * (1 if uniform else 3**0.5 / LARGEST_OF_NOISE)
+    return elastic(args, alpha, args.number("sigma", 50.0), _border(args, "fill", "value"), args.probability())
+
+
+LARGEST_OF_NOISE = 5.0
+"""Standard deviations: about the largest of 500,000 normal numbers."""
 
 
 # ----------------------------------------------------------------------------------------- their arguments

@@ -384,7 +384,6 @@ NO_COUNTERPART = nearest_ops(
         "Downscale": "Superpixels",
         "GridMask": "XYMasking MaskDropout ConstrainedCoarseDropout RandomGridShuffle",
         "OpticalDistortion": "GridDistortion",
-        "RandomPerspective": "ElasticTransform",
         "RandomAffine": "PiecewiseAffine ThinPlateSpline GridElasticDeform Morphological",
         "ScaleJitter": "RandomScale",
         "RandomZoomOut": "CropAndPad",

@@ -10,6 +10,7 @@ from detaug.arguments import RGB, Range, is_number, is_numbers
 from detaug.errors import InputError
 from detaug.importing.library_ops import Library, LibraryOp
 from detaug.ops.containers import RandomApply
+from detaug.ops.distortion import ElasticTransform, largest_alpha
 from detaug.ops.erasing import RandomErasing
 from detaug.ops.op import Op
 
@@ -240,6 +241,16 @@ def rule(rules: Rules, *names: str) -> Callable[[Translation], Translation]:
         return function
 
     return enter
+
+
+def elastic(args: Arguments, alpha: float, sigma: float, fill: RGB, p: float) -> Op:
+    """Return ElasticTransform, with the nearest numbers that it takes."""
+    if sigma < 1:
+        args.differs("sigma is at least 1")
+    sigma = max(sigma, 1.0)
+    if alpha > (most := largest_alpha(sigma)):
+        args.differs(f"alpha is at most {most:g} with this sigma, beyond which the picture could fold")
+    return ElasticTransform(min(alpha, most), sigma, fill, p)
 
 
 def nearest_ops(names: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from detaug.arguments import RGB, is_number
 from detaug.importing.albumentations_pixels import BOXES, FORMULA
-from detaug.importing.rules import Arguments, LeftOut, Rules, nearest_ops, rule
+from detaug.importing.rules import Arguments, LeftOut, Rules, elastic, nearest_ops, rule
 from detaug.ops import filters, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.auto_augment import RandAugment, TrivialAugmentWide
@@ -94,6 +94,19 @@ def _affine(args: Arguments) -> Op:
     return RandomAffine(degrees, translate, scale, shear, 1.0, args.color("fill"))
 
 
+@rule(TORCHVISION, "ElasticTransform")
+def _elastic(args: Arguments) -> Op:
+    """Return ElasticTransform. torchvision's shifts along x are times width / height, and along y the inverse."""
+    args.differs("shifts are as on a square picture; torchvision's go with its ratio")
+    numbers = []
+    for name, default in (("alpha", 50.0), ("sigma", 5.0)):
+        value = args.tuple_or_number(name, default)
+        numbers.append(value if is_number(value) else value[0])
+        if not is_number(value) and len({*value}) > 1:
+            args.differs(f"{name} is {value[0]:g} along both axes")
+    return elastic(args, numbers[0], numbers[1], args.color("fill"), 1.0)
+
+
 @rule(TORCHVISION, "Resize")
 def _resize(args: Arguments) -> Op:
     size, most = _size(args), args.get("max_size")
@@ -176,7 +189,6 @@ def _nothing(args: Arguments) -> list[Op]:
 
 NO_COUNTERPART = nearest_ops(
     {
-        "RandomPerspective": "ElasticTransform",
         "RandAugment": "AutoAugment AugMix",
         "CenterCrop": "FiveCrop TenCrop",
         "Normalize": "LinearTransformation",

@@ -39,7 +39,6 @@ _OURS = {
     "CropAndPad": "RandomZoomOut",
     "DataLoader": "Loader",
     "DatasetFolder": "ImageFolder",
-    "ElasticTransform": "RandomPerspective",
     "Equalize": "RandomEqualize",
     "Erasing": "RandomErasing",
     "FixedSizeCrop": "ScaleJitter",

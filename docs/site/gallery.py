@@ -23,11 +23,12 @@ GROUPS: dict[str, list[str]] = {
         "da.RandomVerticalFlip()",
         "da.RandomRotate90()",
     ],
-    "Rotation, affine, perspective, lens": [
+    "Rotation, affine, perspective, distortion": [
         "da.RandomRotation(20)",
         "da.RandomAffine(degrees=10, translate=(0.1, 0.1), scale=(0.7, 1.2), shear=15)",
         "da.RandomPerspective(p=1)",
         "da.OpticalDistortion((-0.3, 0.6))",
+        "da.ElasticTransform(alpha=1000, sigma=20)",
     ],
     "Crops and canvases": [
         "da.RandomIoUCrop()",
