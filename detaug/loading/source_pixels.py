@@ -146,7 +146,8 @@ def move_boxes(boxes: Tensor, matrix: Tensor, field: Field | None = None) -> Ten
 
 
 _STEPS = np.linspace(0, 1, SIDE_PIECES + 1)
-_BORDER = torch.tensor([[at, end] for at in _STEPS for end in (0, 1)] + [[end, at] for at in _STEPS for end in (0, 1)])
+_POINTS = [[at, end] for at in _STEPS for end in (0, 1)] + [[end, at] for at in _STEPS for end in (0, 1)]
+_BORDER = torch.from_numpy(np.array(_POINTS, np.float32))  # whatever torch's default device and type are
 """(V, 2) points along the sides of the unit square."""
 
 
