@@ -287,13 +287,12 @@ def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints
 
 def _in_outlines(points: Floats, objects: Ints, vertices: Vertices) -> Bools:
     """Return (B, K): whether points (B, K, 2) in source pixels lie in the outlines of these objects, ascending."""
-    count = points.shape[1]
-    first = np.searchsorted(vertices.of_object, objects)
-    edges = np.searchsorted(vertices.of_object, objects, side="right") - first
-    corner = np.repeat(np.arange(len(objects) * count), np.repeat(edges, count))
-    starts = np.cumsum(np.repeat(edges, count)) - np.repeat(edges, count)
-    edge = np.arange(len(corner)) - starts[corner] + first[corner // max(count, 1)]
-    return _even_odd(points.reshape(-1, 2), corner, edge, vertices).reshape(points.shape[:2])
+    from detaug.boxes import outline_loops  # with Numba, which takes a quarter of a second
+
+    first, last = (np.searchsorted(vertices.of_object, objects, side=side) for side in ("left", "right"))
+    inside = np.zeros(points.shape[:2], np.bool_)
+    outline_loops.contain(points, first, last, vertices.points, vertices.ring, vertices.following, inside)
+    return inside
 
 
 def _regions(placement: Placement, objects: Ints) -> Floats:
@@ -313,16 +312,3 @@ def _regions(placement: Placement, objects: Ints) -> Floats:
             start, end = corners[:, at, None], corners[:, (at + 1) % corners.shape[1], None]
             region = polygons.cut(region, turn * polygons.side_of_line(start, end, region))
     return region
-
-
-def _even_odd(points: Floats, number: Ints, edge: Ints, vertices: Vertices) -> Bools:
-    """Return (P,): whether points are in one of the rings of their object. `number`, `edge`: pairs to test."""
-    x, y = points[number].T
-    (x0, y0), (x1, y1) = vertices.points[edge].T, vertices.points[vertices.following[edge]].T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        crosses = ((y0 > y) != (y1 > y)) & (x < x0 + (y - y0) / (y1 - y0) * (x1 - x0))
-    rings = int(vertices.ring.max(initial=0)) + 1
-    pairs, times = np.unique((number * rings + vertices.ring[edge])[crosses], return_counts=True)
-    inside = np.zeros(len(points), bool)
-    inside[pairs[times % 2 == 1] // rings] = True
-    return inside
