@@ -196,15 +196,15 @@ def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
     points = np.concatenate([vertices.points, np.ones((len(vertices.points), 1))], axis=1)
     moved = np.einsum("qij,qj->qi", placement.to_output[of_object], points)
     inside = _signed_distances(moved, vertices.points, of_object, placement)
-    start, end = inside, inside[following]
+    start, end = inside, inside[:, following]
     with np.errstate(divide="ignore", invalid="ignore"):
         share = start / (start - end)
-    first = np.where((start < 0) & (end >= 0), share, 0).max(1)
-    last = np.where((start >= 0) & (end < 0), share, 1).min(1)
-    seen = ~((start < 0) & (end < 0)).any(1) & (first <= last)
+    first = np.where((start < 0) & (end >= 0), share, 0).max(0)
+    last = np.where((start >= 0) & (end < 0), share, 1).min(0)
+    seen = ~((start < 0) & (end < 0)).any(0) & (first <= last)
     ends = [moved + at[:, None] * (moved[following] - moved) for at in (first, last)]
     start, end = (each[seen, :2] / each[seen, 2:] for each in ends)
-    objects = np.unique(of_object[(inside < 0).any(1)])
+    objects = np.unique(of_object[(inside < 0).any(0)])
     corners, in_outline = _corners_in_outlines(vertices, placement, objects)
     owners = np.broadcast_to(objects[:, None], in_outline.shape)
     if placement.field is not None:
@@ -236,7 +236,7 @@ def _bent(start: Floats, end: Floats, of_object: Ints, vertices: Vertices, place
     points = polygons.transform(layers.matrix[own], before).reshape(-1, 2)
     number = np.repeat(objects, 4)
     moved = np.concatenate([before.reshape(-1, 2), np.ones((len(number), 1))], axis=1)
-    shown = (_signed_distances(moved, points, number, placement) >= 0).all(1)
+    shown = (_signed_distances(moved, points, number, placement) >= 0).all(0)
     shown &= _in_outlines(points.reshape(-1, 4, 2), objects, vertices).ravel()
     return Extremes(
         np.concatenate([start[seen], end[seen], corners.reshape(-1, 2)[shown]]),
@@ -254,7 +254,10 @@ def in_short_pieces(vertices: Vertices, placement: Placement) -> Vertices:
 
 
 def _signed_distances(moved: Floats, points: Floats, of_object: Ints, placement: Placement) -> Floats:
-    """Return (Q, J): how far each vertex is inside of each border of the region, not in one unit."""
+    """Return (J, Q): how far inside of each border of the region each vertex is, not in one unit.
+
+    The short axis is the first: NumPy is slow where the last one is short.
+    """
     layers, image, layer = placement.layers, placement.image[of_object], placement.layer[of_object]
     x, y, w = moved.T
     x0, y0, x1, y1 = layers.rectangle[image, layer].T
@@ -268,7 +271,7 @@ def _signed_distances(moved: Floats, points: Floats, of_object: Ints, placement:
         across = along[..., 0] * (y[:, None] - corners[..., 1] * w[:, None])
         across -= along[..., 1] * (x[:, None] - corners[..., 0] * w[:, None])
         borders += [*(turn * across).T]
-    return np.stack(borders, axis=1)
+    return np.stack(borders)
 
 
 def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Bools]:
