@@ -124,6 +124,9 @@ def test_pipelines_that_are_given_stay() -> None:
         (12, 2e9, Settings(2, 2, depth=2, parts_per_batch=7)),
         (48, 2e9, Settings(2, 2, depth=2, parts_per_batch=32)),
         (48, 8e9, Settings(2, 2, depth=2, parts_per_batch=7)),
+        (12, 2.92e9, Settings(2, 2, depth=2, parts_per_batch=5)),  # with 2 for each image: 4; with 3: 6
+        (12, 5.2e9, Settings(2, 2, depth=2, parts_per_batch=2)),  # with at most 33: 3
+        (12, 7.96e9, Settings(2, 2, depth=2, parts_per_batch=2)),  # with at most 13: 1
         (48, 0.5e9, Settings(1, 2, depth=1, parts_per_batch=32)),
         (48, 0.1e9, Settings(1, 2, depth=1, parts_per_batch=32)),
     ],

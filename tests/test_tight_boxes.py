@@ -153,6 +153,16 @@ def test_tight_boxes_are_shapelys(seed: int) -> None:
         assert np.abs(boxes[0] - expected).max() < 0.02, (boxes[0], expected)
 
 
+def test_a_view_inside_of_two_rings_is_full() -> None:
+    """Rings are a union, not even-odd: their edges are out of view, and its corners lie in both."""
+    height, width = SIZE
+    rings = [
+        np.array([[x, y], [width - x, y], [width - x, height - y], [x, height - y]], float) for x, y in ((9, 9), (4, 4))
+    ]
+    samples = samples_of([rings]).then(da.CenterCrop((100, 120)), da.Resize((100, 120)))
+    np.testing.assert_allclose(samples.boxes[0], [[0, 0, 120, 100]], atol=1e-9)
+
+
 def moved(points: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     after = np.concatenate([points, np.ones((len(points), 1))], axis=1) @ matrix.T
     return np.asarray(after[:, :2] / after[:, 2:])
