@@ -81,21 +81,14 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def jpeg_engine() -> Iterator[None]:
-    """Keep a decoder on the GPU: while there is none, the next one takes a second more to make."""
+def jpeg_engine() -> None:
+    """Keep a decoder on the GPU, also for tests without a loader, which does it too."""
     import torch
 
-    if not torch.cuda.is_available():
-        yield
-        return
-    from detaug.loading.decoding import decoded
-    from detaug.ops.pipeline_worker import PipelineWorker
-    from detaug.sources.source import Source
+    if torch.cuda.is_available():
+        from detaug.loading.devices import keep_decoder
 
-    files = Source([(1, 1)], [])
-    worker = PipelineWorker(lambda: [decoded(files, "cuda")], 1, 1, torch.device("cuda", 0))
-    yield
-    worker.close()
+        keep_decoder(torch.device("cuda", 0)).join()
 
 
 @pytest.fixture(autouse=True)

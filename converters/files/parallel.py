@@ -61,7 +61,7 @@ def map_in_jobs(function: Callable[[T], R], items: Iterable[T], jobs: int) -> It
     try:
         yield from map_in_processes(function, items, jobs)
     except EOFError as error:
-        fewer = "use fewer, --jobs of convert-voc, convert-tfrecord and convert-webdataset"
+        fewer = "give convert-voc, convert-tfrecord or convert-webdataset a smaller --jobs"
         raise ConversionError(f"a reading process was killed (out of memory?); {fewer}") from error
 
 

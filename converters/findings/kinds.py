@@ -234,7 +234,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "category-alike": Kind("warning", "two categories' names differ at most in case, spaces or Unicode form"),
     "category-similar": Kind(
         "warning",
-        "two categories' names differ in a hyphen or a plural, or that of a rare one is like a common one's misspelt",
+        "two categories' names differ only by a hyphen or a plural, or a rare one looks like a typo in a common one",
     ),
     "not-json": Kind("warning", "the json contains NaN or Infinity, which other readers refuse"),
     "box-clipped": Kind("warning", "a box reaches past its image by up to 1 pixel and is cut in training"),

@@ -58,12 +58,12 @@ def _items_of_2(path: str, *, is_project: bool) -> Iterator[Item]:
             entry = object_of(value, "an image")
             regions = entry.get("regions")
             regions = [*regions.values()] if isinstance(regions, dict) else list_of(regions, "regions")  # VIA 1
-            yield Item(at, str(entry.get("filename") or ""), regions, _object_or_none(entry.get("file_attributes")))
+            yield Item(at, str(entry.get("filename") or ""), regions, _object_or_empty(entry.get("file_attributes")))
         elif key == _IMAGES:
             object_of(value, _IMAGES)
 
 
-def _object_or_none(value: Any) -> dict[str, Any]:
+def _object_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
@@ -81,7 +81,7 @@ def _items_of_table(path: str) -> Iterator[Item]:
             raise ObjectError(f"is no table of VIA: line {line}: {error}", "label-unreadable") from None
         name, shape = words.get("filename", ""), parsed.get("region_shape_attributes")
         regions = [{"shape_attributes": shape, "region_attributes": parsed.get("region_attributes")}] if shape else []
-        yield Item(name, name, regions, _object_or_none(parsed.get("file_attributes")))
+        yield Item(name, name, regions, _object_or_empty(parsed.get("file_attributes")))
 
 
 def _names_of_3(path: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -106,7 +106,7 @@ def _items_of_3(path: str, attributes: Mapping[str, str], images: Mapping[str, s
         if parent != "metadata":
             continue
         entry = object_of(value, "metadata")
-        view, numbers, values = str(entry.get("vid")), entry.get("xy"), _object_or_none(entry.get("av"))
+        view, numbers, values = str(entry.get("vid")), entry.get("xy"), _object_or_empty(entry.get("av"))
         if view in images and numbers:
             without.discard(view)
             named = {attributes.get(key, key): value for key, value in values.items()}

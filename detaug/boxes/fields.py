@@ -42,7 +42,7 @@ class Field:
     is at (x, y) (1 + k r^2 + k r^4) of the undistorted picture, r^2 = x^2 + y^2; 0 leaves it as it is."""
     control: NDArray[np.float32]
     """(N, R, C, 2): shifts of the control points along x and y, output pixels. The first ones lie one distance left of
-    and above the picture; those beyond what a picture needs are any."""
+    and above the picture; a picture smaller than others does not use the last ones."""
     spacing: Floats
     """(N,): the distance between control points, output pixels."""
 
@@ -136,7 +136,7 @@ class Field:
         return np.asarray(((points >= 0) & (points < sides)).all(-1))
 
     def pieces(self, image: Ints, lengths: Floats) -> Ints:
-        """Return how many straight pieces lines of the undistorted pictures are to be cut into, to be bent.
+        """Return into how many straight pieces to cut lines of the undistorted pictures before they are bent.
 
         `image`: (Q,); `lengths`: (Q,) output pixels. A piece of length s and curvature c lies up to s^2 c / 8 off.
         """
@@ -210,9 +210,10 @@ def _like(array: NDArray[Any], other: Any) -> Any:
 
 
 def _radius_before(lens: Floats, radius: Floats) -> Floats:
-    """Solve r (1 + k r^2 + k r^4) = radius for r by Newton's method, which comes from one side: there are no bends.
+    """Solve r (1 + k r^2 + k r^4) = radius for r, by Newton's method.
 
-    Beyond the largest value, which a negative k has, the result is where that is.
+    The left side is convex for a positive k and concave for a negative one, so the steps never overshoot. With a
+    negative k it has a largest value: for a radius beyond that, return the r of the largest value.
     """
     negative = np.minimum(lens, -1e-9)
     summit = np.where(lens < 0, np.sqrt((np.sqrt(9 - 20 / negative) - 3) / 10), np.inf)  # where the derivative is 0

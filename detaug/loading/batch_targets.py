@@ -170,7 +170,7 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints
 
 
 GROUP_IMAGES = 512
-"""Images whose shapes are moved together, about: few enough that the first batch does not wait for them."""
+"""Images whose shapes are moved together, about: few enough that the batch that asks first does not wait for long."""
 
 
 def _grouped(views: Views, batches: list[slice], counts: Ints) -> list[PartOfGroup]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from detaug.arrays import Floats, Ints, consecutive_slices
+from detaug.arrays import Ints, consecutive_slices
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views
 from detaug.converters.files.threads import Threads
@@ -37,8 +37,6 @@ class Block(NamedTuple):
     steps: range
     slices: list[slice]
     """The images of each batch, among those of all."""
-    sizes: Floats
-    """(N, 2): height and width of each image after the recipe."""
     inputs: Arrays
     """The renderer's inputs for each image, by name."""
     params: tuple[Arrays, ...]
@@ -147,12 +145,12 @@ class Planner:
         inputs = self.renderer.planned_inputs(plan, self.reader.sizes[images])
         targets = pack_targets(fit_to_shapes(plan.views), images, slices, None if classes is None else classes[images])
         params = plan.drawn if self.return_params else ()
-        return Block(batches, steps, slices, plan.views.size, inputs, params, targets)
+        return Block(batches, steps, slices, inputs, params, targets)
 
     def _batches(self, block: Block) -> list[BatchPlan]:
         """Return the plans of the batches of a block, with their targets on the device."""
-        largest = np.maximum.reduceat(block.sizes, [images.start for images in block.slices]).astype(int).tolist()
-        targets = block.targets.batches(self.device)
+        starts, targets = [images.start for images in block.slices], block.targets.batches(self.device)
+        largest = np.maximum.reduceat(block.targets.image_size, starts).tolist()
         return [
             BatchPlan(
                 epoch=block.epoch.epoch,
