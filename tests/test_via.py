@@ -143,3 +143,15 @@ def test_what_is_refused(tmp_path: Path, shape: Any, attributes: Any, message: s
 def test_damaged_files(tmp_path: Path, name: str) -> None:
     root = data_set(tmp_path / "set", {name: FILES[name]}, "a.jpg", "b.jpg")
     assert_damage_ends_in_a_sentence(root, name, "via", count=70)
+
+
+@pytest.mark.parametrize("depth", [100, 600, 100_000])
+def test_nested_values(tmp_path: Path, depth: int) -> None:
+    """Some can be parsed but not stored in a temporary file: that is the file's fault, too."""
+    text = json.dumps(image("a.jpg", SHAPES[:1], {"class": "cat", "more": "?"}))
+    text = text.replace('"?"', "[" * depth + "]" * depth)
+    root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg")
+    if depth == 100:
+        assert [row["bbox"] for row in converted(root)[0]["annotations"]] == BOXES[:1]
+    else:
+        assert "a.json: is nested too deeply for a json of annotations" in refused(root, format="via")

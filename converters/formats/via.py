@@ -6,12 +6,13 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md: shap
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from detaug.converters.files.spool import grouped
+from detaug.converters.files.spool import Spool
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.via_images import items_of_file
 from detaug.converters.records.record import (
@@ -36,7 +37,8 @@ NO_CLASS = "object"
 """The class of the objects of a file whose regions have no attributes."""
 
 _KEYS = {"rect": ("x", "y", "width", "height"), "circle": ("cx", "cy", "r"), "ellipse": ("cx", "cy", "rx", "ry")}
-_SHAPES_OF_3 = {1: "point", 2: "rect", 3: "circle", 4: "ellipse", 5: "line", 6: "polyline", 7: "polygon", 8: "extreme"}
+_OUTLINES = ("polygon", "extreme")
+_KINDS_OF_3 = {1: "point", 2: "rect", 3: "circle", 4: "ellipse", 5: "line", 6: "polyline", 7: "polygon", 8: "extreme"}
 
 
 def read_via(source: Source) -> Contents:
@@ -50,23 +52,25 @@ def read_via(source: Source) -> Contents:
 
 
 def _records(source: Source, file: str) -> Iterator[Record]:
-    items, counts, keys = items_of_file(source, file), Counter[Hashable](), dict[str, None]()
-    for item in items():
-        counts[item.key] += 1
-        keys |= dict.fromkeys(key for region in item.regions for key in _attributes(region))
-    key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), None)
-    key = next(iter(keys)).lower() if len(keys) == 1 or (keys and key is None) else key
-    without = Finding(file, "class-none", after=NO_CLASS)
-    for _, parts in grouped(((item.key, item) for item in items()), counts, source.temporary):
-        name, attributes = parts[0].name, parts[0].attributes
-        record = Record(file, [name] if name else [], columns=attributes)
-        if not name:
-            record.findings.append(Finding(file, "object-invalid", note="an image has no filename"))
-        regions = (region for part in parts for region in part.regions)
-        read_objects(record, enumerate(regions), partial(_object, record, key))
-        if key is None and record.objects:
-            record.findings.append(without)
-        yield record
+    keys: dict[str, None] = {}
+    with closing(Spool(source.temporary)) as images:  # all keys are known after the last image
+        try:
+            for item in items_of_file(source, file):
+                for region in item.regions:
+                    keys |= dict.fromkeys(_attributes(region))
+                images.put(tuple(item))
+        except RecursionError:
+            raise ObjectError("is nested too deeply for a json of annotations", "label-unreadable") from None
+        key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), None)
+        key = next(iter(keys)).lower() if len(keys) == 1 or (keys and key is None) else key
+        for name, regions, attributes in images:
+            record = Record(file, [name] if name else [], columns=attributes)
+            if not name:
+                record.findings.append(Finding(file, "object-invalid", note="an image has no filename"))
+            read_objects(record, enumerate(regions), partial(_object, record, key))
+            if key is None and record.objects:
+                record.findings.append(Finding(file, "class-none", after=NO_CLASS))
+            yield record
 
 
 def _attributes(region: Any) -> dict[str, Any]:
@@ -79,22 +83,16 @@ def _object(record: Record, class_key: str | None, item: tuple[int, Any]) -> Obj
     columns, shape = dict(_attributes(region)), region.get("shape_attributes")
     key = next((each for each in columns if each.lower() == class_key), None)
     name = NO_CLASS if class_key is None else text_of(_chosen(columns.pop(key, None) if key else None), "its class")
-    shape = object_of(_shape_of_3(shape) if isinstance(shape, list) else shape, "shape_attributes")
-    found, kind = Object(name, columns=columns), str(shape.get("name") or "")
-    numbers = [number_of(shape.get(key), key) for key in _KEYS.get(kind, ())]
+    found, (kind, numbers) = Object(name, columns=columns), _shape_of(shape)
     if kind == "rect":
         x, y, width, height = numbers
         found.edges = x, y, x + width, y + height
     elif kind in ("circle", "ellipse"):
-        degrees = math.degrees(number_of(shape.get("theta", 0), "theta"))
+        degrees = math.degrees(number_of(shape.get("theta", 0), "theta")) if isinstance(shape, dict) else 0
         x, y, across, *down = numbers
         found.set_ellipse(x, y, across, down[0] if down else across, degrees)
-    elif kind in ("polygon", "extreme"):
-        xs, ys = (list_of(shape.get(key), key) for key in ("all_points_x", "all_points_y"))
-        if len(xs) != len(ys) or len(xs) < 3:
-            raise ObjectError(f"all_points_x and all_points_y must be at least 3 each, got {len(xs)} and {len(ys)}")
-        points = numbers_of((value for pair in zip(xs, ys, strict=True) for value in pair), "all_points_x and _y")
-        found.edges, found.rings = (edges_of(points), ()) if kind == "extreme" else (None, [points])
+    elif kind in _OUTLINES:
+        found.edges, found.rings = (edges_of(numbers), ()) if kind == "extreme" else (None, [numbers])
     else:
         unused_shape(record, index, kind[:40])
         return None
@@ -111,11 +109,22 @@ def _chosen(value: Any) -> Any:
     return chosen[0] if chosen else None
 
 
-def _shape_of_3(numbers: list[Any]) -> dict[str, Any]:
-    """Return a shape of VIA 3, its number and its coordinates, as VIA 2 has it."""
-    kind, *rest = numbers_of(numbers or [0], "xy")
-    name = _SHAPES_OF_3.get(int(kind), str(kind))
-    if len(rest) != len(_KEYS.get(name, rest)):
-        raise ObjectError(f"xy of a {name} must be {len(_KEYS[name])} numbers, got {len(rest)}")
-    points = {"all_points_x": rest[::2], "all_points_y": rest[1::2]}
-    return {"name": name, **dict(zip(_KEYS.get(name, ()), rest, strict=False)), **points}
+def _shape_of(shape: Any) -> tuple[str, list[float]]:
+    """Return the kind and the numbers of a shape; of VIA 3 it is a list, the number of the kind in front of them."""
+    if isinstance(shape, list):
+        number, *numbers = numbers_of(shape or [0], "xy")
+        kind = _KINDS_OF_3.get(int(number), str(number))
+        if len(numbers) != len(_KEYS.get(kind, numbers)):
+            raise ObjectError(f"xy of a {kind} must be {len(_KEYS[kind])} numbers, got {len(numbers)}")
+        counts = (len(numbers) + 1) // 2, len(numbers) // 2
+    else:
+        shape = object_of(shape, "shape_attributes")
+        kind = str(shape.get("name") or "")
+        if kind not in _OUTLINES:
+            return kind, [number_of(shape.get(key), key) for key in _KEYS.get(kind, ())]
+        points = [list_of(shape.get(key), key) for key in ("all_points_x", "all_points_y")]
+        counts = len(points[0]), len(points[1])
+        numbers = numbers_of(chain.from_iterable(zip(*points, strict=False)), "all_points_x and _y")
+    if kind in _OUTLINES and (counts[0] != counts[1] or counts[0] < 3):
+        raise ObjectError(f"all_points_x and all_points_y must be at least 3 each, got {counts[0]} and {counts[1]}")
+    return kind, numbers

@@ -6,10 +6,12 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from detaug.converters.files.spool import Groups
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.json_list import members_of_json
 from detaug.converters.records.record import ObjectError, Source, list_of, object_of, text_of
@@ -23,28 +25,26 @@ _KEYS_OF_3 = ("project", "config", *_LISTS_OF_3)
 
 
 class Item(NamedTuple):
-    """Regions of an image, as they are in the file: all of them, or some."""
+    """An image, with its regions as they are in the file."""
 
-    key: Hashable
-    """The same in all items of an image."""
     name: str
     regions: list[Any]
     attributes: Mapping[str, Any] = {}
     """Of the image."""
 
 
-def items_of_file(source: Source, file: str) -> Callable[[], Iterator[Item]]:
-    """Return what yields the images of a project or an export of VIA 1, 2 or 3, each time from the first one.
+def items_of_file(source: Source, file: str) -> Iterator[Item]:
+    """Yield the images of a project or an export of VIA 1, 2 or 3, whose file is read once.
 
-    Both raise OSError, ObjectError and InputError.
+    Regions that are far apart in it wait in a temporary file. Raises OSError, ObjectError and InputError.
     """
     path = source.name(file)
     if file.lower().endswith(".csv"):
-        return partial(_items_of_table, path)
+        return _items_of_table(path, source.temporary)
     parent, key, _ = next(_members(path), ("", "", None))
     if key in _KEYS_OF_3 and not parent:
-        return partial(_items_of_3, path, *_names_of_3(path))
-    return partial(_items_of_2, path, is_project="_via_" in (parent[:5], key[:5]))
+        return _items_of_3(path, source.temporary)
+    return _items_of_2(path, is_project="_via_" in (parent[:5], key[:5]))
 
 
 def _members(path: str) -> Iterator[tuple[str, str, Any]]:
@@ -53,12 +53,12 @@ def _members(path: str) -> Iterator[tuple[str, str, Any]]:
 
 def _items_of_2(path: str, *, is_project: bool) -> Iterator[Item]:
     """Yield the images of a project, or of an export."""
-    for at, (parent, key, value) in enumerate(_members(path)):
+    for parent, key, value in _members(path):
         if parent == _IMAGES or not (is_project or key.startswith("_via_")):
             entry = object_of(value, "an image")
             regions = entry.get("regions")
             regions = [*regions.values()] if isinstance(regions, dict) else list_of(regions, "regions")  # VIA 1
-            yield Item(at, str(entry.get("filename") or ""), regions, _object_or_empty(entry.get("file_attributes")))
+            yield Item(str(entry.get("filename") or ""), regions, _object_or_empty(entry.get("file_attributes")))
         elif key == _IMAGES:
             object_of(value, _IMAGES)
 
@@ -67,48 +67,57 @@ def _object_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _items_of_table(path: str) -> Iterator[Item]:
-    """Yield the regions of a CSV, whose attributes are json; an image without regions has a row without a shape."""
-    head: list[str] = []
-    for line, row in rows_of_csv(path):
-        if not head:
-            head = [word.strip().lstrip("#") for word in row]
-            continue
-        words = dict(zip(head, row, strict=False))
-        try:
-            parsed = {key: json.loads(word or "{}") for key, word in words.items() if key.endswith("_attributes")}
-        except (ValueError, RecursionError) as error:
-            raise ObjectError(f"is no table of VIA: line {line}: {error}", "label-unreadable") from None
-        name, shape = words.get("filename", ""), parsed.get("region_shape_attributes")
-        regions = [{"shape_attributes": shape, "region_attributes": parsed.get("region_attributes")}] if shape else []
-        yield Item(name, name, regions, _object_or_empty(parsed.get("file_attributes")))
+_COLUMNS = ("filename", "file_attributes", "region_shape_attributes", "region_attributes")
+"""Of a CSV. The last three have json."""
 
 
-def _names_of_3(path: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the names of the attributes of a project of VIA 3, and of the images, by the ids of their views."""
-    attributes, files, views = dict[str, str](), dict[str, str](), dict[str, str]()
-    for parent, key, value in _members(path):
-        if parent == "attribute":
-            attributes[key] = text_of(object_of(value, "an attribute").get("aname"), "aname")
-        elif parent == "file" and object_of(value, "a file").get("type", 2) == 2:  # an image
-            files[key] = str(value.get("fname") or "")
-        elif parent == "view" and (ids := list_of(object_of(value, "a view").get("fid_list"), "fid_list")):
-            views[key] = str(ids[0])
-        elif not parent and key in _LISTS_OF_3:
-            object_of(value, key)
-    return attributes, {view: files[file] for view, file in views.items() if file in files}
+def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
+    """Yield the images of a CSV, which has a row for each region, and one without a shape for an image without any."""
+    places: list[int | None] = []
+    names: dict[str, None] = {}
+    with closing(Groups[str, tuple[list[Any], dict[str, Any]]](folder)) as rows:
+        for line, row in rows_of_csv(path):
+            if not places:
+                at = {word.strip().lstrip("#"): place for place, word in enumerate(row)}
+                places = [at.get(name) for name in _COLUMNS]
+                continue
+            name, *texts = ("" if place is None else "".join(row[place : place + 1]) for place in places)
+            try:
+                of_image, shape, of_region = ({} if text in ("", "{}") else json.loads(text) for text in texts)
+            except (ValueError, RecursionError) as error:
+                raise ObjectError(f"is no table of VIA: line {line}: {error}", "label-unreadable") from None
+            regions = [{"shape_attributes": shape, "region_attributes": of_region}] if shape else []
+            rows.add(name, (regions, _object_or_empty(of_image)))
+            names[name] = None
+        for name in names:
+            parts = rows.pop(name)
+            yield Item(name, [region for regions, _ in parts for region in regions], parts[0][1])
 
 
-def _items_of_3(path: str, attributes: Mapping[str, str], images: Mapping[str, str]) -> Iterator[Item]:
-    """Yield the regions of a project of VIA 3, which belong to views, and then the images without any."""
-    without = {*images}
-    for parent, _, value in _members(path):
-        if parent != "metadata":
-            continue
-        entry = object_of(value, "metadata")
-        view, numbers, values = str(entry.get("vid")), entry.get("xy"), _object_or_empty(entry.get("av"))
-        if view in images and numbers:
-            without.discard(view)
-            named = {attributes.get(key, key): value for key, value in values.items()}
-            yield Item(view, images[view], [{"shape_attributes": numbers, "region_attributes": named}])
-    yield from (Item(view, images[view], []) for view in images if view in without)
+def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
+    """Yield the images of a project of VIA 3, whose regions belong to views of them."""
+    names, files, views = dict[str, str](), dict[str, str](), dict[str, str]()
+    with closing(Groups[str, tuple[Any, dict[str, Any]]](folder)) as regions:
+        for parent, key, value in _members(path):
+            if parent == "metadata":
+                entry = object_of(value, "metadata")
+                if entry.get("xy"):  # not a time in a video
+                    regions.add(str(entry.get("vid")), (entry["xy"], _object_or_empty(entry.get("av"))))
+            elif parent == "attribute":
+                names[key] = text_of(object_of(value, "an attribute").get("aname"), "aname")
+            elif parent == "file" and object_of(value, "a file").get("type", 2) == 2:  # an image
+                files[key] = str(value.get("fname") or "")
+            elif parent == "view" and (ids := list_of(object_of(value, "a view").get("fid_list"), "fid_list")):
+                views[key] = str(ids[0])
+            elif not parent and key in _LISTS_OF_3:
+                object_of(value, key)
+        for view, file in views.items():
+            found = [
+                {
+                    "shape_attributes": xy,
+                    "region_attributes": {names.get(key, key): each for key, each in values.items()},
+                }
+                for xy, values in regions.pop(view)
+            ]
+            if file in files:
+                yield Item(files[file], found)
