@@ -42,14 +42,15 @@ def _records(source: Source) -> Iterator[Record]:
         videos: dict[str, Video] = {}
         with closing(Stored(source.temporary)) as stored:
             try:
-                for element in elements_of_xml(source.name(file), ("image", "track")):
-                    if element.tag == "image":
+                for around, element in elements_of_xml(source.name(file), ("image", "track"), ("track",)):
+                    if element.tag == "image" and not around:
                         yield _image(element, file)
                         continue
-                    task, subset = element.get("task_id", ""), element.get("subset", "")
+                    track = around[0] if around else element
+                    task, subset = track.get("task_id", ""), track.get("subset", "")
                     if task not in videos:
                         videos[task] = Video(source, file, _meta(source.name(file)), subset, task, stored)
-                    videos[task].add(element)
+                    videos[task].add(around, element)
             except ObjectError as error:
                 yield Record(file, findings=[Finding(file, error.kind, note=str(error))])
             for video in videos.values():
@@ -59,9 +60,9 @@ def _records(source: Source) -> Iterator[Record]:
 def _meta(path: str) -> Any:
     """Return the element <meta>; None where there is none, or the file cannot be read: its records say so."""
     try:
-        with closing(elements_of_xml(path, ("meta", "image", "track"))) as elements:
-            first = next(elements, None)
-            return deepcopy(first) if first is not None and first.tag == "meta" else None
+        with closing(elements_of_xml(path, ("meta", "image", "track"), ("track",))) as elements:
+            around, first = next(elements, ((), None))
+            return deepcopy(first) if first is not None and first.tag == "meta" and not around else None
     except ObjectError:
         return None
 

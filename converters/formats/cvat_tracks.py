@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
@@ -14,8 +14,14 @@ from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, key_point, read_shape
 from detaug.converters.records.record import Object, ObjectError, Record, Source, text_of, whole_of
 
-Stored = Groups[tuple[str, int | None], tuple[list[Object], list[Finding]]]
-"""What frames have, by the task and the number: tracks come one by one, and each has a part of a frame."""
+Point = tuple[str, tuple[float, float, int]]
+"""The name of a key point, and the point."""
+
+Stored = Groups[tuple[str, int], tuple[int, "Object | Finding | Point"]]
+"""What frames have, by the task and the frame's number: tracks come one by one, and each has a part of a frame.
+
+Each value has the number of its track in the file before it.
+"""
 
 
 class Video:
@@ -41,57 +47,52 @@ class Video:
         first, last = map(whole_of, texts)
         within = range(first or 0, sys.maxsize if last is None else last + 1)
         self._numbers = {number for number in self._images if number in within}
+        self._track: Any = None
+        self._number = self._index = 0  # of the track in the file; of the next shape in it
+        self._before: tuple[int, Object] | None = None
 
-    def _record(self, number: int) -> Record:
-        """Return a record of a frame, which belongs to the video from now on."""
-        self._numbers.add(number)
-        image = self._images.get(number, f"frame_{number:06d}.PNG")
-        return Record(self.file, [image], video=self.name, frame=number)
+    def add(self, around: Sequence[Any], element: Any) -> None:
+        """Add a part of a track, or a track after its parts. around: the track, and a track of key points in it."""
+        track = around[0] if around else element
+        if track is not self._track:
+            self._track, self._number, self._index, self._before = track, self._number + 1, 0, None
+        if len(around) == 1 and element.tag in SHAPES:
+            self._add_shape(element)
+            self._index += 1
+        elif len(around) == 2 and element.tag == "points":
+            self._add_point(around[1].get("label"), element)
 
-    def _store(self, record: Record) -> None:
-        """Append what a record has to its frame."""
-        if record.objects or record.findings:
-            self._stored.add((self._task, record.frame), (record.objects, record.findings))
+    def _store(self, frame: int, items: Iterable[Object | Finding | Point]) -> None:
+        """Store what the track has in a frame, which belongs to the video from now on."""
+        self._numbers.add(frame)
+        for item in items:
+            self._stored.add((self._task, frame), (self._number, item))
 
-    def add(self, track: Any) -> None:
-        """Add the shapes of a track to its frames."""
-        track_id = whole_of(track.get("id"), 17)
-        before: tuple[int, Object] | None = None
-        points = self._points(track)
-        for index, element in enumerate(child for child in track if child.tag in SHAPES):
-            frame = whole_of(element.get("frame"))
-            record = self._record(frame or 0)
-            try:
-                if frame is None:
-                    raise ObjectError(f"frame must be a whole number, got {element.get('frame', '')[:20]!r}")
-                found = None if element.get("outside") == "1" else read_shape(element, track.get("label"), record)
-                if found and element.tag == "skeleton":
-                    found.key_points = found.key_points or points.get(frame, {})
-                    found = found if any(visible for _, _, visible in found.key_points.values()) else None
-            except ObjectError as error:
-                record.findings.append(Finding(self.file, error.kind, index, element.sourceline, note=str(error)))
-            else:
-                if before and (found or element.tag == "box"):
-                    self._fill(before, (frame, found or before[1]))
-                if found:
-                    found.track = track_id
-                    record.objects.append(found)
-                before = (frame, found) if found else None
-            self._store(record)
+    def _add_shape(self, element: Any) -> None:
+        frame, record, found = whole_of(element.get("frame")), Record(self.file), None
+        try:
+            if frame is None:
+                raise ObjectError(f"frame must be a whole number, got {element.get('frame', '')[:20]!r}")
+            if element.get("outside") != "1":
+                found = read_shape(element, self._track.get("label"), record)
+        except ObjectError as error:
+            note = Finding(self.file, error.kind, self._index, element.sourceline, note=str(error))
+            self._store(frame or 0, [note])
+            return
+        if found:
+            found.track = whole_of(self._track.get("id"), 17)
+        if self._before and (found or element.tag == "box"):
+            self._fill(self._before, (frame, found or self._before[1]))
+        self._before = (frame, found) if found else None
+        self._store(frame, [*record.findings, *([found] if found else [])])
 
-    def _points(self, track: Any) -> dict[int, dict[str, tuple[float, float, int]]]:
-        """Return the points of a skeleton by frame and name, where they are tracks in its track: CVAT 2.1's form."""
-        found: dict[int, dict[str, tuple[float, float, int]]] = {}
-        for inner in track.iterchildren("track"):
-            for index, each in enumerate(inner.iterchildren("points")):
-                frame = whole_of(each.get("frame")) or 0
-                try:
-                    found.setdefault(frame, {})[text_of(inner.get("label"), "label")] = key_point(each)
-                except ObjectError as error:
-                    record = self._record(frame)
-                    record.findings.append(Finding(self.file, error.kind, index, each.sourceline, note=str(error)))
-                    self._store(record)
-        return found
+    def _add_point(self, label: Any, element: Any) -> None:
+        """Add a point of a skeleton that is in a track of its own: CVAT 2.1's form."""
+        frame = whole_of(element.get("frame")) or 0
+        try:
+            self._store(frame, [(text_of(label, "label"), key_point(element))])
+        except ObjectError as error:
+            self._store(frame, [Finding(self.file, error.kind, None, element.sourceline, note=str(error))])
 
     def _fill(self, before: tuple[int, Object], after: tuple[int, Object]) -> None:
         """Add a box to each frame between two shapes of a track that has an image."""
@@ -102,18 +103,33 @@ class Video:
             if number in self._images and first < number < last:
                 share = (number - first) / (last - first)
                 left, top, right, bottom = (a + share * (b - a) for a, b in zip(one.edges, other.edges, strict=True))
-                record = self._record(number)
                 edges = left, top, right, bottom
-                record.objects.append(Object(one.class_name, edges, track=one.track, columns=one.columns))
-                self._store(record)
+                self._store(number, [Object(one.class_name, edges, track=one.track, columns=one.columns)])
 
     def records(self) -> Iterator[Record]:
         """Yield the frames in their order."""
         for at, number in enumerate(sorted(self._numbers)):
-            record = self._record(number)
-            for objects, findings in self._stored.pop((self._task, number)):
-                record.objects += objects
-                record.findings += findings
+            image = self._images.get(number, f"frame_{number:06d}.PNG")
+            record = Record(self.file, [image], video=self.name, frame=number)
+            self._read(record, self._stored.pop((self._task, number)))
             if self._by_order and not at:
-                record.findings.append(Finding(self.file, "frames-by-order", before=record.names[0], after=0))
+                record.findings.append(Finding(self.file, "frames-by-order", before=image, after=0))
             yield record
+
+    def _read(self, record: Record, values: Iterable[tuple[int, Object | Finding | Point]]) -> None:
+        """Append what is stored of a frame to its record; skeletons get the points of their track."""
+        objects: list[tuple[int, Object]] = []
+        points: dict[int, dict[str, tuple[float, float, int]]] = {}
+        for number, item in values:
+            if isinstance(item, Object):
+                objects.append((number, item))
+            elif isinstance(item, Finding):
+                record.findings.append(item)
+            else:
+                points.setdefault(number, {})[item[0]] = item[1]
+        for number, item in objects:
+            is_skeleton = not (item.edges or item.rings or item.corners or item.masks)
+            if is_skeleton:
+                item.key_points = item.key_points or points.get(number, {})
+            if not is_skeleton or any(visible for _, _, visible in item.key_points.values()):
+                record.objects.append(item)

@@ -1,8 +1,8 @@
-"""Read an XML that is a list of images, which may be larger than the memory."""
+"""Read an XML that is a list of images or tracks, which may be larger than the memory."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from typing import Any
 
 from lxml import etree
@@ -12,20 +12,35 @@ from detaug.converters.records.record import ObjectError
 from detaug.converters.voc.xml import SAFE
 
 
-def elements_of_xml(path: str, tags: tuple[str, ...]) -> Generator[Any, None, None]:
-    """Yield the elements below the root with one of the tags, one in memory at a time. Raises ObjectError."""
+def elements_of_xml(
+    path: str, tags: Collection[str], inside: Collection[str] = ()
+) -> Generator[tuple[tuple[Any, ...], Any], None, None]:
+    """Yield ((), element) of the elements below the root with one of the tags, one in memory at a time.
+
+    Of an element whose tag is one of `inside` each child is yielded by itself, with the elements around it, of which
+    only the attributes are known: ((element,), child). It is yielded after its children, without them.
+    Raises ObjectError, when it comes to the fault.
+    """
     try:
         require_file(path)
         with open(path, "rb") as opened:
             depth = 0
+            around: list[Any] = []
             for event, element in etree.iterparse(opened, events=("start", "end"), **SAFE):
-                depth += 1 if event == "start" else -1
-                if depth == 1 and event == "start" and element.getroottree().docinfo.internalDTD is not None:
-                    rule = "has a DOCTYPE, which annotations do not need and attacks use; remove it"
-                    raise ObjectError(rule, "xml-doctype")
-                if depth == 1 and event == "end":
-                    if element.tag in tags:
-                        yield element
+                if event == "start":
+                    if depth == 0 and element.getroottree().docinfo.internalDTD is not None:
+                        rule = "has a DOCTYPE, which annotations do not need and attacks use; remove it"
+                        raise ObjectError(rule, "xml-doctype")
+                    if depth == len(around) + 1 and element.tag in inside:
+                        around.append(element)
+                    depth += 1
+                    continue
+                depth -= 1
+                if around and element is around[-1]:
+                    around.pop()
+                if depth == len(around) + 1:
+                    if around or element.tag in tags:
+                        yield tuple(around), element
                     element.clear()
                     while element.getprevious() is not None:
                         del element.getparent()[0]
