@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_scripts import load_script
 from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
 from pycocotools import mask as coco_mask
 
@@ -178,6 +181,31 @@ def test_video_of_images(tmp_path: Path) -> None:
     missing = data_set(tmp_path / "more", {"annotations.xml": xml(track.replace('"2"', '"5"'))}, "frame_000000.PNG")
     assert "no image in" in refused(missing)
     assert "has the name 'frame_000005.PNG'" in refused(missing)
+
+
+_PEAK = """if True:
+    import sys
+    import numpy, lxml.etree
+    from detaug.converters import convert_to_coco
+    from detaug.converters.files import spool
+    from detaug.converters.records import to_coco
+    spool._MOST_WAITING, spool._IN_MEMORY = 100, 1 << 14  # as for a long video
+    convert_to_coco(sys.argv[1], sys.argv[1] + ".json", format="cvat")
+    print(*[line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")])"""
+
+
+@pytest.mark.slow
+def test_tracks_are_not_kept_in_memory(tmp_path: Path) -> None:
+    """The elements of the XML are in C's memory, so that of a process of its own is measured."""
+    peaks = []
+    for frames in (500, 2500):
+        load_script("convert_speed").write_set(tmp_path / f"{frames}", "cvat/video", frames)
+        command = [sys.executable, "-c", _PEAK, str(tmp_path / f"{frames}")]
+        peaks.append(
+            int(subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parents[1]).stdout)
+        )
+    # Bytes a frame, which has ten boxes: 600 to 1,200, and 7,000 if a track is in memory as a whole.
+    assert (peaks[1] - peaks[0]) * 1024 / 2000 < 2500
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_the_script_that_measures_writes_every_format(tmp_path: Path, name: str)
     assert (summary.images, summary.boxes) == (3, 3 * script.OBJECTS)
 
 
-@pytest.mark.parametrize("name", ["voc", "yolo", "via", "via/3", "via/csv", "csv/scattered", "createml"])
+@pytest.mark.parametrize("name", ["voc", "yolo", "via", "via/3", "via/csv", "csv/scattered", "createml", "cvat/video"])
 def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     buffers = ((spool, "_IN_MEMORY"), (json_list, "_CHARACTERS"), (known_files, "_LARGEST_JSON"))
     for module, constant in buffers:  # all as for a data set of a hundred thousand images

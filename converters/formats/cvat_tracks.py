@@ -48,6 +48,7 @@ class Video:
         within = range(first or 0, sys.maxsize if last is None else last + 1)
         self._numbers = {number for number in self._images if number in within}
         self._track: Any = None
+        self._id: int | None = None
         self._number = self._index = 0  # of the track in the file; of the next shape in it
         self._before: tuple[int, Object] | None = None
 
@@ -55,7 +56,8 @@ class Video:
         """Add a part of a track, or a track after its parts. around: the track, and a track of key points in it."""
         track = around[0] if around else element
         if track is not self._track:
-            self._track, self._number, self._index, self._before = track, self._number + 1, 0, None
+            self._track, self._id = track, whole_of(track.get("id"), 17)
+            self._number, self._index, self._before = self._number + 1, 0, None
         if len(around) == 1 and element.tag in SHAPES:
             self._add_shape(element)
             self._index += 1
@@ -80,7 +82,7 @@ class Video:
             self._store(frame or 0, [note])
             return
         if found:
-            found.track = whole_of(self._track.get("id"), 17)
+            found.track = self._id
         if self._before and (found or element.tag == "box"):
             self._fill(self._before, (frame, found or self._before[1]))
         self._before = (frame, found) if found else None

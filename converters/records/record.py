@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -66,6 +67,10 @@ class Object:
     object_index: int | None = None
     """Among the objects of its image in the file, from 0."""
 
+    def __reduce__(self) -> tuple[type[Object], tuple[Any, ...]]:
+        """Return the fields in their order: to pickle them so takes half of the time and the space."""
+        return Object, _fields_of(self)
+
     def set_box(self, edges: Edges, degrees: float, x: float, y: float) -> None:
         """Set a box that is rotated clockwise about (x, y): corners from the left top on, or edges where it is not."""
         if not degrees:
@@ -86,6 +91,9 @@ class Object:
             ring += [x + along * cos - across * sin, y + along * sin + across * cos]
         half_width, half_height = math.hypot(radius_x * cos, radius_y * sin), math.hypot(radius_x * sin, radius_y * cos)
         self.edges, self.rings = (x - half_width, y - half_height, x + half_width, y + half_height), [ring]
+
+
+_fields_of = attrgetter(*Object.__slots__)
 
 
 @dataclass(slots=True)
