@@ -46,7 +46,8 @@ def read_label_studio(source: Source) -> Contents:
 
     def read(file: str) -> Iterator[Record]:
         for index, task in enumerate(items_of_json(source.name(file), "an export of Label Studio")):
-            yield from _records(file, index, task, findings, renamed)
+            if record := _record(file, index, task, findings, renamed):
+                yield record
 
     return Contents(records_of_lists(source, read), findings=findings)
 
@@ -61,9 +62,8 @@ def _renamed_images(source: Source) -> dict[str, list[str]]:
     return found
 
 
-def _records(
-    file: str, index: int, task: Any, findings: list[Finding], renamed: dict[str, list[str]]
-) -> Iterator[Record]:
+def _record(file: str, index: int, task: Any, findings: list[Finding], renamed: dict[str, list[str]]) -> Record | None:
+    """Return the record of a task; None, with a finding, for one that is not annotated."""
     record = Record(file)
     try:
         task = object_of(task, f"task {index}")
@@ -75,11 +75,11 @@ def _records(
         results = _results(file, task, findings) if is_whole else _results_of_min(task)
         if results is None:
             findings.append(Finding(record.about(None), "task-unfinished"))
-            return
+            return None
         read_regions(record, [object_of(result, "a result") for result in results])
     except ObjectError as error:
         record.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
-    yield record
+    return record
 
 
 def _names(data: dict[str, Any], upload: Any) -> list[str]:
@@ -117,21 +117,23 @@ def _results(file: str, task: dict[str, Any], findings: list[Finding]) -> list[A
 _SHAPE_KEYS = ("x", "y", "width", "height", "rotation", "radiusX", "radiusY", "points", "rle")
 
 
-def _results_of_min(task: dict[str, Any]) -> list[Any]:
+def _results_of_min(task: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the regions of JSON-MIN, which are lists by the name of their tag, as results of JSON.
 
     It has no ids: what has no label, such as a text, is about the region of the same shape.
     """
-    lists = {name: regions for name, regions in task.items() if isinstance(regions, list)}
-    found: list[dict[str, Any]] = [
+    results: list[dict[str, Any]] = [
         {**region, "value": region, "from_name": name, "id": (name, at)}
-        for name, regions in lists.items()
-        for at, region in enumerate(regions)
+        for name, regions in task.items()
+        for at, region in enumerate(regions if isinstance(regions, list) else ())
         if isinstance(region, dict) and "original_width" in region
     ]
-    shapes = [repr([each.get(key) for key in _SHAPE_KEYS]) for each in found]
-    ids = {shape: each["id"] for shape, each in zip(shapes, found, strict=True) if labels_of(each)}
-    return [
-        each if labels_of(each) else {**each, "id": ids.get(shape, each["id"])}
-        for shape, each in zip(shapes, found, strict=True)
-    ]
+    ids = {_shape_of(each): each["id"] for each in results if labels_of(each)}
+    for each in results:
+        if not labels_of(each):
+            each["id"] = ids.get(_shape_of(each), each["id"])
+    return results
+
+
+def _shape_of(region: dict[str, Any]) -> str:
+    return repr([region.get(key) for key in _SHAPE_KEYS])

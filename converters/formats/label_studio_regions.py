@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
-from detaug.converters.formats.label_studio_brush import read_brush
 from detaug.converters.records.groups import add_key_point
 from detaug.converters.records.record import (
     Mask,
@@ -24,6 +23,7 @@ from detaug.converters.records.record import (
     text_of,
     unused_shape,
 )
+from detaug.converters.records.rle_pack import unpack_mask
 
 _ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxonomy", "datetime", "pairwise")
 """Types of results without a shape: about the region of their id, or about the image."""
@@ -31,25 +31,26 @@ _ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxo
 
 def read_regions(record: Record, results: list[dict[str, Any]]) -> None:
     """Read the regions of a task; results without a shape are about the region of their id."""
-    regions = [each for each in results if _kind(each) or each.get("type") not in _ABOUT]
+    kinds = zip(map(_kind, results), results, strict=True)
+    regions = [(kind, each) for kind, each in kinds if kind or each.get("type") not in _ABOUT]
     about: dict[str, list[dict[str, Any]]] = {}
     for each in results:
         about.setdefault(str(each.get("id", id(each))), []).append(each)
-    sizes = [(each.get("original_width"), each.get("original_height")) for each in regions]
+    sizes = [(each.get("original_width"), each.get("original_height")) for _, each in regions]
     size = next(((w, h) for w, h in sizes if type(w) is type(h) is int and min(w, h) > 0 and max(w, h) < 1e6), None)
     record.size, record.unit = size, size or (100, 100)
     by_id: dict[str, Object] = {}
     points: list[tuple[int, dict[str, Any]]] = []
 
-    def parse(item: tuple[int, dict[str, Any]]) -> Object | None:
-        index, result = item
+    def parse(item: tuple[int, tuple[str, dict[str, Any]]]) -> Object | None:
+        index, (kind, result) = item
         key = str(result.get("id", id(result)))
         if key in by_id:  # the same region with its labels, of a tag of its own
             return None
-        if _kind(result) == "keypoint":
-            points.append(item)
+        if kind == "keypoint":
+            points.append((index, result))
             return None
-        found = _object(record, index, result, about[key])
+        found = _object(record, index, kind, result, about[key])
         if found:
             by_id[key] = found
         return found
@@ -75,21 +76,23 @@ def _kind(result: dict[str, Any]) -> str:
     return "keypoint" if {"x", "y"} <= value.keys() else ""
 
 
-def _object(record: Record, index: int, result: dict[str, Any], about: list[dict[str, Any]]) -> Object | None:
-    kind, value = _kind(result), object_of(result.get("value"), "value")
+def _object(
+    record: Record, index: int, kind: str, result: dict[str, Any], about: list[dict[str, Any]]
+) -> Object | None:
+    value = object_of(result.get("value"), "value")
     if not kind:
         unused_shape(record, index, str(result.get("type"))[:40])
         return None
     if result.get("image_rotation"):
         raise ObjectError("image_rotation must be 0: turn the image back in Label Studio, and export again")
     labels = [name for each in about for name in labels_of(each)]
-    found = Object(text_of(labels[0] if labels else None, "its label"), columns=_columns(about, labels))
-    found.tool_id = id_of(result.get("id"))
+    name, columns = text_of(labels[0] if labels else None, "its label"), _columns(about, labels)
+    found = Object(name, columns=columns, tool_id=id_of(result.get("id")))
     degrees = number_of(value.get("rotation") or 0, "rotation")
     if kind == "polygon":
         found.rings = [_in_pixels(record, points_of(value.get("points"), "points", 3))]
     elif kind == "brush":
-        found.masks = [Mask(read_brush(value.get("rle"), record.size))]
+        found.masks = [Mask(unpack_mask(value.get("rle"), record.size))]
     elif kind == "ellipse":
         x, y, across, down = _numbers(record, value, "x", "y", "radiusX", "radiusY")
         found.set_ellipse(x, y, across, down, degrees)
@@ -120,12 +123,11 @@ def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {"labels": labels} if len({*map(str, labels)}) > 1 else {}
     for each in about:
         value = each.get("value")
-        for key in ("choices", "text", "number", "rating"):
-            if isinstance(value, dict) and key in value:  # often together with the shape of the region
-                given = value[key]
-                columns[str(each.get("from_name") or key)] = (
-                    given[0] if isinstance(given, list) and len(given) == 1 else given
-                )
+        for key in ("choices", "text", "number", "rating"):  # often together with the shape of the region
+            if isinstance(value, dict) and key in value:
+                entry = value[key]
+                is_single = isinstance(entry, list) and len(entry) == 1
+                columns[str(each.get("from_name") or key)] = entry[0] if is_single else entry
     return columns
 
 

@@ -27,7 +27,7 @@ from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import is_plain, joined_spaces
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.label_studio_brush import write_brush
+from detaug.converters.records.rle_pack import pack_mask
 
 TaskKind = Literal["annotations", "predictions"]
 
@@ -195,7 +195,7 @@ class _Tasks:
             return "rectanglelabels", _turned(turned, percent)
         if shape.mask is not None:
             self.counts["box-outline"] += shape.has_own_box
-            return "brushlabels", {"format": "rle", "rle": write_brush(shape.mask)}
+            return "brushlabels", {"format": "rle", "rle": pack_mask(shape.mask)}
         if rings:
             self.counts["box-outline"] += shape.has_own_box
             self.counts["rings-joined"] += len(rings) > 1

@@ -1,6 +1,6 @@
-"""The masks that Label Studio's brush paints.
+"""The run lengths of thi.ng/rle-pack, in which Label Studio's brush has masks.
 
-Source: converter/brush.py of label-studio-sdk; the run lengths are those of thi.ng/rle-pack.
+Source: converter/brush.py of label-studio-sdk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detaug.converters.records.record import ObjectError, list_of
 _LARGEST = 1 << 30  # values of 4 channels
 
 
-def read_brush(rle: Any, size: tuple[float, float] | None) -> NDArray[np.bool_]:
+def unpack_mask(rle: Any, size: tuple[float, float] | None) -> NDArray[np.bool_]:
     """Return a mask (H, W) of an image of size (width, height). Raises ObjectError.
 
     The bits of the bytes are the number of values, the size of a word and four sizes of counts; then, each with a bit
@@ -63,7 +63,7 @@ _WORD, _SIZES = 8, (3, 4, 8, 16)
 """Bits of a value, and of the counts of values."""
 
 
-def write_brush(mask: NDArray[np.bool_]) -> list[int]:
+def pack_mask(mask: NDArray[np.bool_]) -> list[int]:
     """Return the bytes of a mask (H, W), as runs of one value, of which all four channels have the same."""
     ends = ends_of_runs(mask.T) * 4
     bits = f"{mask.size * 4:032b}{_WORD - 1:05b}" + "".join(f"{size - 1:04b}" for size in _SIZES)
