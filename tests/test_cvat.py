@@ -151,7 +151,8 @@ def test_video(tmp_path: Path) -> None:
     assert summary.next_step.startswith("load it: da.ClipReader(")
 
 
-def test_skeletons_whose_points_are_tracks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("points_first", [False, True])
+def test_skeletons_whose_points_are_tracks(tmp_path: Path, points_first: bool) -> None:
     """CVAT 2.1 wrote them so: the points of a skeleton, once more, in tracks inside of its track."""
     frames = "".join(
         f'<skeleton frame="{n}" outside="0" occluded="0" keyframe="1" points="9,9"/>' for n in (10, 13, 16)
@@ -159,7 +160,8 @@ def test_skeletons_whose_points_are_tracks(tmp_path: Path) -> None:
     nose = '<points frame="10" outside="0" points="60.50,10.00"/><points frame="13" outside="1" points="1,1"/>'
     foot = "".join(f'<points frame="{n}" outside="0" occluded="1" points="70,60"/>' for n in (10, 13))
     inner = f'<track id="0" label="nose">{nose}</track><track id="1" label="foot">{foot}</track>'
-    text = xml(f'<track id="3" label="person">{frames}{inner}</track>').replace("<stop_frame>9", "<stop_frame>19")
+    parts = f"{inner}{frames}" if points_first else f"{frames}{inner}"
+    text = xml(f'<track id="3" label="person">{parts}</track>').replace("<stop_frame>9", "<stop_frame>19")
     images = [f"images/frame_0000{frame}.png" for frame in (10, 13, 16)]
     document, summary = converted(data_set(tmp_path / "task", {"annotations.xml": text}, *images))
     assert [row["frame_id"] for row in document["images"]] == [10, 13, 16]
@@ -217,6 +219,7 @@ def test_tracks_are_not_kept_in_memory(tmp_path: Path) -> None:
         ("10.00,10.00;40.50,12.00;", "", "points must be at least 3 of x,y;x,y;..., got '30.00,40.00'"),
         ("2, 3, 1, 4, 5", "2, 3, 1, 4, 50", "the runs of a mask (rle) must fill its 5 x 3 pixels, they are 60"),
         ("2, 3, 1, 4, 5", "-2, 3, 1, 8, 5", "must fill its 5 x 3 pixels"),
+        ("2, 3, 1, 4, 5", "2.5, 3.5, 1, 4, 4", "the runs of a mask (rle) must be whole numbers"),
         ('name="b.jpg"', "", "an image has no name"),
         ("</annotations>", "", "annotations.xml: does not parse: Premature end of data"),
         ("<annotations>", '<!DOCTYPE a [<!ENTITY x "y">]><annotations>', "annotations.xml: has a DOCTYPE"),

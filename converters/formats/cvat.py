@@ -14,7 +14,8 @@ from typing import Any
 
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
-from detaug.converters.formats.cvat_tracks import Stored, Video
+from detaug.converters.formats.cvat_tracks import Video
+from detaug.converters.records.frames import Stored
 from detaug.converters.records.groups import join_shapes
 from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, read_objects, whole_of
 from detaug.converters.records.xml_elements import elements_of_xml

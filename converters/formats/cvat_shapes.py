@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from detaug.converters.coco.rings import mask_of_runs
 from detaug.converters.records.record import (
     Mask,
     Object,
@@ -77,7 +78,8 @@ def _mask(element: Any) -> Mask:
     """Return a mask of runs along the rows of a rectangle, the first one outside of the object."""
     left, top, width, height = (int(number_of(element.get(key), key)) for key in ("left", "top", "width", "height"))
     runs = numbers_of((element.get("rle") or "").split(","), "rle")
+    if any(run % 1 for run in runs):
+        raise ObjectError("the runs of a mask (rle) must be whole numbers")
     if min(runs) < 0 or min(width, height) < 1 or sum(runs) != width * height or sum(runs) > 1 << 28:
         raise ObjectError(f"the runs of a mask (rle) must fill its {width} x {height} pixels, they are {sum(runs):.0f}")
-    values = np.arange(len(runs)) % 2 == 1
-    return Mask(np.repeat(values, np.array(runs, np.int64)).reshape(height, width), left, top)
+    return Mask(mask_of_runs(np.cumsum(runs).astype(np.int64), width, height).T, left, top)

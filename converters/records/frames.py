@@ -1,0 +1,73 @@
+"""The frames of a video whose objects come track by track."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from detaug.converters.files.spool import Groups
+from detaug.converters.findings.finding import Finding
+from detaug.converters.records.record import Object, Record
+
+
+class KeyPoint(NamedTuple):
+    """A point of a skeleton that comes apart from it."""
+
+    name: str
+    point: tuple[float, float, int]
+    """x, y and COCO's visibility."""
+
+
+Stored = Groups[tuple[str, int], tuple[int, Object | Finding | KeyPoint]]
+"""What frames have, each with the number of its track, by the video and the number of the frame. Close it."""
+
+
+class Frames:
+    """The frames of one video. What they have waits in a file: memory grows with the number of frames only."""
+
+    def __init__(
+        self, file: str, video: str, images: Mapping[int, str], numbers: Iterable[int], stored: Stored
+    ) -> None:
+        """images: their names by the number of the frame. numbers: of frames that belong to the video in any case."""
+        self._file, self._video, self._images, self._stored = file, video, images, stored
+        self._numbers = {*numbers}
+
+    def add(self, frame: int, track: int, *items: Object | Finding | KeyPoint) -> None:
+        """Add what a frame has of a track. It belongs to the video from now on, also without items."""
+        self._numbers.add(frame)
+        for item in items:
+            self._stored.add((self._video, frame), (track, item))
+
+    def add_between(self, track: int, before: tuple[int, Object], after: tuple[int, Object]) -> None:
+        """Add a box to each frame with an image between two boxes, (frame, object), of a track: it moves evenly."""
+        (first, one), (last, other) = before, after
+        if one.edges is None or other.edges is None or one.rings or other.rings:
+            return
+        for frame in range(first + 1, last) if last - first < len(self._images) * 2 else sorted(self._images):
+            if frame in self._images and first < frame < last:
+                share = (frame - first) / (last - first)
+                left, top, right, bottom = (a + share * (b - a) for a, b in zip(one.edges, other.edges, strict=True))
+                edges = left, top, right, bottom
+                self.add(frame, track, Object(one.class_name, edges, track=one.track, columns=one.columns))
+
+    def records(self) -> Iterator[Record]:
+        """Yield the frames in their order. A skeleton has the points of its track; without any it is left out."""
+        for frame in sorted(self._numbers):
+            image = self._images.get(frame, f"frame_{frame:06d}.PNG")
+            record = Record(self._file, [image], video=self._video, frame=frame)
+            objects: list[tuple[int, Object]] = []
+            points: dict[int, dict[str, tuple[float, float, int]]] = {}
+            for track, item in self._stored.pop((self._video, frame)):
+                if isinstance(item, Object):
+                    objects.append((track, item))
+                elif isinstance(item, KeyPoint):
+                    points.setdefault(track, {})[item.name] = item.point
+                else:
+                    record.findings.append(item)
+            for track, item in objects:
+                is_skeleton = not (item.edges or item.rings or item.corners or item.masks)
+                if is_skeleton:
+                    item.key_points = item.key_points or points.get(track, {})
+                if not is_skeleton or any(visible for _, _, visible in item.key_points.values()):
+                    record.objects.append(item)
+            yield record
