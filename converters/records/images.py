@@ -65,8 +65,11 @@ class Images:
         """Return the image of a name in another case, form, extension or folder."""
         alike = self._found.by_bare_stem.get(folded(last_part(_stem(name))))
         exact = [image for image in alike if folded(last_part(image)) == folded(last_part(name))]
-        scores = {image: _common(stem_of(image), _stem(name)) for image in exact or alike}
-        best = [image for image, score in scores.items() if score == max(scores.values())]
+        best = exact or [*alike]
+        if len(best) > 1:
+            scores = {image: _common(stem_of(image), _stem(name)) for image in best}
+            highest = max(scores.values())
+            best = [image for image, score in scores.items() if score == highest]
         if len(best) > 1 and len({stem_of(image) for image in best}) > 1:
             option = "--images of convert, IMAGES of convert-dota"
             note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: {option}"
