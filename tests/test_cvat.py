@@ -151,17 +151,17 @@ def test_video(tmp_path: Path) -> None:
     assert summary.next_step.startswith("load it: da.ClipReader(")
 
 
+SKELETONS = "".join(f'<skeleton frame="{n}" outside="0" occluded="0" keyframe="1" points="9,9"/>' for n in (10, 13, 16))
+_NOSE = '<points frame="10" outside="0" points="60.50,10.00"/><points frame="13" outside="1" points="1,1"/>'
+_FOOT = "".join(f'<points frame="{n}" outside="0" occluded="1" points="70,60"/>' for n in (10, 13))
+TRACKS_OF_POINTS = f'<track id="0" label="nose">{_NOSE}</track><track id="1" label="foot">{_FOOT}</track>'
+
+
 @pytest.mark.parametrize("points_first", [False, True])
 def test_skeletons_whose_points_are_tracks(tmp_path: Path, points_first: bool) -> None:
     """CVAT 2.1 wrote them so: the points of a skeleton, once more, in tracks inside of its track."""
-    frames = "".join(
-        f'<skeleton frame="{n}" outside="0" occluded="0" keyframe="1" points="9,9"/>' for n in (10, 13, 16)
-    )
-    nose = '<points frame="10" outside="0" points="60.50,10.00"/><points frame="13" outside="1" points="1,1"/>'
-    foot = "".join(f'<points frame="{n}" outside="0" occluded="1" points="70,60"/>' for n in (10, 13))
-    inner = f'<track id="0" label="nose">{nose}</track><track id="1" label="foot">{foot}</track>'
-    parts = f"{inner}{frames}" if points_first else f"{frames}{inner}"
-    text = xml(f'<track id="3" label="person">{parts}</track>').replace("<stop_frame>9", "<stop_frame>19")
+    parts = (TRACKS_OF_POINTS, SKELETONS) if points_first else (SKELETONS, TRACKS_OF_POINTS)
+    text = xml(f'<track id="3" label="person">{"".join(parts)}</track>').replace("<stop_frame>9", "<stop_frame>19")
     images = [f"images/frame_0000{frame}.png" for frame in (10, 13, 16)]
     document, summary = converted(data_set(tmp_path / "task", {"annotations.xml": text}, *images))
     assert [row["frame_id"] for row in document["images"]] == [10, 13, 16]

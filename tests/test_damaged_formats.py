@@ -21,6 +21,7 @@ from voc_files import box_xml, voc_xml
 TWO = ("a.jpg", "b.jpg")
 FRAMES = tuple(f"frame_00000{number}.jpg" for number in range(3))
 TRACKS = cvat.xml(f'<track id="0" label="car">{cvat.box(0, 10)}{cvat.box(2, 30)}</track>')
+SKELETONS = cvat.xml(f'<track id="3" label="person">{cvat.SKELETONS}{cvat.TRACKS_OF_POINTS}</track>')
 REGIONS = [each for each in label_studio.REGIONS if each["type"] != "brushlabels"]
 TASKS = json.dumps(
     [label_studio.task("/data/upload/3/90f1a2b3-a.jpg", REGIONS), label_studio.task("b.jpg", REGIONS[:1])]
@@ -38,11 +39,13 @@ CASES: list[tuple[str, str, str, Mapping[str, str], tuple[str, ...]]] = [
     ("labelme", "a.json", labelme.labelme(*labelme.SHAPES), {"b.json": labelme.labelme(image="b.jpg")}, TWO),
     ("cvat", "a.xml", cvat.xml(cvat.IMAGES), {}, ("sub/a.jpg", "b.jpg")),
     ("cvat", "a.xml", TRACKS, {}, FRAMES),
+    ("cvat", "a.xml", SKELETONS, {}, ("frame_000010.jpg", "frame_000013.jpg", "frame_000016.jpg")),
     ("csv", "a.csv", tables.TENSORFLOW, {}, TWO),
     ("csv", "a.csv", tables.RETINANET, {}, (*TWO, "c.jpg")),
     ("csv", "a.csv", tables.OPEN_IMAGES, {"class-descriptions.csv": "/m/01yrx,Cat\n"}, TWO),
     ("via", "a.json", via.FILES["project.json"], {}, TWO),
     ("via", "a.json", via.FILES["via1.json"], {}, TWO),
+    ("via", "a.json", via.FILES["via3.json"], {}, TWO),
     ("via", "a.csv", via.FILES["a.csv"], {}, TWO),
     ("label-studio", "a.json", TASKS, {}, TWO),
     ("kitti", "a.txt", rows.KITTI, {"b.txt": rows.KITTI}, TWO),
