@@ -243,3 +243,14 @@ def test_damaged_files(tmp_path: Path) -> None:
     )
     assert "is a frame of a video and a/b.jpg is not; convert the files" in refused(both)
     assert_damage_ends_in_a_sentence(video, "annotations.xml", "cvat", count=60)
+
+
+def test_a_video_that_breaks_off_is_left_out_as_a_whole(tmp_path: Path) -> None:
+    """Each frame may have objects in tracks that come later: half of them would be wrong labels."""
+    tracks = xml(f'<track id="0" label="car">{box(0, 10)}</track><track id="1" label="car">{box(0, 50)}</track>')
+    files = {"a/annotations.xml": tracks[: tracks.index("50.00")], "b/annotations.xml": tracks}
+    images = ["a/frame_000000.PNG", "b/frame_000000.PNG"]
+    document, summary = converted(data_set(tmp_path / "set", files, *images), on_error="skip")
+    assert [row["file_name"] for row in document["images"]] == ["frame_000000.PNG"]
+    assert summary.image_folder.name == "b"
+    assert kinds(summary)["xml-broken"] == 1

@@ -54,6 +54,7 @@ def _records(source: Source) -> Iterator[Record]:
                     videos[task].add(around, element)
             except ObjectError as error:
                 yield Record(file, findings=[Finding(file, error.kind, note=str(error))])
+                videos.clear()  # tracks are missing in their frames
             for video in videos.values():
                 yield from video.records()
 

@@ -73,7 +73,7 @@ class Video:
         """Add a point of a skeleton that is in a track of its own: CVAT 2.1's form."""
         frame = whole_of(element.get("frame")) or 0
         try:
-            self._frames.add(frame, self._number, KeyPoint(text_of(label, "label"), key_point(element)))
+            self._frames.add_point(frame, self._number, KeyPoint(text_of(label, "label"), key_point(element)))
         except ObjectError as error:
             finding = Finding(self.file, error.kind, None, element.sourceline, note=str(error))
             self._frames.add(frame, self._number, finding)

@@ -116,15 +116,15 @@ def _shape_of(shape: Any) -> tuple[str, list[float]]:
         kind = _KINDS_OF_3.get(int(number), str(number))
         if len(numbers) != len(_KEYS.get(kind, numbers)):
             raise ObjectError(f"xy of a {kind} must be {len(_KEYS[kind])} numbers, got {len(numbers)}")
-        counts = (len(numbers) + 1) // 2, len(numbers) // 2
+        xs, ys = numbers[::2], numbers[1::2]
     else:
         shape = object_of(shape, "shape_attributes")
         kind = str(shape.get("name") or "")
-        if kind not in _OUTLINES:
-            return kind, [number_of(shape.get(key), key) for key in _KEYS.get(kind, ())]
-        points = [list_of(shape.get(key), key) for key in ("all_points_x", "all_points_y")]
-        counts = len(points[0]), len(points[1])
-        numbers = numbers_of(chain.from_iterable(zip(*points, strict=False)), "all_points_x and _y")
-    if kind in _OUTLINES and (counts[0] != counts[1] or counts[0] < 3):
-        raise ObjectError(f"all_points_x and all_points_y must be at least 3 each, got {counts[0]} and {counts[1]}")
-    return kind, numbers
+        numbers = [number_of(shape.get(key), key) for key in _KEYS.get(kind, ())]
+        xs, ys = shape.get("all_points_x"), shape.get("all_points_y")
+    if kind not in _OUTLINES:
+        return kind, numbers
+    xs, ys = list_of(xs, "all_points_x"), list_of(ys, "all_points_y")
+    if len(xs) != len(ys) or len(xs) < 3:
+        raise ObjectError(f"all_points_x and all_points_y must be at least 3 each, got {len(xs)} and {len(ys)}")
+    return kind, numbers_of(chain.from_iterable(zip(xs, ys, strict=True)), "all_points_x and _y")

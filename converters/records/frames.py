@@ -32,11 +32,15 @@ class Frames:
         self._file, self._video, self._images, self._stored = file, video, images, stored
         self._numbers = {*numbers}
 
-    def add(self, frame: int, track: int, *items: Object | Finding | KeyPoint) -> None:
+    def add(self, frame: int, track: int, *items: Object | Finding) -> None:
         """Add what a frame has of a track. It belongs to the video from now on, also without items."""
         self._numbers.add(frame)
         for item in items:
             self._stored.add((self._video, frame), (track, item))
+
+    def add_point(self, frame: int, track: int, point: KeyPoint) -> None:
+        """Add a point of the skeleton that the track has in a frame, before or after it."""
+        self._stored.add((self._video, frame), (track, point))
 
     def add_between(self, track: int, before: tuple[int, Object], after: tuple[int, Object]) -> None:
         """Add a box to each frame with an image between two boxes, (frame, object), of a track: it moves evenly."""
