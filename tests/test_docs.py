@@ -65,6 +65,8 @@ NOT_RUN = {
     "detaug preview train.json demo/VOC/JPEGImages -o own.png --recipe own.yaml --ops my_ops.py": "the reader has it",
     "detaug train demo/people.json demo/people --val demo/people.json --model keypointr"
     "cnn_resnet50_fpn -o people-run --size 400": "takes minutes without a GPU; see test_train_points.py",
+    "detaug train demo/people.json demo/people --val demo/people.json --model maskrcnn"
+    "_resnet50_fpn_v2 -o masks-run --size 400": "takes a minute without a GPU; see test_train_masks.py",
     "detaug tune train.json demo/VOC/JPEGImages --batch-size 8 -o settings.json": "takes 90 s; see test_bench.py",
 }
 
