@@ -29,7 +29,7 @@ def place(points, rows, swaps, to_output, own, edges, borders, layers, bits, out
                 continue
             depth = g * x + h * y + i
             to_x, to_y = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
-            if len(borders) and not _inside_convex(borders[at], to_x, to_y):
+            if len(borders) and not inside_convex(borders[at], to_x, to_y):
                 continue
             on_top = _on_top(layers, image, layer, bits, to_x, to_y)
             if on_top:
@@ -65,7 +65,7 @@ def _shows(layer, bits, x, y):
 
 
 @compiled
-def _inside_convex(polygon, x, y):
+def inside_convex(polygon, x, y):
     """Return whether a point is in a convex polygon (V, 2), whichever way round it goes."""
     left = right = True
     for at in range(len(polygon)):

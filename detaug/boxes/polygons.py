@@ -5,12 +5,13 @@ again, would make it larger still. So each box keeps its polygon through all ops
 Clipping gives polygons of different lengths. To keep all of them in one array, shorter ones repeat a point, which
 changes neither hull nor area.
 
-Keep the short axis (points, coordinates) first: NumPy loops over the last one. Hence the `moveaxis` calls.
+Most is in Numba's loops, which need no room for what is in between and do not hold Python's lock.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -31,22 +32,28 @@ def from_boxes(boxes: Floats, shape: Floats = UNIT_SQUARE) -> Floats:
 
 def hull(polygons: Floats) -> Floats:
     """Return (..., 4): the XYXY boxes around the polygons."""
-    points = np.moveaxis(polygons, -2, 0)
-    return np.concatenate([reduce(np.minimum, points), reduce(np.maximum, points)], axis=-1)
+    return np.asarray(_loops().hulls(_rows(polygons)).reshape(*polygons.shape[:-2], 4))
 
 
 def area(polygons: Floats) -> Floats:
     """Return (...,), positive for both orientations."""
-    x, y = np.moveaxis(polygons, -1, 0)
-    return np.asarray(abs((x * np.roll(y, -1, -1) - np.roll(x, -1, -1) * y).sum(-1)) / 2)
+    return np.asarray(_loops().areas(_rows(polygons)).reshape(polygons.shape[:-2]))
 
 
 def transform(matrix: Floats, polygons: Floats) -> Floats:
     """Transform polygons (N, ..., 2) by the projective maps (N, 3, 3)."""
-    x, y = np.moveaxis(polygons, -1, 0)
-    rows = np.moveaxis(matrix, 0, 2).reshape(3, 3, len(matrix), *[1] * (x.ndim - 1))
-    moved = [a * x + b * y + c for a, b, c in rows]
-    return np.moveaxis(np.stack(moved[:2]) / moved[2], 0, -1)
+    points = _by_image(polygons)
+    moved = np.empty(points.shape)
+    _loops().transform(np.ascontiguousarray(matrix), points, moved)
+    return moved.reshape(polygons.shape)
+
+
+def relative_to(points: Floats, start: Floats, end: Floats) -> Floats:
+    """Return points (N, ..., 2) relative to the parts start..end, (N, 2) each, of what they are relative to."""
+    by_image = _by_image(points)
+    moved = np.empty(by_image.shape)
+    _loops().relative(by_image, np.ascontiguousarray(start), np.ascontiguousarray(end - start), moved)
+    return moved.reshape(points.shape)
 
 
 def side_of_line(start: Floats, end: Floats, points: Floats) -> Floats:
@@ -61,12 +68,6 @@ def turn_of(polygons: Floats) -> Floats:
     return np.asarray(np.sign((x * np.roll(y, -1, -1) - np.roll(x, -1, -1) * y).sum(-1)))
 
 
-def inside_convex(points: Floats, polygons: Floats) -> Bools:
-    """Return (B, K): whether points (B, K, 2) are in convex polygons (B, V, 2), whichever way round these go."""
-    side = side_of_line(polygons[:, None], np.roll(polygons, -1, axis=1)[:, None], points[:, :, None])
-    return np.asarray((side >= 0).all(2) | (side <= 0).all(2))
-
-
 def pad_to_same_length(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Repeat the last point of the shorter polygons, so that both have as many."""
     length = max(a.shape[-2], b.shape[-2])
@@ -74,27 +75,33 @@ def pad_to_same_length(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return a, b
 
 
-def clip(polygons: Floats) -> Floats:
-    """Clip to the unit square; all points are equal where nothing is left. Sutherland and Hodgman 1974, on arrays."""
-    for axis in (0, 1):
-        polygons = cut(polygons, polygons[..., axis])
-        polygons = cut(polygons, 1 - polygons[..., axis])
-    return polygons
+def clip(polygons: Floats, real: Bools | None = None) -> Floats:
+    """Clip to the unit square; all points are equal where nothing is left. Sutherland and Hodgman 1974.
+
+    `real` (...,): which are clipped; the others become zeros. By default all.
+    """
+    rows = _rows(polygons)
+    left = _loops().clip(rows, np.ones(len(rows), np.bool_) if real is None else real.ravel())
+    return np.asarray(left.reshape(*polygons.shape[:-2], *left.shape[1:]))
 
 
 def cut(polygons: Floats, distance: Floats) -> Floats:
     """Cut off what lies on the negative side of a line. `distance` (..., V): of each point from the line, signed."""
-    within, after = distance >= 0, np.roll(distance, -1, -1)
-    crosses = within != (after >= 0)
-    share = (distance / np.where(crosses, distance - after, 1))[..., None]
-    crossing = polygons + share * (np.roll(polygons, -1, -2) - polygons)
-    points = np.stack([polygons, crossing], axis=-2).reshape(*distance.shape[:-1], 2 * distance.shape[-1], 2)
-    return _take(points, np.stack([within, crosses], axis=-1).reshape(points.shape[:-1]))
+    left = _loops().cut_each(_rows(polygons), np.ascontiguousarray(distance).reshape(-1, distance.shape[-1]))
+    return np.asarray(left.reshape(*polygons.shape[:-2], *left.shape[1:]))
 
 
-def _take(points: Floats, wanted: Bools) -> Floats:
-    """Take the wanted points of each polygon, and repeat its first one where others have more."""
-    count = wanted.sum(-1, keepdims=True)
-    order = np.argsort(~wanted, axis=-1, kind="stable")[..., : max(count.max(initial=0), 1)]
-    order = np.where(np.arange(order.shape[-1]) < count, order, order[..., :1])
-    return np.take_along_axis(points, order[..., None], axis=-2)
+def _rows(polygons: Floats) -> Floats:
+    """Return (B, V, 2)."""
+    return np.ascontiguousarray(polygons).reshape(-1, *polygons.shape[-2:])
+
+
+def _by_image(points: Floats) -> Floats:
+    """Return points (N, ..., 2) as (N, P, 2)."""
+    return np.ascontiguousarray(points).reshape(len(points), prod(points.shape[1:-1]), 2)
+
+
+def _loops() -> Any:
+    from detaug.boxes import polygon_loops  # with Numba, which takes a quarter of a second
+
+    return polygon_loops

@@ -157,8 +157,8 @@ class Views:
             boxes=boxes.transpose(1, 2, 0),
             matrix=part_matrix(self.matrix, start, end),
             size=self.size * abs(end - start)[:, ::-1],
-            outlines=_relative_to(self.outlines, start, end),
-            clip_region=_relative_to(self.clip_region, start, end),
+            outlines=None if self.outlines is None else polygons.relative_to(self.outlines, start, end),
+            clip_region=None if self.clip_region is None else polygons.relative_to(self.clip_region, start, end),
         )
 
     def warp(
@@ -231,7 +231,7 @@ class Views:
 
     def clip(self, keep: Bools | None = None) -> Views:
         """Clip boxes at the view's border. `keep` (N, M): the boxes that stay; None: those that are partly in view."""
-        outlines = None if self.outlines is None else _clip_outlines(self.outlines, self.labels >= 0)
+        outlines = None if self.outlines is None else polygons.clip(self.outlines, self.labels >= 0)
         boxes = (self.boxes if outlines is None else polygons.hull(outlines)).clip(0, 1)
         before, after = _areas(self.boxes, self.outlines), _areas(boxes, outlines)
         left = np.minimum(np.where(before > 0, after, 1) / np.where(before > 0, before, 1), 1)
@@ -241,8 +241,7 @@ class Views:
 
     def keep(self, keep: Bools) -> Views:
         """Drop the boxes where `keep`, (N, M), is False."""
-        outlines = None if self.outlines is None else np.where(keep[..., None, None], self.outlines, 0)
-        return replace(self, labels=np.where(keep, self.labels, -1), outlines=outlines)
+        return replace(self, labels=np.where(keep, self.labels, -1))
 
     def shrink_boxes(self, boxes: Floats, share: Floats, min_share: float) -> Views:
         """Shrink boxes to what is left of them, `boxes` (N, M, 4) XYXY pixels. For ops after `Resize`.
@@ -453,22 +452,6 @@ _QUARTERS = np.array(
     ]
 )
 """Maps of the unit square that turn it by 0, 1, 2, 3 quarters counter-clockwise, y down."""
-
-
-def _clip_outlines(outlines: Floats, real: Bools) -> Floats:
-    """Clip the outlines (N, M, V, 2) of the real boxes, (N, M); padding is several times as much."""
-    left = polygons.clip(outlines[real])
-    clipped = np.zeros((*real.shape, *left.shape[1:]))
-    clipped[real] = left
-    return clipped
-
-
-def _relative_to(points: Floats | None, start: Floats, end: Floats) -> Floats | None:
-    """Return points relative to the part start..end, (N, 2) each."""
-    if points is None:
-        return None
-    start, length = ((each.reshape(-1, *[1] * (points.ndim - 2), 2)) for each in (start, end - start))
-    return np.asarray((points - start) / length)
 
 
 def _areas(boxes: Floats, outlines: Floats | None) -> Floats:

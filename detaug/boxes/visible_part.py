@@ -9,8 +9,7 @@ more border.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,6 @@ from detaug.arrays import Bools, Floats, Ints, start_offsets
 from detaug.boxes import polygons
 from detaug.boxes.fields import cut_to_pictures
 from detaug.boxes.placement import Placement
-from detaug.boxes.units import NEAREST
 from detaug.converters.coco.outlines import OutlineColumns, next_points
 
 
@@ -64,16 +62,25 @@ class Extremes(NamedTuple):
 
     def extent(self, count: int, axis: Floats) -> Floats:
         """Return (B, 2): the smallest and the largest coordinate along axes (B, 2); inf, -inf where nothing is seen."""
-        along = (self.points * axis[self.of_object]).sum(1)
-        low, high = np.full(count, np.inf), np.full(count, -np.inf)
-        np.minimum.at(low, self.of_object, along)
-        np.maximum.at(high, self.of_object, along)
-        return np.stack([low, high], axis=1)
+        extents = np.tile([np.inf, -np.inf], (count, 1))
+        _loops().extend(self.points, self.of_object, axis, extents)
+        return extents
 
     def boxes(self, count: int) -> Floats:
         """Return (B, 4) XYXY; inf, inf, -inf, -inf where nothing is seen."""
         x, y = (self.extent(count, np.tile(axis, (count, 1))) for axis in ([1.0, 0.0], [0.0, 1.0]))
         return np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1)
+
+
+class _Regions(NamedTuple):
+    """What of the output B objects are seen through, as `outline_loops` takes it."""
+
+    windows: Floats
+    """(B, 8): the rectangle in the output and the bounds in the source, XYXY each."""
+    corners: Floats
+    """(B, V, 2): the clip region in the output; V is 0 where there is none."""
+    turns: Floats
+    """(B,): which way round it goes."""
 
 
 def vertices_of(outlines: OutlineColumns, rows: Ints, height: Ints) -> Vertices:
@@ -141,25 +148,10 @@ def seen_boxes(vertices: Vertices, placement: Placement) -> Floats:
     Most outlines lie in the view as a whole: only the others are cut to it, which takes ten times as long.
     """
     boxes = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(placement.rows), 1))
-    objects, first = np.unique(vertices.of_object, return_index=True)
-    if not len(objects):
-        return boxes
-    counts = np.diff(np.append(first, len(vertices.points)))
-    x, y = vertices.points.T
-    (a, b, c), (d, e, f), (g, h, i) = np.moveaxis(placement.to_output[objects], 0, 2).repeat(counts, axis=2)
-    moved_x, moved_y, w = a * x + b * y + c, d * x + e * y + f, g * x + h * y + i
-    in_front = np.minimum.reduceat(w, first) > NEAREST
-    w = np.maximum(w, NEAREST)
-    hulls = [
-        reduce.reduceat(along, first)
-        for reduce in (np.minimum, np.maximum)
-        for along in (moved_x / w, moved_y / w, x, y)
-    ]
-    low, source_low, high, source_high = (np.stack(hulls[at : at + 2], axis=1) for at in (0, 2, 4, 6))
-    whole = in_front & _is_in_region(low, high, source_low, source_high, placement.some(objects))
+    objects = np.unique(vertices.of_object)
+    boxes[objects], whole = _enclosed(vertices, placement, objects)
     if placement.field is not None:
         whole &= ~placement.field.bends[placement.image[objects]]
-    boxes[objects[whole]] = np.concatenate([low, high], axis=1)[whole]
     cut = objects[~whole]
     if len(cut):
         boxes[cut] = extremes_of(vertices.some(cut), placement.some(cut)).boxes(len(cut))
@@ -168,43 +160,43 @@ def seen_boxes(vertices: Vertices, placement: Placement) -> Floats:
 
 def is_in_view(points: Floats, moved: Floats, placement: Placement) -> Bools:
     """Return (B,): whether polygons (B, V, 2), in source pixels and `moved` to the output, are in view as a whole."""
-    if placement.field is not None:
-        in_layers = replace(placement, field=None)
-        whole = is_in_view(points, placement.move_in_layers(points), in_layers)
-        return whole & placement.field.shows(placement.image, moved).all(1)
-    low, high = np.split(polygons.hull(moved), 2, axis=1)
-    source_low, source_high = np.split(polygons.hull(points), 2, axis=1)
-    return _is_in_region(low, high, source_low, source_high, placement)
+    _, whole = _enclosed(vertices_of_polygons(points), placement, np.arange(len(points)))
+    return whole if placement.field is None else whole & placement.field.shows(placement.image, moved).all(1)
 
 
-def _is_in_region(low: Floats, high: Floats, source_low: Floats, source_high: Floats, placement: Placement) -> Bools:
-    """Return (B,): whether hulls are in view as a whole: their low and high corners, (B, 2), output and source."""
-    layers, image, layer = placement.layers, placement.image, placement.layer
-    rectangle, bounds = layers.rectangle[image, layer], layers.source_bounds[image, layer]
-    inside = (low >= rectangle[:, :2]).all(1) & (high <= rectangle[:, 2:]).all(1)
-    inside &= (source_low >= bounds[:, 0]).all(1) & (source_high <= bounds[:, 1]).all(1)
-    if layers.clip_region is not None:
-        corners = polygons.from_boxes(np.concatenate([low, high], axis=1))
-        inside &= polygons.inside_convex(corners, layers.clip_region[image, layer]).all(1)
-    return np.asarray(inside)
+def _enclosed(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Bools]:
+    """Return the boxes (B, 4) of outlines before a field, and whether they are in view as a whole, (B,)."""
+    boxes, whole = np.empty((len(objects), 4)), np.empty(len(objects), np.bool_)
+    first, last = _ranges(vertices, objects)
+    regions = _regions_of(placement, objects)
+    _loops().enclose(
+        vertices.points, first, last, placement.to_output[objects], regions.windows, regions.corners, boxes, whole
+    )
+    return boxes, whole
+
+
+def _ranges(vertices: Vertices, objects: Ints) -> tuple[Ints, Ints]:
+    """Return (B,) each: the vertices of objects, ascending, are first:last."""
+    first, last = (np.searchsorted(vertices.of_object, objects, side=side) for side in ("left", "right"))
+    return first, last
+
+
+def _regions_of(placement: Placement, objects: Ints) -> _Regions:
+    layers, own = placement.layers, (placement.image[objects], placement.layer[objects])
+    windows = np.concatenate([layers.rectangle[own], layers.source_bounds[own].reshape(-1, 4)], axis=1)
+    corners = np.zeros((len(objects), 0, 2)) if layers.clip_region is None else layers.clip_region[own]
+    return _Regions(windows, np.ascontiguousarray(corners), polygons.turn_of(corners))
 
 
 def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
     """Return points among which are all extreme points of what is seen of the outlines; later layers do not count."""
     vertices = in_short_pieces(vertices, placement)
-    of_object, following = vertices.of_object, vertices.following
-    points = np.concatenate([vertices.points, np.ones((len(vertices.points), 1))], axis=1)
-    moved = np.einsum("qij,qj->qi", placement.to_output[of_object], points)
-    inside = _signed_distances(moved, vertices.points, of_object, placement)
-    start, end = inside, inside[:, following]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = start / (start - end)
-    first = np.where((start < 0) & (end >= 0), share, 0).max(0)
-    last = np.where((start >= 0) & (end < 0), share, 1).min(0)
-    seen = ~((start < 0) & (end < 0)).any(0) & (first <= last)
-    ends = [moved + at[:, None] * (moved[following] - moved) for at in (first, last)]
-    start, end = (each[seen, :2] / each[seen, 2:] for each in ends)
-    objects = np.unique(of_object[(inside < 0).any(0)])
+    count, of_object = len(placement.rows), vertices.of_object
+    start, end = np.empty((2, len(of_object), 2))
+    seen, cuts = np.empty(len(of_object), np.bool_), np.zeros(count, np.bool_)
+    regions, edges = _regions_of(placement, np.arange(count)), (vertices.points, vertices.following, of_object)
+    _loops().cut_edges(*edges, placement.to_output, *regions, start, end, seen, cuts)
+    start, end, objects = start[seen], end[seen], np.flatnonzero(cuts)
     corners, in_outline = _corners_in_outlines(vertices, placement, objects)
     owners = np.broadcast_to(objects[:, None], in_outline.shape)
     if placement.field is not None:
@@ -232,15 +224,15 @@ def _bent(start: Floats, end: Floats, of_object: Ints, vertices: Vertices, place
     corners = polygons.UNIT_SQUARE * field.size[placement.image[objects], None, ::-1]
     image = placement.image[objects, None]
     before = np.stack(field.undistorted(image, corners[..., 0], corners[..., 1]), axis=-1)
-    layers, own = placement.layers, (placement.image[objects], placement.layer[objects])
-    points = polygons.transform(layers.matrix[own], before).reshape(-1, 2)
-    number = np.repeat(objects, 4)
-    moved = np.concatenate([before.reshape(-1, 2), np.ones((len(number), 1))], axis=1)
-    shown = (_signed_distances(moved, points, number, placement) >= 0).all(0)
-    shown &= _in_outlines(points.reshape(-1, 4, 2), objects, vertices).ravel()
+    in_source = _in_source(placement, objects, before)
+    shown, regions = np.empty(before.shape[:2], np.bool_), _regions_of(placement, objects)
+    number = np.repeat(np.arange(len(objects)), 4)
+    points = before.reshape(-1, 2), in_source.reshape(-1, 2), number
+    _loops().are_in_view(*points, placement.to_output[objects], *regions, shown.ravel())
+    shown &= _in_outlines(in_source, objects, vertices)
     return Extremes(
-        np.concatenate([start[seen], end[seen], corners.reshape(-1, 2)[shown]]),
-        np.concatenate([of_object[seen], of_object[seen], number[shown]]),
+        np.concatenate([start[seen], end[seen], corners[shown]]),
+        np.concatenate([of_object[seen], of_object[seen], objects[number[shown.ravel()]]]),
     )
 
 
@@ -253,30 +245,10 @@ def in_short_pieces(vertices: Vertices, placement: Placement) -> Vertices:
     return vertices.in_pieces(placement.field.pieces(placement.image[vertices.of_object], lengths))
 
 
-def _signed_distances(moved: Floats, points: Floats, of_object: Ints, placement: Placement) -> Floats:
-    """Return (J, Q): how far inside of each border of the region each vertex is, not in one unit.
-
-    The short axis is the first: NumPy is slow where the last one is short.
-    """
-    layers, image, layer = placement.layers, placement.image[of_object], placement.layer[of_object]
-    x, y, w = moved.T
-    x0, y0, x1, y1 = layers.rectangle[image, layer].T
-    low, high = np.moveaxis(layers.source_bounds[image, layer], 1, 0)
-    borders = [w - NEAREST, x - x0 * w, x1 * w - x, y - y0 * w, y1 * w - y]
-    borders += [*(points - low).T, *(high - points).T]
-    if layers.clip_region is not None:
-        corners = layers.clip_region[image, layer]
-        along = np.roll(corners, -1, axis=1) - corners
-        turn = polygons.turn_of(corners)[:, None]
-        across = along[..., 0] * (y[:, None] - corners[..., 1] * w[:, None])
-        across -= along[..., 1] * (x[:, None] - corners[..., 0] * w[:, None])
-        borders += [*(turn * across).T]
-    return np.stack(borders)
-
-
 def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Bools]:
     """Return the corners (B, V, 2) of the regions of some objects, and which lie in their outlines, (B, V)."""
-    region = _regions(placement, objects)
+    to_source = placement.layers.matrix[placement.image[objects], placement.layer[objects]]
+    region = _loops().regions(to_source, *_regions_of(placement, objects))
     if placement.field is not None:
         after, image = np.roll(region, -1, axis=1), placement.image[objects]
         longest = np.hypot(*np.moveaxis(after - region, 2, 0)).max(1, initial=0)
@@ -284,34 +256,23 @@ def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints
         share = np.arange(pieces)[:, None] / pieces
         steps = (after - region)[:, :, None] * share
         region = (region[:, :, None] + steps).reshape(len(region), region.shape[1] * int(pieces), 2)
-    layers, image, layer = placement.layers, placement.image[objects], placement.layer[objects]
-    return region, _in_outlines(polygons.transform(layers.matrix[image, layer], region), objects, vertices)
+    return region, _in_outlines(_in_source(placement, objects, region), objects, vertices)
+
+
+def _in_source(placement: Placement, objects: Ints, points: Floats) -> Floats:
+    """Return points (B, K, 2) of the output, before a field, in the sources of objects, (B,)."""
+    return polygons.transform(placement.layers.matrix[placement.image[objects], placement.layer[objects]], points)
 
 
 def _in_outlines(points: Floats, objects: Ints, vertices: Vertices) -> Bools:
     """Return (B, K): whether points (B, K, 2) in source pixels lie in the outlines of these objects, ascending."""
-    from detaug.boxes import outline_loops  # with Numba, which takes a quarter of a second
-
-    first, last = (np.searchsorted(vertices.of_object, objects, side=side) for side in ("left", "right"))
     inside = np.zeros(points.shape[:2], np.bool_)
-    outline_loops.contain(points, first, last, vertices.points, vertices.ring, vertices.following, inside)
+    ranges = _ranges(vertices, objects)
+    _loops().contain(points, *ranges, vertices.points, vertices.ring, vertices.following, inside)
     return inside
 
 
-def _regions(placement: Placement, objects: Ints) -> Floats:
-    """Return (B, V, 2): the convex polygons of the output through which objects are seen; a point where nothing is."""
-    layers, image, layer = placement.layers, placement.image[objects], placement.layer[objects]
-    region = polygons.from_boxes(layers.rectangle[image, layer])
-    matrix, bounds = layers.matrix[image, layer], layers.source_bounds[image, layer]
-    for axis in (0, 1):
-        for side, sign in ((0, 1), (1, -1)):
-            in_source = polygons.transform(matrix, region)[..., axis]
-            distance = sign * (in_source - bounds[:, side, axis, None])
-            region = region if (distance >= 0).all() else polygons.cut(region, distance)
-    if layers.clip_region is not None:
-        corners = layers.clip_region[image, layer]
-        turn = polygons.turn_of(corners)[:, None]
-        for at in range(corners.shape[1]):
-            start, end = corners[:, at, None], corners[:, (at + 1) % corners.shape[1], None]
-            region = polygons.cut(region, turn * polygons.side_of_line(start, end, region))
-    return region
+def _loops() -> Any:
+    from detaug.boxes import outline_loops  # with Numba, which takes a quarter of a second
+
+    return outline_loops
