@@ -19,8 +19,7 @@ Number = TypeVar("Number", bound=np.generic)
 def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:
     """Return (N, M, ...) from concatenated rows (B, ...) of N images, `count` (N,) each; M is the largest count."""
     real = np.arange(count.max(initial=0)) < count[:, None]
-    array = np.full((*rows.shape[1:], *real.shape), fill, rows.dtype)
-    array = np.moveaxis(array, (-2, -1), (0, 1))
+    array = np.full((*real.shape, *rows.shape[1:]), fill, rows.dtype)
     array[real] = rows
     return array
 

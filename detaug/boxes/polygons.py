@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from detaug.arrays import Bools, Floats
+from detaug.compiled import in_order
 
 UNIT_SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 
@@ -52,7 +53,7 @@ def relative_to(points: Floats, start: Floats, end: Floats) -> Floats:
     """Return points (N, ..., 2) relative to the parts start..end, (N, 2) each, of what they are relative to."""
     by_image = _by_image(points)
     moved = np.empty(by_image.shape)
-    _loops().relative(by_image, np.ascontiguousarray(start), np.ascontiguousarray(end - start), moved)
+    _loops().relative(by_image, *in_order(start, end - start), moved)
     return moved.reshape(points.shape)
 
 

@@ -24,6 +24,7 @@ from detaug.boxes import polygons
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing, single_layer
 from detaug.boxes.shapes import NO_SHAPES, Shapes
+from detaug.compiled import in_order
 from detaug.errors import InputError
 from detaug.pixel_format import RGB8, PixelFormat
 
@@ -146,15 +147,9 @@ class Views:
 
         start > end mirrors an axis. Below 0 and above 1 is outside: call `fill_outside` first. Boxes are not clipped.
         """
-        boxes = np.empty((4, *self.labels.shape))
-        for axis in (0, 1):
-            low, length = start[:, axis, None], (end - start)[:, axis, None]
-            one, other = ((self.boxes[..., side] - low) / length for side in (axis, axis + 2))
-            np.minimum(one, other, out=boxes[axis])
-            np.maximum(one, other, out=boxes[axis + 2])
         return replace(
             self,
-            boxes=boxes.transpose(1, 2, 0),
+            boxes=_loops().crop(*in_order(self.boxes, self.labels, start, end)),
             matrix=part_matrix(self.matrix, start, end),
             size=self.size * abs(end - start)[:, ::-1],
             outlines=None if self.outlines is None else polygons.relative_to(self.outlines, start, end),
@@ -232,12 +227,13 @@ class Views:
     def clip(self, keep: Bools | None = None) -> Views:
         """Clip boxes at the view's border. `keep` (N, M): the boxes that stay; None: those that are partly in view."""
         outlines = None if self.outlines is None else polygons.clip(self.outlines, self.labels >= 0)
-        boxes = (self.boxes if outlines is None else polygons.hull(outlines)).clip(0, 1)
-        before, after = _areas(self.boxes, self.outlines), _areas(boxes, outlines)
-        left = np.minimum(np.where(before > 0, after, 1) / np.where(before > 0, before, 1), 1)
+        hulls = self.boxes if outlines is None else polygons.hull(outlines)
+        boxes, left, seen = _loops().clip(*in_order(hulls, self.labels))
+        if self.outlines is not None and outlines is not None:
+            before, after = polygons.area(self.outlines), polygons.area(outlines)
+            left = np.minimum(np.where(before > 0, after, 1) / np.where(before > 0, before, 1), 1)
         clipped = replace(self, boxes=boxes, outlines=outlines, visible=self.visible * left)
-        x0, y0, x1, y1 = boxes.transpose(2, 0, 1)
-        return clipped.keep((x0 < x1) & (y0 < y1) if keep is None else keep)
+        return clipped.keep(seen if keep is None else keep)
 
     def keep(self, keep: Bools) -> Views:
         """Drop the boxes where `keep`, (N, M), is False."""
@@ -301,11 +297,8 @@ class Views:
 
     def unpadded(self) -> tuple[Floats, Ints, Ints]:
         """Return boxes (B, 4) in pixels of the view and labels (B,), concatenated, and the images' counts (N,)."""
-        real = self.labels >= 0
-        count = real.sum(1)
-        sides = np.repeat(self.size.T[[1, 0, 1, 0]], count, axis=1)
-        boxes = self.boxes.transpose(2, 0, 1)[:, real] * sides
-        return np.asarray(boxes.T), self.labels[real], count
+        boxes, labels, counts = _loops().unpad(*in_order(self.boxes, self.labels, self.size))
+        return boxes, labels, counts
 
 
 _BOX_PADDING: dict[str, float] = {
@@ -454,7 +447,7 @@ _QUARTERS = np.array(
 """Maps of the unit square that turn it by 0, 1, 2, 3 quarters counter-clockwise, y down."""
 
 
-def _areas(boxes: Floats, outlines: Floats | None) -> Floats:
-    if outlines is not None:
-        return polygons.area(outlines)
-    return np.asarray((boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]))
+def _loops() -> Any:
+    from detaug.boxes import box_loops  # with Numba, which takes a quarter of a second
+
+    return box_loops

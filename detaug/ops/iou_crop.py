@@ -17,6 +17,7 @@ import numpy as np
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
 from detaug.arrays import Floats
 from detaug.boxes.views import Views, corners
+from detaug.compiled import in_order
 from detaug.ops.op import Arrays, GeometricOp
 
 NARROW = 1.5
@@ -81,11 +82,7 @@ class RandomIoUCrop(GeometricOp):
         window = np.tile([0.0, 0.0, 1.0, 1.0], (len(views), 1))
         narrow = self.aspect_ratio[1] <= NARROW * self.aspect_ratio[0]
         iou_loops.search(
-            np.ascontiguousarray(views.boxes),
-            views.labels,
-            drawn["seed"],
-            views.size[:, 1] / views.size[:, 0],
-            _grid(views),
+            *in_order(views.boxes, views.labels, drawn["seed"], views.size[:, 1] / views.size[:, 0], _grid(views)),
             (*map(float, (*self.scaling, self.scaling[0] ** 2, *self.aspect_ratio)), narrow, self._visibility),
             np.sort(np.array(self.thresholds, np.float64)),
             self.attempts,
@@ -98,8 +95,8 @@ class RandomIoUCrop(GeometricOp):
     def move(self, views: Views, drawn: Arrays) -> Views:
         from detaug.ops import iou_loops
 
-        window, keep = np.ascontiguousarray(drawn["window"]), np.empty(views.labels.shape, np.bool_)
-        iou_loops.stay(np.ascontiguousarray(views.boxes), window, self._visibility, keep)
+        window = drawn["window"]
+        keep = iou_loops.stay(*in_order(views.boxes, views.labels, window), self._visibility)
         return views.crop_to(window[:, :2], window[:, 2:]).clip(keep)
 
     @property

@@ -102,11 +102,14 @@ def _search(boxes, extremes, seed, view, rule, iou, attempts, window):
 
 
 @compiled
-def stay(boxes, windows, visibility, keep):
-    """Write to `keep` (N, M) which of the boxes (N, M, 4) stay in windows (N, 4)."""
+def stay(boxes, labels, windows, visibility):
+    """Return (N, M): which of the boxes (N, M, 4) stay in windows (N, 4); False where there is none."""
+    keep = np.zeros(labels.shape, np.bool_)
     for image in range(len(boxes)):
         for at in range(boxes.shape[1]):
-            keep[image, at] = _stays(boxes[image, at], windows[image], visibility)
+            if labels[image, at] >= 0:
+                keep[image, at] = _stays(boxes[image, at], windows[image], visibility)
+    return keep
 
 
 @compiled

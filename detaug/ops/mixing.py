@@ -16,10 +16,11 @@ import numpy as np
 from nvidia.dali import fn, types
 
 from detaug.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
-from detaug.arrays import Bools, Floats, Ints, pairs
+from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
 from detaug.boxes.layers import room
 from detaug.boxes.views import Fill, Views, inverse, part_matrix
+from detaug.compiled import in_order
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
@@ -242,43 +243,20 @@ def _only_own(views: Views) -> Floats:
 
 
 def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_visibility: float) -> Views:
-    """Return the views with the boxes that their tiles show, and the matrix of the first tile. See also `_tiles`.
+    """Return the views with the boxes that their tiles show, and the matrix of the first tile. See also `_tiles`."""
+    from detaug.ops.mixing_loops import move_boxes  # with Numba, which takes a quarter of a second
 
-    Works on pairs of a tile and a box, without padding: a tile shows few boxes of its image.
-    """
-    real, size = np.flatnonzero(views.labels >= 0), views.size[:, None, ::-1]
-    tile, box = pairs(np.append(0, np.cumsum((views.labels >= 0).sum(1))), images.ravel())
-    window = (source / np.tile(size, 2)).reshape(-1, 4).T.take(tile, 1)
-    image = tile // images.shape[1]
-    place = real[box]
-    boxes, sizes = views.boxes.reshape(-1, 4).T.take(place, 1), size[:, 0].T.take(image, 1)
-    clipped, share, stays = _clip_to_windows(boxes, window, sizes, min_visibility)
+    size = views.size[:, None, ::-1]
     shift = (target - source[..., :2]) / size
-    moved = clipped.take(stays, 1).T + np.tile(shift, 2).reshape(-1, 4).take(tile[stays], 0)
-    place, counts = place[stays], np.bincount(image[stays], minlength=len(views))
-    layers = tile[stays] % images.shape[1]
+    place, counts, moved, share, layers = move_boxes(
+        *in_order(views.boxes, views.labels, images, source / np.tile(size, 2), shift, views.size), min_visibility
+    )
     if views.drawing is not None:
         layers = layers * room(views.drawing.count) + views.layer_of_box_or_first().ravel()[place]
     matrix = part_matrix(views.matrix, -shift[:, 0], 1 - shift[:, 0])
     left = replace(views, matrix=matrix, fill=None, outlines=None)
     visible = views.visible.ravel()[place] * share
     return left.select_boxes(place, counts, boxes=moved, visible=visible, layer_of_box=layers)
-
-
-def _clip_to_windows(
-    boxes: Floats, windows: Floats, size: Floats, min_visibility: float
-) -> tuple[Floats, Floats, Ints]:
-    """Clip boxes to windows, both (4, P) XYXY relative to images of `size` (2, P) pixels, (x, y).
-
-    Returns the clipped boxes (4, P), the share of the area that is left of those that stay, and their indices: those
-    that stay by the rule of `Views.shrink_boxes`.
-    """
-    low, high = np.maximum(boxes[:2], windows[:2]), np.minimum(boxes[2:], windows[2:])
-    left, whole = high - low, boxes[2:] - boxes[:2]
-    pixels, area, whole_area = left * size, left[0] * left[1], whole[0] * whole[1]
-    sliver = (pixels < 1 - 1e-6) & (pixels < whole * size - 1e-6)
-    stays = np.flatnonzero(((pixels > 1e-6) & ~sliver).all(0) & (area >= (min_visibility - 1e-9) * whole_area))
-    return np.concatenate([low, high]), area[stays] / whole_area[stays], stays
 
 
 def with_added(views: Views, own: Views, added: Views, images: Ints, source: Floats, **more: Any) -> Views:
