@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.arrays import Floats, Ints, Number, consecutive_slices, start_offsets
+from detaug.arrays import Floats, Ints, consecutive_slices, in_rooms
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement
@@ -151,17 +151,17 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints
     keypoints = None
     if views.shapes.keypoints is not None and views.frames == 1:
         placed = [part.group.keypoints[part.boxes] for part in moved]
-        keypoints = _pad(np.concatenate(placed).astype(np.float32), 0, counts, room)
+        keypoints = in_rooms(np.concatenate(placed).astype(np.float32), counts, room, 0)
     return PackedTargets(
         sides=list(zip(lengths, most.tolist(), strict=True)),
         boxes=padded_boxes,
         labels=padded_labels,
-        rows=_pad(rows, -1, counts, room),
+        rows=in_rooms(rows, counts, room, -1),
         counts=[tuple(counts[batch].tolist()) for batch in batches],
         image_size=np.ascontiguousarray(views.size, np.int64),
         matrix=np.ascontiguousarray(views.to_output(), np.float32),
         drawing=None if views.drawing is None else views.drawing.of_source(images),
-        layer_of_box=None if layer_of_box is None else _pad(layer_of_box, 0, counts, room),
+        layer_of_box=None if layer_of_box is None else in_rooms(layer_of_box, counts, room, 0),
         field=views.field,
         moved=moved,
         keypoints=keypoints,
@@ -201,14 +201,7 @@ def pad_boxes(boxes: Floats, labels: Ints, counts: Ints, room: Ints) -> tuple[ND
 
     `boxes` (B, 4) and `labels` (B,) hold `counts` (N,) rows of each image. Padding is 0 in boxes, -1 in labels.
     """
-    return _pad(boxes.astype(np.float32), 0, counts, room), _pad(labels, -1, counts, room)
-
-
-def _pad(rows: NDArray[Number], fill: float, counts: Ints, room: Ints) -> NDArray[Number]:
-    """Return (R, ...): the rows (B, ...) of images, `counts` (N,) each, padded to `room` (N,) rows with `fill`."""
-    result = np.full((room.sum(), *rows.shape[1:]), fill, rows.dtype)
-    result[np.arange(counts.sum()) + np.repeat(start_offsets(room - counts), counts)] = rows
-    return result
+    return in_rooms(boxes.astype(np.float32), counts, room, 0), in_rooms(labels, counts, room, -1)
 
 
 def _boxes(views: Views) -> tuple[Floats, Ints, Ints, Ints | None, Ints]:
