@@ -21,5 +21,5 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def in_order(*arrays: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the arrays with their last axis first in memory: a loop is compiled again for each other layout."""
+    """Return the arrays in C order: a loop is compiled again for each other layout."""
     return [np.ascontiguousarray(each) for each in arrays]
