@@ -54,6 +54,16 @@ class PixelFormat:
         return self.channels if self.bands is None else len(self.bands)
 
     @property
+    def image_dtype(self) -> Literal["uint8", "float32"]:
+        """Return the type of the images that a recipe gets."""
+        return "uint8" if self.is_rgb8 else "float32"
+
+    @property
+    def image_bytes(self) -> int:
+        """Return the bytes of a pixel of such an image."""
+        return self.count * np.dtype(self.image_dtype).itemsize
+
+    @property
     def white(self) -> float:
         """Return the value that ops take as 1."""
         return _WHITE[self.dtype] if self.scale is None else self.scale

@@ -13,7 +13,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from detaug.gpu import clahe_kernels, distortion_kernels, mask_kernels, masks, pixel_kernels, triton_kernel
+from detaug.gpu import (
+    clahe_kernels,
+    distortion_kernels,
+    mask_kernels,
+    masks,
+    pixel_kernels,
+    triton_kernel,
+    weather_kernels,
+)
 from detaug.gpu.streams import BLOCK, OPTIONS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
@@ -39,8 +47,11 @@ POINTERS_OF_MASKS = dict.fromkeys(WHOLE.split(), "*i32") | {
     "points": "*fp32",
     "run_boxes": "*fp32",
 }
+POINTERS_OF_BANDS = dict.fromkeys(("decoded", "source", "pixels"), "*fp32")
 IN_BLOCKS_OF_MASKS = {"ROWS": masks.ROWS, "COLUMNS": masks.COLUMNS}
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
+
+BANDS = {**IN_BLOCKS, "BANDS": 4}
 
 VIEWS = triton_kernel.STRAIGHT, triton_kernel.TURNED, triton_kernel.READY
 
@@ -63,15 +74,30 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     (mask_kernels.place, {"VERTICES": masks.VERTICES}, ""),
     *((mask_kernels.sample, {**IN_BLOCKS_OF_MASKS, "COUNT": count}, out) for count, out in ((0, "*i1"), (1, "*i32"))),
     (mask_kernels.label, IN_BLOCKS_OF_MASKS, "*i32"),
+    *((triton_kernel.render, {**BANDS, "VIEW": view, "IN_STEPS": 0}, "*fp32") for view in VIEWS),
+    *(
+        (triton_kernel.render, {**IN_BLOCKS, "BANDS": bands, "VIEW": view, "IN_STEPS": 0}, "*fp16")
+        for bands, view in ((1, triton_kernel.STRAIGHT), (3, triton_kernel.TURNED), (6, triton_kernel.STRAIGHT))
+    ),
+    (pixel_kernels.change, BANDS, "*fp32"),
+    *((pixel_kernels.blur, {**BANDS, "DOWN": down}, "*fp32") for down in (0, 1)),
+    (pixel_kernels.convolve, {**BANDS, "SIDE": 5}, "*fp32"),
+    (pixel_kernels.coarsen, BANDS, "*fp32"),
+    *((pixel_kernels.add_noise, {**BANDS, "SALT": salt}, "*fp32") for salt in (0, 1)),
+    (pixel_kernels.fill_rectangles, BANDS, "*fp32"),
+    (weather_kernels.add_shadows, {**BANDS, "CORNERS": 5}, "*fp32"),
+    *((distortion_kernels.resample, {**BANDS, "SHIFTS": shifts}, "*fp32") for shifts in (0, 1)),
 ]
-"""Each kernel, its constants, and the type of `out`."""
+"""Each kernel, its constants, and the type of `out`. With BANDS among the constants images are float32."""
 
 
 def compile_kernel(kernel: Any, constants: dict[str, Any], out: str, generation: int) -> None:
     """Compile a kernel to machine code. Other arguments than pointers and constants are numbers of 4 bytes."""
     of_masks = kernel.fn.__module__ == mask_kernels.__name__
     options = OPTIONS | (masks.OPTIONS | {"num_warps": masks.WARPS} if of_masks else {})
-    types = (POINTERS_OF_MASKS if of_masks else POINTERS) | {"out": out} | dict.fromkeys(constants, "constexpr")
+    types = (POINTERS_OF_MASKS if of_masks else POINTERS) | (POINTERS_OF_BANDS if "BANDS" in constants else {})
+    constants = {"BANDS": 3} | constants if "BANDS" in kernel.arg_names else constants
+    types |= {"out": out} | dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
     compiled = triton.compile(source, target=GPUTarget("cuda", generation, 32), options=options)

@@ -9,10 +9,11 @@ from detaug.gpu.triton_blocks import (
     batch_kernel,
     block_of,
     blocks,
+    color_of,
     inside,
     load_pixels,
     position,
-    round_to_bytes,
+    rounded,
     store_pixels,
 )
 
@@ -20,11 +21,12 @@ from detaug.gpu.triton_blocks import (
 @batch_kernel
 def resample(
     pixels, numbers, control, out, images, length, height, width, red, green, blue, points_down, points_across,
-    SHIFTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SHIFTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BANDS: tl.constexpr = 3,
 ):  # fmt: skip
     """Write `out`: `pixels` where fields show them, as `distortion_loops.resample`.
 
-    A row of `numbers`: height, width, the coefficient of a lens, the distance between control points. `control`: the
+    A row of `numbers`: height, width, the coefficient of a lens, the distance between control points, and for images
+    of float32, which may have other BANDS, the colour around them. `control`: the
     shifts of these along x and y, `points_down` x `points_across` for each image, if SHIFTS.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
@@ -56,17 +58,18 @@ def resample(
         left, right, share_x = _between(across, columns)
         mask = inside(y, x, rows, columns)
         over = (image * height + top) * width, (image * height + bottom) * width
-        r, g, b = load_pixels(pixels, (over[0] + left) * 3, mask)
-        r1, g1, b1 = load_pixels(pixels, (over[0] + right) * 3, mask)
-        r2, g2, b2 = load_pixels(pixels, (over[1] + left) * 3, mask)
-        r3, g3, b3 = load_pixels(pixels, (over[1] + right) * 3, mask)
-        r = tl.where(shown, _mixed(r, r1, r2, r3, share_x, share_y), red)
-        g = tl.where(shown, _mixed(g, g1, g2, g3, share_x, share_y), green)
-        b = tl.where(shown, _mixed(b, b1, b2, b3, share_x, share_y), blue)
+        r, g, b = load_pixels(pixels, (over[0] + left) * BANDS, mask, BANDS)
+        r1, g1, b1 = load_pixels(pixels, (over[0] + right) * BANDS, mask, BANDS)
+        r2, g2, b2 = load_pixels(pixels, (over[1] + left) * BANDS, mask, BANDS)
+        r3, g3, b3 = load_pixels(pixels, (over[1] + right) * BANDS, mask, BANDS)
+        around = color_of(own, length, red, green, blue, out, BANDS)
+        r = tl.where(shown, _mixed(r, r1, r2, r3, share_x, share_y), around[0])
+        g = tl.where(shown, _mixed(g, g1, g2, g3, share_x, share_y), around[1])
+        b = tl.where(shown, _mixed(b, b1, b2, b3, share_x, share_y), around[2])
         padding = inside(y, x, height, width) & ~mask
-        at = position(image, y, x, height, width)
-        store_pixels(out, at, mask, round_to_bytes(r), round_to_bytes(g), round_to_bytes(b))
-        store_pixels(out, at, padding, tl.zeros_like(r), tl.zeros_like(r), tl.zeros_like(r))
+        at = position(image, y, x, height, width, BANDS)
+        store_pixels(out, at, mask, rounded(r, out), rounded(g, out), rounded(b, out), BANDS)
+        store_pixels(out, at, padding, tl.zeros_like(r), tl.zeros_like(r), tl.zeros_like(r), BANDS)
 
 
 @triton.jit

@@ -18,13 +18,14 @@ from torch import Tensor
 from detaug.arguments import FILL
 from detaug.arrays import Ints
 from detaug.boxes.views import Fill
-from detaug.gpu.streams import launch, to_device
+from detaug.gpu.streams import bands_argument, launch, to_device
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import PixelStep
 from detaug.ops.resize import Render
+from detaug.pixel_format import PixelFormat, for_bands
 
 _EVERYWHERE = 1e9
 """Pixels: larger than any image."""
@@ -50,6 +51,7 @@ class FusedKernel:
     """Name of the input with the edges at which turned views are cut off, if they are."""
     fill: Fill
     normalize: Normalize
+    pixels: PixelFormat
     device: torch.device
 
     @property
@@ -65,13 +67,13 @@ class FusedKernel:
         `slots` (N,): the position of each image in its group; `sizes` (N, 2): height, width of the sources, or of the
         images if they are rendered already; `inputs`: `Recipe.plan`'s.
         """
-        parameters = self._of_views(inputs) if self.region else _of_whole_images(sizes)
+        parameters = self._of_views(inputs) if self.region else _of_whole_images(sizes, self.pixels.count)
         parameters["shown"][:, :, 1] = _EVERYWHERE
         parameters["size"][:, 0], parameters["start"][:, 0] = sizes, slots
-        parameters["fill"] = np.round(self.fill)
+        parameters["fill"] = np.round(self.fill) if self.pixels.is_rgb8 else self.fill
         if self.tiles:
             parameters = _pasted_tiles(parameters, slots, inputs[self.tiles])
-        mean, std = self.normalize.of_values()
+        mean, std = self.normalize.of_values(self.pixels)
         self._set_colors(parameters, inputs)
         parameters["mean"], parameters["scale"] = mean, np.divide(1, std)
         return parameters.view(np.int64).reshape(*parameters.shape, -1)
@@ -82,7 +84,7 @@ class FusedKernel:
 
         assert self.region
         region, edges = inputs[self.region], inputs[self.edges].shape[2] if self.edges else 0
-        parameters = np.zeros((len(region), 1), tile_type(edges if self.matrix else None))
+        parameters = np.zeros((len(region), 1), tile_type(edges if self.matrix else None, self.pixels.count))
         parameters["region"][:, 0, :3] = region[:, :3]
         parameters["region"][:, 0, 4] = region[:, -1]  # of three pairs too: the region then fills the whole image
         if region.shape[1] == 5:
@@ -111,23 +113,25 @@ class FusedKernel:
         return list(to_device(joined, self.device).split_with_sizes([len(each) for each in parameters]))
 
     def render(self, decoded: Tensor, copied: Tensor, parameters: Tensor, canvas: tuple[int, int]) -> Tensor:
-        """Return (N, 3, *canvas): the images at the top left, zeros beside them.
+        """Return (N, bands, *canvas): the images at the top left, zeros beside them.
 
-        `decoded`, `copied`: bytes of source images, (height, width, 3) each. `parameters`: (N, T, C), as `to_device`
-        returns them. If the images are rendered already, `decoded` has them, (N, *canvas, 3).
+        `decoded`, `copied`: memory of source images, (height, width, bands) each, of bytes or float32. `parameters`:
+        (N, T, C), as `to_device` returns them. If the images are rendered already, `decoded` has them, (N, *canvas,
+        bands).
         """
         from detaug.gpu.triton_kernel import render, sum_grays
 
         images, tiles, length = parameters.shape
         memory_format = torch.channels_last if self.normalize.channels_last else torch.contiguous_format
-        shape, dtype = (images, 3, *canvas), self.normalize.torch_dtype
+        shape, dtype = (images, self.pixels.count, *canvas), self.normalize.torch_dtype
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
         grays = torch.zeros(images if self.in_steps else 1, dtype=torch.int64, device=self.device)
         given = decoded, copied, parameters.view(torch.float32), parameters, grays
         how = images, tiles, 2 * length, *canvas
         if self.in_steps:
             launch(sum_grays, self.device, *given, *how, VIEW=self.view)
-        launch(render, self.device, *given, out, *how, *out.stride(), VIEW=self.view, IN_STEPS=self.in_steps)
+        variant = {"VIEW": self.view, "IN_STEPS": self.in_steps, **bands_argument(self.pixels.count)}
+        launch(render, self.device, *given, out, *how, *out.stride(), **variant)
         return out
 
 
@@ -136,19 +140,19 @@ def in_copied(offsets: Ints) -> Ints:
     return -1 - offsets
 
 
-def _of_whole_images(sizes: Ints) -> NDArray[Any]:
+def _of_whole_images(sizes: Ints, bands: int) -> NDArray[Any]:
     """Return parameters (N, 1) of images that are rendered already."""
     from detaug.gpu.triton_kernel import tile_type
 
-    parameters = np.zeros((len(sizes), 1), tile_type())
+    parameters = np.zeros((len(sizes), 1), tile_type(bands=bands))
     parameters["region"][:, 0, 4] = sizes
     return parameters
 
 
-def fuse(steps: Sequence[PixelStep], normalize: Normalize, device: torch.device) -> FusedKernel:
+def fuse(steps: Sequence[PixelStep], normalize: Normalize, pixels: PixelFormat, device: torch.device) -> FusedKernel:
     """Return the kernel that renders these steps of a recipe: `known_kind`s in their order.
 
-    `normalize`: for steps without a Normalize.
+    `normalize`: for steps without a Normalize. `pixels`: of the images.
     """
     by_kind: dict[Any, Any] = {known_kind(step): step for step in steps}
     render, tiles, color, last = (by_kind.get(kind) for kind in KNOWN_OPS)
@@ -160,8 +164,9 @@ def fuse(steps: Sequence[PixelStep], normalize: Normalize, device: torch.device)
         color=color.inputs.get("steps", color.inputs.get("color")) if color else None,
         in_steps="steps" in color.inputs if color else False,
         picture=color.inputs.get("picture") if color else None,
-        fill=(render and render.op.fill_around(render.views)) or FILL,
+        fill=(render and render.op.fill_around(render.views)) or for_bands(FILL, pixels),
         normalize=last.op if last else normalize,
+        pixels=pixels,
         device=device,
     )
 

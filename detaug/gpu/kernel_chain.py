@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from detaug.arrays import Ints
 from detaug.boxes.views import Views
+from detaug.errors import InputError
 from detaug.gpu.fused_kernel import KNOWN_OPS, FusedKernel, fuse, known_kind
 from detaug.gpu.passes import Pass, Tensors
 from detaug.gpu.pixel_passes import pass_of
@@ -24,16 +25,25 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Arrays
 from detaug.ops.recipe import PixelStep, Plan, Recipe, draws_from, example_view
 from detaug.ops.resize import Render
+from detaug.pixel_format import PixelFormat
 
-_PLAIN = Normalize(dtype="uint8")
-"""What the last kernel writes if the recipe has no Normalize: bytes, channels first."""
-_TO_NEXT = Normalize(dtype="uint8", memory_format="channels_last")
-"""What a kernel writes if a pass comes after it: bytes, channels last."""
+
+def _plain(pixels: PixelFormat) -> Normalize:
+    """Return what the last kernel writes if the recipe has no Normalize: the values of the files, channels first."""
+    return Normalize(dtype="uint8") if pixels.is_rgb8 else Normalize(scale=1)
+
+
+def _to_next(pixels: PixelFormat) -> Normalize:
+    """Return what a kernel writes if a pass comes after it: the values of the files, channels last."""
+    return replace(_plain(pixels), memory_format="channels_last")
 
 
 @dataclass(frozen=True)
 class KernelChain:
-    """Renders what a recipe planned, from decoded images to a batch: the fused kernel, then passes over its output."""
+    """Renders what a recipe planned, from decoded images to a batch: the fused kernel, then passes over its output.
+
+    Between them images of other bands than 8-bit RGB are float32.
+    """
 
     first: FusedKernel
     passes: tuple[Pass, ...]
@@ -63,7 +73,7 @@ class KernelChain:
         return [{"tiles": each} | {name: others[name][at] for name in names} for at, each in enumerate(tiles)]
 
     def render(self, decoded: Tensor, copied: Tensor, parameters: Tensors, canvas: tuple[int, int]) -> Tensor:
-        """Return (N, 3, *canvas): the images at the top left, zeros beside them. See `FusedKernel.render`."""
+        """Return (N, bands, *canvas): the images at the top left, zeros beside them. See `FusedKernel.render`."""
         images = self.first.render(decoded, copied, parameters["tiles"], canvas)
         return _run(self.passes, images, parameters)
 
@@ -126,16 +136,27 @@ def chain_for(recipe: Recipe, device: torch.device) -> KernelChain | None:
 
 def chain_of(recipe: Recipe, device: torch.device) -> KernelChain | None:
     """Return the kernels that render all of the recipe, if they can, whatever the device."""
-    first, *others = _segments(recipe.pixel_steps) or [()]
+    return _chain_of(recipe.pixel_steps, recipe.pixels, device)
+
+
+def op_without_kernel(recipe: Recipe, device: torch.device) -> str:
+    """Return the name and place of the first op up to which `chain_of` has no kernels."""
+    steps = recipe.pixel_steps
+    return next(step.label for at, step in enumerate(steps, 1) if _chain_of(steps[:at], recipe.pixels, device) is None)
+
+
+def _chain_of(steps: Sequence[PixelStep], pixels: PixelFormat, device: torch.device) -> KernelChain | None:
+    first, *others = _segments(steps) or [()]
     if not first or known_kind(first[0]) is not Render:
         return None
     if not others:
-        return KernelChain(fuse(first, _PLAIN, device), ())
+        return KernelChain(fuse(first, _plain(pixels), pixels, device), ())
     *before_last, last = others if known_kind(others[-1][0]) else [*others, ()]
     passes = _passes(before_last, device)
     if passes is None or (last and known_kind(last[0]) is PasteTiles):
         return None
-    return KernelChain(fuse(first, _TO_NEXT, device), (*passes, _FusedPass(fuse(last, _PLAIN, device))))
+    last_pass = _FusedPass(fuse(last, _plain(pixels), pixels, device))
+    return KernelChain(fuse(first, _to_next(pixels), pixels, device), (*passes, last_pass))
 
 
 def _segments(steps: Sequence[PixelStep]) -> list[tuple[PixelStep, ...]]:
@@ -165,7 +186,8 @@ def _passes(segments: Sequence[tuple[PixelStep, ...]], device: torch.device) -> 
 def _passes_of(segment: tuple[PixelStep, ...], device: torch.device) -> tuple[Pass, ...] | None:
     step, kind = segment[0], known_kind(segment[0])
     if kind:
-        return (_FusedPass(fuse(segment, _TO_NEXT, device)),) if kind is ColorOp else None
+        pixels = step.views.pixels
+        return (_FusedPass(fuse(segment, _to_next(pixels), pixels, device)),) if kind is ColorOp else None
     if isinstance(step.op, Container) and type(step.op).dali_graph is Container.dali_graph:
         return _passes_of_container(step, step.op, device)
     found = pass_of(step)
@@ -194,7 +216,7 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
     """Return whether these kernels render an image; without a C compiler Triton cannot build them.
 
     A failure is tried again by the next loader, since a disk or a memory may be full for a while. It is a warning once
-    for each kind of error.
+    for each kind of error. Raises InputError for it if DALI's operators do not take the recipe's images on a GPU.
     """
     compiled = chain.device, (*_variant_of(chain.first), *map(_variant, chain.passes))
     if compiled in _works_on:
@@ -202,7 +224,12 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
     plan = recipe.plan(example_view(), draws_from(np.random.default_rng(0)))
     try:
         _render_example(chain, plan)
-    except Exception as error:  # noqa: BLE001 whatever it is, DALI's operators work
+    except Exception as error:  # whatever it is, DALI's operators work
+        if not recipe.pixels.is_rgb8:
+            raise InputError(
+                f"Triton does not work here ({error}), and images of {recipe.pixels} need it on a GPU: {_REMEDY}; or "
+                'give the loader device="cpu", and move its batches with batch.to("cuda")'
+            ) from error
         _warn_once(chain.device, error)
         return False
     _works_on.add(compiled)
@@ -216,16 +243,18 @@ def _variant(each: Pass) -> tuple[Any, ...]:
 
 
 def _variant_of(kernel: FusedKernel) -> tuple[Any, ...]:
-    return kernel.view, kernel.in_steps, kernel.normalize.torch_dtype
+    return kernel.view, kernel.in_steps, kernel.normalize.torch_dtype, kernel.pixels.is_rgb8, kernel.pixels.count
 
 
 def _render_example(chain: KernelChain, plan: Plan) -> None:
     size = plan.views.source_bounds[:, 1, ::-1].astype(np.int64)
     parameters = chain.parameters(plan.views, size, plan.inputs)
     (on_gpu,) = chain.to_device([parameters], [np.zeros(1, np.int64)])
-    pixels = torch.zeros(3 * int(size.prod()), dtype=torch.uint8, device=chain.device)
+    pixels = chain.first.pixels
+    dtype = getattr(torch, pixels.image_dtype)
+    values = torch.zeros(pixels.count * int(size.prod()), dtype=dtype, device=chain.device)
     height, width = plan.views.size[0].astype(int).tolist()
-    chain.render(pixels, pixels, on_gpu, (height, width))
+    chain.render(values, values, on_gpu, (height, width))
 
 
 def _warn_once(device: torch.device, error: Exception) -> None:
@@ -233,8 +262,13 @@ def _warn_once(device: torch.device, error: Exception) -> None:
         return
     _reported.add((device, type(error)))
     warnings.warn(
-        f"DALI's operators render, which is slower, because Triton does not work here ({error}); it needs a C compiler "
-        "and Python's headers (gcc and python3-dev, as Debian and Ubuntu call them), and room for its cache; the next "
+        f"DALI's operators render, which is slower, because Triton does not work here ({error}); {_REMEDY}; the next "
         "loader tries it again",
         stacklevel=3,
     )
+
+
+_REMEDY = (
+    "it needs a C compiler and Python's headers (gcc and python3-dev, as Debian and Ubuntu call them), and room for "
+    "its cache"
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,9 +11,10 @@ from torch import Tensor
 
 from detaug.arrays import Floats
 from detaug.boxes.views import Views
-from detaug.gpu.streams import launch
+from detaug.gpu.streams import bands_argument, launch
 from detaug.ops.op import Arrays
 from detaug.ops.recipe import PixelStep
+from detaug.pixel_format import PixelFormat, for_bands
 
 Tensors = dict[str, Tensor]
 
@@ -31,8 +33,9 @@ class Pass(Protocol):
 
 def launch_pass(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> None:
     """Run a kernel on all pixels of the images. `numbers`: a row for each image; `more`: arguments by name."""
-    count, _, height, width = images.shape
-    launch(kernel, images.device, images, numbers, *tensors, count, numbers.shape[1], height, width, **more)
+    count, bands, height, width = images.shape
+    sizes = count, numbers.shape[1], height, width
+    launch(kernel, images.device, images, numbers, *tensors, *sizes, **more, **bands_argument(bands))
 
 
 def rendered(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **more: Any) -> Tensor:
@@ -50,6 +53,17 @@ def own_inputs(step: PixelStep, inputs: Arrays) -> Arrays:
 def numbers_of(views: Views, *columns: Any) -> Floats:
     """Return (N, C) float32: heights and widths of the images, then the columns, (N,) or (N, K) each."""
     return np.ascontiguousarray(np.column_stack([views.size, *columns]), np.float32)
+
+
+def color_arguments(pixels: PixelFormat, color: Sequence[float]) -> dict[str, float]:
+    """Return the colour as arguments of a kernel, which of other bands than 8-bit RGB does not read them."""
+    values = color if pixels.is_rgb8 else (0, 0, 0)
+    return dict(zip(("red", "green", "blue"), map(float, values), strict=True))
+
+
+def color_columns(pixels: PixelFormat, color: Sequence[float], count: int) -> list[Floats]:
+    """Return the colour for the ends of a kernel's rows of numbers, (count, C), where it is not an argument."""
+    return [] if pixels.is_rgb8 else [np.tile(for_bands(tuple(color), pixels), (count, 1))]
 
 
 def blur_numbers(views: Views, own: Arrays, kernel_size: int | None = None) -> Floats:

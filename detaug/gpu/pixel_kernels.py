@@ -1,7 +1,8 @@
 """Triton kernels of the ops that the fused kernel does not know: tables, filters, noise, rectangles.
 
-They change whole batches of rendered images, (N, H, W, 3) uint8, in which an image fills the top left of (H, W). Each
-has a row of numbers for every image that says what happens to it; the size of the image is at its start.
+They change whole batches of rendered images, (N, H, W, 3) uint8, in which an image fills the top left of (H, W). Those
+with BANDS also take (N, H, W, BANDS) float32. Each has a row of numbers for every image that says what happens to it;
+the size of the image is at its start.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import triton.language as tl
 
 from detaug.gpu.pixel_changes import KINDS
 from detaug.gpu.triton_blocks import (
+    bands_of,
     batch_kernel,
     block_of,
     blocks,
+    color_of,
     inside,
     load_pixels,
     map_channel,
     mirrored,
     position,
     round_to_bytes,
+    rounded,
     store_pixels,
 )
 
@@ -70,20 +74,24 @@ def make_tables(numbers, counts, tables, length):
 
 @batch_kernel
 def change(
-    source, numbers, tables, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    source, numbers, tables, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BANDS: tl.constexpr = 3,
 ):  # fmt: skip
     """Write `out`: a linear map of colours, a filter of 3 x 3, fewer bits, inverted highlights, a power, or tables.
 
     A row of `numbers` has the image's height and width, the kind, and 12 numbers that depend on it. `tables`: see
-    `make_tables`.
+    `make_tables`. Of images of float32 only the power changes: a number, and the value that counts as 1.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
         kind, given = tl.load(own + 2), own + 3
-        at, mask = position(image, y, x, height, width), inside(y, x, height, width)
-        r, g, b = load_pixels(source, at, mask)
-        if kind == _LINEAR:
+        at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
+        r, g, b = load_pixels(source, at, mask, BANDS)
+        if out.dtype.element_ty != tl.uint8:
+            if kind == _GAMMA:
+                r, g, b = _share_to_power(r, given), _share_to_power(g, given), _share_to_power(b, given)
+        elif kind == _LINEAR:
             r, g, b = map_channel(given, r, g, b), map_channel(given + 4, r, g, b), map_channel(given + 8, r, g, b)
         elif kind == _FILTER:
             r, g, b = _filtered(source, own, given, image, y, x, height, width)
@@ -96,7 +104,7 @@ def change(
         elif kind >= _AUTOCONTRAST:
             own_tables = tables + image * 3 * _LEVELS
             r, g, b = _of(own_tables, r), _of(own_tables + _LEVELS, g), _of(own_tables + 2 * _LEVELS, b)
-        store_pixels(out, at, mask, r, g, b)
+        store_pixels(out, at, mask, r, g, b, BANDS)
 
 
 @triton.jit
@@ -113,6 +121,13 @@ def _solarized(value, threshold):
 def _to_power(value, power):
     share = tl.exp(tl.load(power) * tl.log(tl.maximum(value, 1.0) / 255.0))
     return tl.where(value > 0, round_to_bytes(255.0 * share), value)
+
+
+@triton.jit
+def _share_to_power(value, given):
+    """Raise a value above 0, as a share of the second given number, to the power of the first."""
+    white = tl.load(given + 1)
+    return tl.where(value > 0, tl.exp(tl.load(given) * tl.log(tl.where(value > 0, value, 1.0) / white)) * white, value)
 
 
 @triton.jit
@@ -138,7 +153,8 @@ def _filtered(source, own, factors, image, y, x, height, width):
 
 @batch_kernel
 def blur(
-    source, numbers, out, images, length, height, width, DOWN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    source, numbers, out, images, length, height, width, DOWN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BANDS: tl.constexpr = 3,
 ):  # fmt: skip
     """Write `out`: blurred along one axis. A row of `numbers`: height, width, the filter's reach in pixels, sigma."""
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
@@ -153,17 +169,17 @@ def blur(
             weight = tl.exp(-0.5 * (away * away).to(tl.float32) / (sigma * sigma))
             line = mirrored(y + away, tl.load(own).to(tl.int32)) if DOWN else y
             column = x if DOWN else mirrored(x + away, tl.load(own + 1).to(tl.int32))
-            red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
+            red, green, blue = load_pixels(source, position(image, line, column, height, width, BANDS), mask, BANDS)
             r, g, b, total = r + weight * red, g + weight * green, b + weight * blue, total + weight
         r, g, b = r / total, g / total, b / total
-        if out.dtype.element_ty == tl.uint8:
-            r, g, b = round_to_bytes(r), round_to_bytes(g), round_to_bytes(b)
-        store_pixels(out, position(image, y, x, height, width), mask, r, g, b)
+        r, g, b = rounded(r, out), rounded(g, out), rounded(b, out)
+        store_pixels(out, position(image, y, x, height, width, BANDS), mask, r, g, b, BANDS)
 
 
 @batch_kernel
 def convolve(
-    source, numbers, out, images, length, height, width, SIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    source, numbers, out, images, length, height, width, SIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BANDS: tl.constexpr = 3,
 ):  # fmt: skip
     """Write `out`: filtered by a kernel of SIDE x SIDE numbers. Beyond the border the image is mirrored.
 
@@ -172,18 +188,19 @@ def convolve(
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own, mask = numbers + image * length, inside(y, x, height, width)
-        at, reach = position(image, y, x, height, width), tl.load(own + 2).to(tl.int32)
-        r, g, b = load_pixels(source, at, mask)
+        at, reach = position(image, y, x, height, width, BANDS), tl.load(own + 2).to(tl.int32)
+        r, g, b = load_pixels(source, at, mask, BANDS)
         if reach > 0:
             r, g, b = r * 0, g * 0, b * 0
             for down in range(-reach, reach + 1):
                 line = mirrored(y + down, tl.load(own).to(tl.int32))
                 for across in range(-reach, reach + 1):
                     column = mirrored(x + across, tl.load(own + 1).to(tl.int32))
-                    red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
+                    from_at = position(image, line, column, height, width, BANDS)
+                    red, green, blue = load_pixels(source, from_at, mask, BANDS)
                     factor = tl.load(own + 3 + (SIDE // 2 + down) * SIDE + SIDE // 2 + across)
                     r, g, b = r + factor * red, g + factor * green, b + factor * blue
-        store_pixels(out, at, mask, round_to_bytes(r), round_to_bytes(g), round_to_bytes(b))
+        store_pixels(out, at, mask, rounded(r, out), rounded(g, out), rounded(b, out), BANDS)
 
 
 @batch_kernel
@@ -223,7 +240,10 @@ def take_median(
 
 
 @batch_kernel
-def coarsen(source, numbers, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def coarsen(
+    source, numbers, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BANDS: tl.constexpr = 3,
+):  # fmt: skip
     """Write `out`: each pixel from a coarser grid. A row of `numbers`: height, width, whether it changes, the grid."""
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
@@ -231,8 +251,8 @@ def coarsen(source, numbers, out, images, length, height, width, ROWS: tl.conste
         line, column = y, x
         if tl.load(own + 2) > 0:
             line, column = _picked(y, tl.load(own), tl.load(own + 3)), _picked(x, tl.load(own + 1), tl.load(own + 4))
-        r, g, b = load_pixels(source, position(image, line, column, height, width), mask)
-        store_pixels(out, position(image, y, x, height, width), mask, r, g, b)
+        r, g, b = load_pixels(source, position(image, line, column, height, width, BANDS), mask, BANDS)
+        store_pixels(out, position(image, y, x, height, width, BANDS), mask, r, g, b, BANDS)
 
 
 @triton.jit
@@ -251,39 +271,43 @@ def _picked(at, side, coarse):
 @batch_kernel
 def add_noise(
     source, numbers, seeds, out, images, length, height, width, SALT: tl.constexpr, ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    COLUMNS: tl.constexpr, BANDS: tl.constexpr = 3,
 ):  # fmt: skip
     """Write `out`: with Gaussian noise, or with SALT and pepper.
 
     A row of `numbers`: height, width, whether the image changes, then mean and standard deviation, or the share of the
-    pixels that change. `seeds`: (images, 2) int32, the bits of uint32, of which salt takes the first. The noise is that
-    of detaug/ops/noise.py.
+    pixels that change, and white. `seeds`: (images, 2) int32, the bits of uint32, of which salt takes the first. The
+    noise is that of detaug/ops/noise.py.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own, seed = numbers + image * length, seeds + 2 * image
-        at, mask = position(image, y, x, height, width), inside(y, x, height, width)
-        r, g, b = load_pixels(source, at, mask)
+        at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
+        r, g, b = load_pixels(source, at, mask, BANDS)
         if tl.load(own + 2) > 0:
             if SALT:
                 number, half = _uniform(_bits(seed, y, x, 0)), tl.load(own + 3) / 2
-                r, g, b = _salted(r, number, half), _salted(g, number, half), _salted(b, number, half)
+                white = 255.0 if out.dtype.element_ty == tl.uint8 else tl.load(own + 4)
+                r, g = _salted(r, number, half, white), _salted(g, number, half, white)
+                b = _salted(b, number, half, white)
             else:
-                r, g, b = _noisy(r, own, seed, y, x, 0), _noisy(g, own, seed, y, x, 1), _noisy(b, own, seed, y, x, 2)
-        store_pixels(out, at, mask, r, g, b)
+                first, second, third = bands_of(BANDS)
+                r, g = _noisy(r, own, seed, y, x, first, out), _noisy(g, own, seed, y, x, second, out)
+                b = _noisy(b, own, seed, y, x, third, out)
+        store_pixels(out, at, mask, r, g, b, BANDS)
 
 
 @triton.jit
-def _noisy(value, own, seed, y, x, number):
+def _noisy(value, own, seed, y, x, number, out):
     """Return a channel with noise (Box, Muller 1958)."""
     first, second = _uniform(_bits(seed, y, x, number)), _uniform(_bits(seed + 1, y, x, number))
     normal = tl.sqrt(-2.0 * tl.log(first)) * tl.cos(second * 6.283185307179586)
-    return round_to_bytes(value + tl.load(own + 3) + tl.load(own + 4) * normal)
+    return rounded(value + tl.load(own + 3) + tl.load(own + 4) * normal, out)
 
 
 @triton.jit
-def _salted(value, number, half):
-    return tl.where(number < half, 0.0, tl.where(number > 1 - half, 255.0, value))
+def _salted(value, number, half, white):
+    return tl.where(number < half, 0.0, tl.where(number > 1 - half, white, value))
 
 
 @triton.jit
@@ -306,18 +330,24 @@ def _uniform(bits):
 
 @batch_kernel
 def fill_rectangles(
-    out, numbers, images, length, height, width, red, green, blue, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    out, numbers, images, length, height, width, red, green, blue, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BANDS: tl.constexpr = 3,
 ):  # fmt: skip
-    """Fill rectangles of `out` with a colour. A row of `numbers`: corners (y, x) of all, then their heights, widths."""
+    """Fill rectangles of `out` with a colour. A row of `numbers`: corners (y, x) of all, then their heights, widths.
+
+    For images of float32 it has the colour at its end.
+    """
+    beside = 0 if out.dtype.element_ty == tl.uint8 else BANDS
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own, covered = numbers + image * length, tl.zeros([ROWS, COLUMNS], tl.int32)
-        for number in range(length // 4):
-            corner, sides = own + 2 * number, own + length // 2 + 2 * number
+        for number in range((length - beside) // 4):
+            corner, sides = own + 2 * number, own + (length - beside) // 2 + 2 * number
             down, across = y - tl.load(corner), x - tl.load(corner + 1)
             rows, columns = (down >= 0) & (down < tl.load(sides)), (across >= 0) & (across < tl.load(sides + 1))
             covered |= (rows[:, None] & columns[None, :]).to(tl.int32)
         mask = inside(y, x, height, width) & (covered > 0)
         value = tl.zeros(mask.shape, tl.float32)
-        at = position(image, y, x, height, width)
-        store_pixels(out, at, mask, value + red, value + green, value + blue)
+        at = position(image, y, x, height, width, BANDS)
+        r, g, b = color_of(own, length, red, green, blue, out, BANDS)
+        store_pixels(out, at, mask, value + r, value + g, value + b, BANDS)

@@ -1,8 +1,9 @@
 """Passes of a GPU over rendered images: the ops that the fused kernel does not know, each in a kernel or two.
 
 A pass takes images (N, 3, H, W) uint8 with channels last, in which an image fills the top left of (H, W), and returns
-such images; it may overwrite its input. Its parameters are arrays with a row for each image, which say what happens to
-it; they go to the device with those of the fused kernel. `pass_of` finds the pass of an op.
+such images; it may overwrite its input. Of other bands than 8-bit RGB they are (N, bands, H, W) float32. Its parameters
+are arrays with a row for each image, which say what happens to it; they go to the device with those of the fused
+kernel. `pass_of` finds the pass of an op.
 """
 
 from __future__ import annotations
@@ -22,7 +23,18 @@ from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views
 from detaug.gpu.cielab_tables import color_tables_on
 from detaug.gpu.distortion_passes import DistortionPass
-from detaug.gpu.passes import Pass, Tensors, blur_numbers, blurred, launch_pass, numbers_of, own_inputs, rendered
+from detaug.gpu.passes import (
+    Pass,
+    Tensors,
+    blur_numbers,
+    blurred,
+    color_arguments,
+    color_columns,
+    launch_pass,
+    numbers_of,
+    own_inputs,
+    rendered,
+)
 from detaug.gpu.pixel_changes import CHANGES_OF, Changes
 from detaug.gpu.streams import launch, launch_programs
 from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
@@ -51,6 +63,8 @@ class _Change:
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         kinds, numbers = self.changes(self.step.op, own_inputs(self.step, inputs))
+        if not self.step.views.pixels.is_rgb8:
+            numbers[..., 1] = self.step.views.pixels.white
         return {f"{at}": numbers_of(views, kinds[:, at], numbers[:, at]) for at in range(kinds.shape[1])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
@@ -179,8 +193,10 @@ class _Noise:
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         own, op = own_inputs(self.step, inputs), cast(Any, self.step.op)
         seeds = own["seed"].reshape(len(views), -1).astype(np.uint32)[:, [0, -1]]
-        given = own["amount"] if "amount" in own else np.tile([op.mean * 255, op.sigma * 255], (len(views), 1))
-        return {"numbers": numbers_of(views, own["apply"], given), "seeds": np.ascontiguousarray(seeds).view(np.int32)}
+        white = self.step.views.pixels.white
+        given = own["amount"] if "amount" in own else np.tile([op.mean * white, op.sigma * white], (len(views), 1))
+        numbers = numbers_of(views, own["apply"], given, np.full(len(views), white))
+        return {"numbers": numbers, "seeds": np.ascontiguousarray(seeds).view(np.int32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import add_noise
@@ -198,14 +214,15 @@ class _FillRectangles:
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         holes = own_inputs(self.step, inputs)["holes"]
-        return {"holes": holes.reshape(len(holes), -1).astype(np.float32)}
+        color = color_columns(self.step.views.pixels, cast(Any, self.step.op).value, len(holes))
+        return {"holes": np.column_stack([holes.reshape(len(holes), -1), *color]).astype(np.float32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import fill_rectangles
 
-        op: Any = self.step.op
-        red, green, blue = np.array(op.value, np.float64).round().tolist()  # as integers: a kernel for each colour
-        launch_pass(fill_rectangles, images, parameters["holes"], red=red, green=green, blue=blue)
+        whole = np.array(cast(Any, self.step.op).value, np.float64).round().tolist()
+        color = color_arguments(self.step.views.pixels, whole)  # floats: Triton compiles a kernel for each integer
+        launch_pass(fill_rectangles, images, parameters["holes"], **color)
         return images
 
 
@@ -220,7 +237,8 @@ class _MixUp:
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         partner = torch.arange(len(images), device=images.device) + parameters["away"]
         share = parameters["share"].view(-1, 1, 1, 1)
-        mixed = (images * share + images[partner] * (1 - share)).round_().to(torch.uint8)
+        mixed = images * share + images[partner] * (1 - share)
+        mixed = mixed.round_().to(torch.uint8) if images.dtype == torch.uint8 else mixed
         return mixed.contiguous(memory_format=torch.channels_last)
 
 

@@ -120,9 +120,14 @@ def launch(kernel: Any, device: torch.device, *arguments: Any, **more: Any) -> N
 
 
 def launch_programs(kernel: Any, device: torch.device, count: int, *arguments: Any, **more: Any) -> None:
-    """Run this many programs of a kernel on a device. `more`: see `launch`."""
+    """Run this many programs of a kernel on a device, for three BANDS each. `more`: see `launch`."""
     with as_current(device):
-        kernel[count,](*arguments, **OPTIONS | more)
+        kernel[count, -(-more.get("BANDS", 3) // 3)](*arguments, **OPTIONS | more)
+
+
+def bands_argument(bands: int) -> dict[str, int]:
+    """Return the argument BANDS of a kernel; none for three, which not all kernels have."""
+    return {} if bands == 3 else {"BANDS": bands}
 
 
 @cache

@@ -1,4 +1,8 @@
-"""What the Triton kernels share: blocks of pixels, loading and storing them, linear maps of colours."""
+"""What the Triton kernels share: blocks of pixels, loading and storing them, linear maps of colours.
+
+A program changes three bands: R, G and B, or of images of other bands those of its place along the second axis of the
+launch. Images of bytes are 8-bit RGB; those of float32 have values of any size, which are not rounded.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,20 @@ def block_of(number, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def position(image, y, x, height, width):
+def bands_of(BANDS: tl.constexpr):
+    """Return the three bands of a program. Beyond the last one it is the last one again."""
+    if BANDS == 3:
+        first, second, third = 0, 1, 2
+    else:
+        first = 3 * tl.program_id(1).to(tl.int64)
+        second, third = tl.minimum(first + 1, BANDS - 1), tl.minimum(first + 2, BANDS - 1)
+    return first, second, third
+
+
+@triton.jit
+def position(image, y, x, height, width, BANDS: tl.constexpr = 3):
     """Return the positions of pixels in memory."""
-    return ((image * height + y[:, None]) * width + x[None, :]) * 3
+    return ((image * height + y[:, None]) * width + x[None, :]) * BANDS
 
 
 @triton.jit
@@ -47,24 +62,54 @@ def mirrored(at, side):
 
 
 @triton.jit
-def load_pixels(images, at, mask):
-    """Return R, G and B as float32."""
-    r, g, b = tl.load(images + at, mask, 0), tl.load(images + at + 1, mask, 0), tl.load(images + at + 2, mask, 0)
+def load_pixels(images, at, mask, BANDS: tl.constexpr = 3):
+    """Return three bands as float32."""
+    first, second, third = bands_of(BANDS)
+    r, g = tl.load(images + at + first, mask, 0), tl.load(images + at + second, mask, 0)
+    b = tl.load(images + at + third, mask, 0)
     return r.to(tl.float32), g.to(tl.float32), b.to(tl.float32)
 
 
 @triton.jit
-def store_pixels(out, at, mask, r, g, b):
-    """Write R, G and B, which are whole numbers where `out` has bytes."""
-    tl.store(out + at, r.to(out.dtype.element_ty), mask)
-    tl.store(out + at + 1, g.to(out.dtype.element_ty), mask)
-    tl.store(out + at + 2, b.to(out.dtype.element_ty), mask)
+def store_pixels(out, at, mask, r, g, b, BANDS: tl.constexpr = 3):
+    """Write three bands, which are whole numbers where `out` has bytes."""
+    first, second, third = bands_of(BANDS)
+    mask_second, mask_third = masks_of_others(mask, BANDS)
+    tl.store(out + at + first, r.to(out.dtype.element_ty), mask)
+    tl.store(out + at + second, g.to(out.dtype.element_ty), mask_second)
+    tl.store(out + at + third, b.to(out.dtype.element_ty), mask_third)
+
+
+@triton.jit
+def masks_of_others(mask, BANDS: tl.constexpr):
+    """Return the masks with which the second and the third band of a program are written: none twice."""
+    mask_second, mask_third = mask, mask
+    if BANDS % 3 != 0:
+        first, second, third = bands_of(BANDS)
+        mask_second, mask_third = mask & (second > first), mask & (third > second)
+    return mask_second, mask_third
 
 
 @triton.jit
 def map_channel(color, r, g, b):
     red, green, blue, added = tl.load(color), tl.load(color + 1), tl.load(color + 2), tl.load(color + 3)
     return round_to_bytes(red * r + green * g + blue * b + added)
+
+
+@triton.jit
+def color_of(row, length, red, green, blue, to, BANDS: tl.constexpr):
+    """Return the colour for `to`: that which is given, or for float32 the numbers for each band at the row's end."""
+    if to.dtype.element_ty != tl.uint8:
+        first, second, third = bands_of(BANDS)
+        values = row + length - BANDS
+        red, green, blue = tl.load(values + first), tl.load(values + second), tl.load(values + third)
+    return red, green, blue
+
+
+@triton.jit
+def rounded(value, to):
+    """Return a value as `to` takes it: rounded and clipped where that has bytes."""
+    return round_to_bytes(value) if to.dtype.element_ty == tl.uint8 else value
 
 
 @triton.jit

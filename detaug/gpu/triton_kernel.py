@@ -6,6 +6,10 @@ the source or of the output wide, whichever are larger: linear interpolation tha
 Source pixels outside of the region have no weight, as if the image had been cropped first. Nothing is stored in
 between, so the pixels are read once and written once. Contrast needs the mean grey of an image before, which a pass of
 its own computes: it renders those images that change their contrast, up to that step.
+
+Sources of float32 with BANDS are rendered three bands at a time, see `triton_blocks`: unrounded, without colours, and
+at places in double precision, so that flips and crops of whole pixels keep every value. A pixel without a weight then
+counts nothing even where it is NaN.
 """
 
 from __future__ import annotations
@@ -17,14 +21,16 @@ import triton
 import triton.language as tl
 
 from detaug.gpu.triton_blocks import (
+    bands_of,
     batch_kernel,
     block_of,
     blocks,
     inside,
     load_pixels,
     map_channel,
+    masks_of_others,
     position,
-    round_to_bytes,
+    rounded,
 )
 from detaug.ops import color
 from detaug.ops.cpu_colors import TO_BYTES
@@ -33,7 +39,7 @@ LOWEST_ADDRESS = 1 << 40
 
 
 @cache
-def tile_type(edges: int | None = None) -> np.dtype[np.void]:
+def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
     """Return the type of one tile's parameters. `edges`: how many a turned view is cut off at, None: it is not turned.
 
     The region of a view that is not turned is mirrored along an axis where its second corner comes first. The source
@@ -45,18 +51,18 @@ def tile_type(edges: int | None = None) -> np.dtype[np.void]:
         ("region", "f4", (5, 2)),  # (y, x): two corners in the source, size in the output, -offset there, image size
         ("shown", "f4", (2, 2)),  # (y, x): the corners, in the output, of what this tile shows
         ("size", "f4", 2),  # (height, width) of the source
-        ("fill", "f4", 3),
+        ("fill", "f4", bands),
         ("color", "f4", 12),  # a linear map (3, 4), or steps as in detaug/ops/color.py
         ("picture", "f4", (2, 2)),  # (y, x): the corners, in the output, of what changes its colours
-        ("mean", "f4", 3),
-        ("scale", "f4", 3),  # 1 / std
+        ("mean", "f4", bands),
+        ("scale", "f4", bands),  # 1 / std
         *(turned if edges is not None else []),
-        ("start", "i8"),  # where the source's (height, width, 3) pixels start; must be the last field
+        ("start", "i8"),  # where the source's (height, width, bands) pixels start; must be the last field
     ]
     return np.dtype(fields, align=True)
 
 
-# positions of the fields, counted in numbers of 4 bytes; the start has two of these
+# positions of the fields of three bands, counted in numbers of 4 bytes; the start has two of these
 _LOWEST_ADDRESS = tl.constexpr(LOWEST_ADDRESS)
 SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, MATRIX, EDGES = (
     tl.constexpr(tile_type(0).fields[name][1] // 4)  # type: ignore[index]
@@ -74,11 +80,12 @@ _TO_BYTES = tl.constexpr(TO_BYTES)
 def render(
     decoded, copied, parameters, starts, grays, out, images, tiles, length, height, width,
     image_stride, channel_stride, row_stride, pixel_stride,
-    VIEW: tl.constexpr, IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    VIEW: tl.constexpr, IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BANDS: tl.constexpr = 3,
 ):  # fmt: skip
-    """Write `out`, (images, 3, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
+    """Write `out`, (images, BANDS, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
-    `decoded`, `copied`: bytes of source images; `decoded` has (images, height, width, 3) if they are READY.
+    `decoded`, `copied`: memory of source images; `decoded` has (images, height, width, BANDS) if they are READY. It is
+    of the type of their values, bytes or float32.
     `parameters`: a `tile_type` for each tile of each image, later ones over earlier ones, as `length` float32;
     `starts`: the same memory as int64. Colour, picture, mean and scale are the first tile's, and so is the fill where
     no tile is. `grays`: what `sum_grays` wrote, if colours change IN_STEPS.
@@ -87,18 +94,25 @@ def render(
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         whole = parameters + image * tiles * length
         first = starts + image * tiles * length // 2
-        r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW)
-        if IN_STEPS:
+        r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW, BANDS)
+        if decoded.dtype.element_ty != tl.uint8:
+            red, green, blue = r, g, b
+        elif IN_STEPS:
             red, green, blue = _stepped(whole, r, g, b, _mean_gray(whole, grays + image), STEPS)
             red, green, blue = _permuted(whole + CHANNELS, red, green, blue)
         else:
             red, green, blue = _mapped(whole + COLOR, r, g, b)
-        changes, in_image = _in_picture(whole, y, x), _in_image(whole, y, x)
+        changes, in_image = _in_picture(whole + (BANDS - 3), y, x), _in_image(whole, y, x)
         in_canvas = inside(y, x, height, width)
         to = out + image * image_stride + y[:, None] * row_stride + x[None, :] * pixel_stride
-        _store(to, tl.where(changes, red, r), whole, in_image, in_canvas)
-        _store(to + channel_stride, tl.where(changes, green, g), whole + 1, in_image, in_canvas)
-        _store(to + 2 * channel_stride, tl.where(changes, blue, b), whole + 2, in_image, in_canvas)
+        first_band, second, third = bands_of(BANDS)
+        mask_second, mask_third = masks_of_others(in_canvas, BANDS)
+        own, to_own = whole + first_band, to + first_band * channel_stride
+        _store(to_own, tl.where(changes, red, r), own, in_image, in_canvas, BANDS)
+        own, to_own = whole + second, to + second * channel_stride
+        _store(to_own, tl.where(changes, green, g), own, in_image, mask_second, BANDS)
+        own, to_own = whole + third, to + third * channel_stride
+        _store(to_own, tl.where(changes, blue, b), own, in_image, mask_third, BANDS)
 
 
 @batch_kernel
@@ -116,7 +130,7 @@ def sum_grays(
         before = _steps_before_contrast(whole)
         if before < STEPS:
             first = starts + image * tiles * length // 2
-            r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW)
+            r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW, 3)
             r, g, b = _stepped(whole, r, g, b, 0.0, before)
             counted = _in_picture(whole, y, x) & _in_image(whole, y, x)
             gray = tl.sum(tl.sum(tl.where(counted, _gray(r, g, b), 0.0), 1), 0)
@@ -125,27 +139,31 @@ def sum_grays(
 
 @triton.jit
 def _pixels(
-    decoded, copied, whole, starts, image, tiles, length, y, x, height, width, VIEW: tl.constexpr
+    decoded, copied, whole, starts, image, tiles, length, y, x, height, width, VIEW: tl.constexpr, BANDS: tl.constexpr
 ):  # fmt: skip
     """Return R, G and B of an image before its colours change."""
     if VIEW == _READY:
-        r, g, b = load_pixels(decoded, position(image, y, x, height, width), inside(y, x, height, width))
+        at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
+        r, g, b = load_pixels(decoded, at, mask, BANDS)
     else:
-        r, g, b = _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW)
+        r, g, b = _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW, BANDS)
     return r, g, b
 
 
 @triton.jit
-def _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW: tl.constexpr):
+def _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW: tl.constexpr, BANDS: tl.constexpr):
     """Return R, G and B of all tiles of an image, and of its fill."""
     fill = tl.zeros([y.shape[0], x.shape[0]], tl.float32)
-    r, g, b = fill + tl.load(whole + FILL), fill + tl.load(whole + FILL + 1), fill + tl.load(whole + FILL + 2)
+    first, second, third = bands_of(BANDS)
+    r, g = fill + tl.load(whole + FILL + first), fill + tl.load(whole + FILL + second)
+    b = fill + tl.load(whole + FILL + third)
     for tile in range(tiles):
         source = _source(decoded, copied, tl.load(starts + (tile + 1) * length // 2 - 1))
         if VIEW == _TURNED:
-            r, g, b = _paste_turned(whole + tile * length, (length - 2 - EDGES) // 3, source, y, x, r, g, b)
+            edges = (length - (2 + EDGES + 3 * (BANDS - 3))) // 3
+            r, g, b = _paste_turned(whole + tile * length, edges, source, y, x, r, g, b, BANDS)
         else:
-            r, g, b = _paste(whole + tile * length, source, y, x, r, g, b)
+            r, g, b = _paste(whole + tile * length, source, y, x, r, g, b, BANDS)
     return r, g, b
 
 
@@ -162,9 +180,9 @@ def _in_picture(whole, y, x):
 
 
 @triton.jit
-def _store(to, value, tile, in_image, in_canvas):
+def _store(to, value, tile, in_image, in_canvas, BANDS: tl.constexpr):
     """Write a channel, normalised. `tile`: moved by the number of the channel."""
-    value = (value - tl.load(tile + MEAN)) * tl.load(tile + SCALE)
+    value = (value - tl.load(tile + (MEAN + BANDS - 3))) * tl.load(tile + (SCALE + 2 * (BANDS - 3)))
     tl.store(to, tl.where(in_image, value, 0.0).to(to.dtype.element_ty), in_canvas)
 
 
@@ -174,28 +192,35 @@ def _source(decoded, copied, start):
     copied_at = copied.to(tl.int64) - 1 - start
     decoded_at = decoded.to(tl.int64) + start
     address = tl.where(start < 0, copied_at, tl.where(start < _LOWEST_ADDRESS, decoded_at, start))
-    return address.to(tl.pointer_type(tl.uint8))
+    return address.to(tl.pointer_type(decoded.dtype.element_ty))
 
 
 @triton.jit
-def _paste(tile, source, y, x, r, g, b):
+def _paste(tile, source, y, x, r, g, b, BANDS: tl.constexpr):
     """Return R, G and B with this tile over them: its region of the source, and the fill beside that."""
-    middle_y, reach_y, in_region_y, shown_y = _axis(tile, y)
-    middle_x, reach_x, in_region_x, shown_x = _axis(tile + 1, x)
+    middle_y, reach_y, in_region_y, shown_y = _axis(tile, source, y)
+    middle_x, reach_x, in_region_x, shown_x = _axis(tile + 1, source, x)
     in_region, shown = in_region_y[:, None] & in_region_x[None, :], shown_y[:, None] & shown_x[None, :]
-    red, green, blue = _resized(source, tile, middle_y, reach_y, middle_x, reach_x, in_region & shown)
-    r = tl.where(shown, tl.where(in_region, red, tl.load(tile + FILL)), r)
-    g = tl.where(shown, tl.where(in_region, green, tl.load(tile + FILL + 1)), g)
-    b = tl.where(shown, tl.where(in_region, blue, tl.load(tile + FILL + 2)), b)
+    red, green, blue = _resized(source, tile, middle_y, reach_y, middle_x, reach_x, in_region & shown, BANDS)
+    first, second, third = bands_of(BANDS)
+    r = tl.where(shown, tl.where(in_region, red, tl.load(tile + FILL + first)), r)
+    g = tl.where(shown, tl.where(in_region, green, tl.load(tile + FILL + second)), g)
+    b = tl.where(shown, tl.where(in_region, blue, tl.load(tile + FILL + third)), b)
     return r, g, b
 
 
 @triton.jit
-def _axis(tile, at):
+def _precise(number, source):
+    """Return a number with which places in the source are computed."""
+    return number if source.dtype.element_ty == tl.uint8 else number.to(tl.float64)
+
+
+@triton.jit
+def _axis(tile, source, at):
     """Return along one axis, for output pixels `at`: their middles in the source, how far the filter reaches from
     there, whether they are in the region, and whether the tile shows them.
     """
-    first, length, in_region = tl.load(tile), tl.load(tile + 4), at + tl.load(tile + 6)
+    first, length, in_region = _precise(tl.load(tile), source), tl.load(tile + 4), at + tl.load(tile + 6)
     step = (tl.load(tile + 2) - first) / length
     middle, reach = first + (in_region + 0.5) * step, tl.maximum(tl.abs(step), 1.0)
     shown = (at >= tl.load(tile + SHOWN)) & (at < tl.load(tile + SHOWN + 2))
@@ -203,16 +228,17 @@ def _axis(tile, at):
 
 
 @triton.jit
-def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted):
-    """Return R, G and B in whole numbers: means of source pixels, weighted by the triangle."""
+def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted, BANDS: tl.constexpr):
+    """Return R, G and B, of bytes in whole numbers: means of source pixels, weighted by the triangle."""
     top, bottom = _bounds(tile, tl.load(tile + SIZE))
     left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
-    stride = tl.load(tile + SIZE + 1).to(tl.int32)
+    stride = _stride(tile, source)
+    first, second, third = bands_of(BANDS)
     first_y, first_x = _first_tap(middle_y, reach_y), _first_tap(middle_x, reach_x)
     rows = tl.ceil(2 * reach_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)  # none if no pixel is wanted
     columns = tl.ceil(2 * reach_x).to(tl.int32)
     r = tl.zeros(wanted.shape, tl.float32)
-    g, b, total_y, total_x = r, r, middle_y * 0, middle_x * 0
+    g, b, total_y, total_x = r, r, (middle_y * 0).to(tl.float32), (middle_x * 0).to(tl.float32)
     for j in range(columns):
         total_x += _weight(first_x + j, middle_x, reach_x, left, right)
     for i in range(rows):
@@ -221,47 +247,65 @@ def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted):
         line = _inside(first_y + i, top, bottom) * stride
         for j in range(columns):
             weight = weight_y[:, None] * _weight(first_x + j, middle_x, reach_x, left, right)[None, :]
-            pixel = source + (line[:, None] + _inside(first_x + j, left, right)[None, :]) * 3
-            r += weight * tl.load(pixel).to(tl.float32)
-            g += weight * tl.load(pixel + 1).to(tl.float32)
-            b += weight * tl.load(pixel + 2).to(tl.float32)
+            pixel = source + (line[:, None] + _inside(first_x + j, left, right)[None, :]) * BANDS
+            r += _weighted(weight, pixel + first)
+            g += _weighted(weight, pixel + second)
+            b += _weighted(weight, pixel + third)
     share = 1 / tl.maximum(total_y[:, None] * total_x[None, :], 1e-9)
-    return round_to_bytes(r * share), round_to_bytes(g * share), round_to_bytes(b * share)
+    return rounded(r * share, source), rounded(g * share, source), rounded(b * share, source)
+
+
+@triton.jit
+def _stride(tile, source):
+    """Return the width of the source, with which the positions of its pixels are counted."""
+    width = tl.load(tile + SIZE + 1)
+    return width.to(tl.int32) if source.dtype.element_ty == tl.uint8 else width.to(tl.int64)
+
+
+@triton.jit
+def _weighted(weight, at):
+    """Return a value of the source times its weight; of float32, 0 without a weight, also where it is NaN."""
+    value = tl.load(at).to(tl.float32)
+    return weight * (value if at.dtype.element_ty == tl.uint8 else tl.where(weight > 0, value, 0.0))
 
 
 # ------------------------------------------------------------------------------------- turned views
 
 
 @triton.jit
-def _paste_turned(tile, edges, source, y, x, r, g, b):
+def _paste_turned(tile, edges, source, y, x, r, g, b, BANDS: tl.constexpr):
     """Return R, G and B with this tile over them: its view of the source, cut off at the edges, and fill around that.
 
     As `resize._warp`: the window of the source shrinks, and is then interpolated linearly, with fill around it. Here a
     pixel is one weighted mean of what both steps would take.
     """
     y_in_view, x_in_view = y + tl.load(tile + 6) + 0.5, x + tl.load(tile + 7) + 0.5
-    at_y, at_x = _in_window(tile + MATRIX, y_in_view[:, None], x_in_view[None, :])
+    at_y, at_x = _in_window(tile + (MATRIX + 3 * (BANDS - 3)), y_in_view[:, None], x_in_view[None, :])
     shown_y = (y >= tl.load(tile + SHOWN)) & (y < tl.load(tile + SHOWN + 2))
     shown_x = (x >= tl.load(tile + SHOWN + 1)) & (x < tl.load(tile + SHOWN + 3))
     shown = shown_y[:, None] & shown_x[None, :]
-    within = _within(tile + EDGES, edges, y_in_view[:, None], x_in_view[None, :])
-    red, green, blue, share = _interpolated(source, tile, at_y, at_x, shown & (within > 0))
-    red, green, blue = _filled(tile, red, share, 0), _filled(tile, green, share, 1), _filled(tile, blue, share, 2)
-    red, green, blue = _mixed(tile, red, within, 0), _mixed(tile, green, within, 1), _mixed(tile, blue, within, 2)
+    within = _within(tile + (EDGES + 3 * (BANDS - 3)), edges, y_in_view[:, None], x_in_view[None, :])
+    red, green, blue, share = _interpolated(source, tile, at_y, at_x, shown & (within > 0), BANDS)
+    first, second, third = bands_of(BANDS)
+    red, green = _filled(tile + first, source, red, share), _filled(tile + second, source, green, share)
+    blue = _filled(tile + third, source, blue, share)
+    red, green = _mixed(tile + first, source, red, within), _mixed(tile + second, source, green, within)
+    blue = _mixed(tile + third, source, blue, within)
     return tl.where(shown, red, r), tl.where(shown, green, g), tl.where(shown, blue, b)
 
 
 @triton.jit
-def _filled(tile, value, share, channel):
-    """Return a channel of which the source gives a share."""
-    return round_to_bytes(value + (1 - share) * tl.load(tile + FILL + channel))
+def _filled(tile, source, value, share):
+    """Return a channel of which the source gives a share. `tile`: moved by the number of the channel."""
+    return rounded(value + (1 - share) * tl.load(tile + FILL), source)
 
 
 @triton.jit
-def _mixed(tile, value, share, channel):
-    """Return a share of a channel's value, and fill."""
-    fill = tl.load(tile + FILL + channel)
-    return round_to_bytes(fill + (value - fill) * share)
+def _mixed(tile, source, value, share):
+    """Return a share of a channel's value, and fill; of float32 the value itself, where its share is 1."""
+    fill = tl.load(tile + FILL)
+    mixed = rounded(fill + (value - fill) * share, source)
+    return mixed if source.dtype.element_ty == tl.uint8 else tl.where(share < 1, mixed, value)
 
 
 @triton.jit
@@ -285,13 +329,14 @@ def _within(edge, edges, y, x):
 
 
 @triton.jit
-def _interpolated(source, tile, at_y, at_x, wanted):
+def _interpolated(source, tile, at_y, at_x, wanted, BANDS: tl.constexpr):
     """Return R, G and B times the share of the window in the interpolation, and that share."""
     top, bottom = _bounds(tile, tl.load(tile + SIZE))
     left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
-    stride = tl.load(tile + SIZE + 1).to(tl.int32)
-    middle_y, first_y, near_y, next_y, step_y, reach_y = _pair(tile, at_y, top, bottom)
-    middle_x, first_x, near_x, next_x, step_x, reach_x = _pair(tile + 1, at_x, left, right)
+    stride = _stride(tile, source)
+    first, second, third = bands_of(BANDS)
+    middle_y, first_y, near_y, next_y, step_y, reach_y = _pair(tile, source, at_y, top, bottom)
+    middle_x, first_x, near_x, next_x, step_x, reach_x = _pair(tile + 1, source, at_x, left, right)
     rows = tl.ceil(2 * reach_y + step_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)
     columns = tl.ceil(2 * reach_x + step_x).to(tl.int32)
     r = tl.zeros(wanted.shape, tl.float32)
@@ -304,22 +349,22 @@ def _interpolated(source, tile, at_y, at_x, wanted):
         line = _inside(first_y + i, top, bottom) * stride
         for j in range(columns):
             weight_x = _weight_in_pair(first_x + j, middle_x, near_x, next_x, step_x, reach_x, left, right)
-            weight, pixel = weight_y * weight_x, source + (line + _inside(first_x + j, left, right)) * 3
-            r += weight * tl.load(pixel).to(tl.float32)
-            g += weight * tl.load(pixel + 1).to(tl.float32)
-            b += weight * tl.load(pixel + 2).to(tl.float32)
+            weight, pixel = weight_y * weight_x, source + (line + _inside(first_x + j, left, right)) * BANDS
+            r += _weighted(weight, pixel + first)
+            g += _weighted(weight, pixel + second)
+            b += _weighted(weight, pixel + third)
     return r, g, b, share_y * share_x
 
 
 @triton.jit
-def _pair(tile, at, low, high):
+def _pair(tile, source, at, low, high):
     """Return along one axis what two shrunk pixels, around each place `at` in the shrunk window, take of the source.
 
     Namely the middle of the first of them in the source, the first source pixel that it takes, a factor of the weights
     of either, how far their middles are from each other, and how far the filter reaches from there.
     """
     first, length = tl.load(tile), tl.load(tile + 4)
-    step = (tl.load(tile + 2) - first) / length
+    step = (_precise(tl.load(tile + 2) - first, source) / length).to(tl.float32)
     reach = tl.maximum(step, 1.0)
     at = tl.minimum(tl.maximum(at, -1.0), length + 1) - 0.5
     near = tl.floor(at)
@@ -360,7 +405,8 @@ def _first_tap(middle, reach):
 @triton.jit
 def _weight(tap, middle, reach, low, high):
     """Return the weight of a source pixel; 0 outside of the region."""
-    return tl.where((tap >= low) & (tap < high), tl.maximum(reach - tl.abs(tap + 0.5 - middle), 0.0), 0.0)
+    counts = (tap >= low) & (tap < high)
+    return tl.where(counts, tl.maximum(reach - tl.abs(tap + 0.5 - middle), 0.0), 0.0).to(tl.float32)
 
 
 @triton.jit

@@ -13,15 +13,17 @@ from detaug.gpu.triton_blocks import (
     load_pixels,
     position,
     round_to_bytes,
+    rounded,
     store_pixels,
 )
 
 
 @batch_kernel
 def add_shadows(
-    out, numbers, images, length, height, width, CORNERS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    out, numbers, images, length, height, width, CORNERS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    BANDS: tl.constexpr = 3,
 ):  # fmt: skip
-    """Darken polygons of `out`.
+    """Darken polygons of `out`, which may have BANDS of float32.
 
     A row of `numbers`: height, width, whether the image changes, then for each polygon the share of the light that it
     takes, and its corners x, y.
@@ -30,13 +32,14 @@ def add_shadows(
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
         if tl.load(own + 2) > 0:
-            at, mask = position(image, y, x, height, width), inside(y, x, height, width)
+            at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
             left = tl.full([ROWS, COLUMNS], 1.0, tl.float32)
             for polygon in range((length - 3) // (1 + 2 * CORNERS)):
                 share = own + 3 + polygon * (1 + 2 * CORNERS)
                 left = tl.where(_in_polygon(share + 1, y, x, CORNERS), left * (1 - tl.load(share)), left)
-            r, g, b = load_pixels(out, at, mask)
-            store_pixels(out, at, mask, round_to_bytes(r * left), round_to_bytes(g * left), round_to_bytes(b * left))
+            r, g, b = load_pixels(out, at, mask, BANDS)
+            r, g, b = rounded(r * left, out), rounded(g * left, out), rounded(b * left, out)
+            store_pixels(out, at, mask, r, g, b, BANDS)
 
 
 @triton.jit
