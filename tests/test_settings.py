@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from band_files import data_set, encode, values
 from painted_files import Folder
 
 import detaug as da
+from detaug.gpu.kernel_chain import chain_of
 from detaug.loading.devices import choose_device
-from detaug.loading.settings import Settings, choose_settings, write_settings
+from detaug.loading.settings import (
+    Settings,
+    choose_settings,
+    decoded_bytes,
+    large_source,
+    pixels_in_flight,
+    write_settings,
+)
+from detaug.ops.recipe import make_recipe
 
 
 def test_settings_change_no_batch(painted: Folder, tmp_path: Path, device: str) -> None:
@@ -63,6 +73,30 @@ def test_without_a_jpeg_engine_all_cores_of_the_process_decode(
     monkeypatch.setenv("DETAUG_JPEG_ENGINE", "1")
     with_engine = choose_settings(torch.device("cuda", 0), 32, 300 * 300)
     assert (with_engine.pipelines, with_engine.threads, with_engine.hw_decoder_load) == (2, 2, 1)
+
+
+def test_images_that_the_cpu_decodes_for_a_gpu_take_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JPEG engine does nothing for them."""
+    monkeypatch.setenv("DETAUG_JPEG_ENGINE", "1")
+    monkeypatch.setattr("detaug.loading.settings.available_cores", lambda: 16)
+    chosen = choose_settings(torch.device("cuda", 0), 32, 300 * 300, decodes_on_host=True)
+    assert (chosen.pipelines, chosen.threads, chosen.hw_decoder_load) == (4, 4, 0)
+
+
+def test_bands_count_by_their_memory(tmp_path: Path) -> None:
+    """Six bands of 16 bits: 12 bytes of a file's pixel, 24 as float32, and 24 of a rendered one."""
+    pixels = da.PixelFormat(6, "uint16")
+    files = {"0.tif": encode(values(6, "uint16", (600, 800)), "tif")}
+    reader = da.CocoReader(*data_set(tmp_path, files, (600, 800)), channels=6, dtype="uint16")
+    small, large = (make_recipe([da.Resize((side, side))], pixels) for side in (30, 1000))
+    gpu = torch.device("cuda", 0)
+    assert large_source(reader) * 3 == 600 * 800 * (12 + 24)
+    assert pixels_in_flight(reader, small, chain_of(small, gpu)) * 12 == 600 * 800 * (12 + 24)
+    assert pixels_in_flight(reader, large, chain_of(large, gpu)) * 12 == 1000 * 1000 * 24
+    assert pixels_in_flight(reader, large, None) == 1000 * 1000
+    settings = Settings(pipelines=2, threads=1, depth=2)
+    held = 2 * (3 * 4 + 2.5 * 4)  # images: two pipelines with three jobs of four, and what a decoder holds
+    assert decoded_bytes(reader, settings, large, 4, gpu) == held * 600 * 800 * (12 + 24)
 
 
 def test_another_value_for_the_jpeg_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,14 +25,18 @@ from detaug.sources.source import Source
 def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, part: Nodes | None = None) -> Node:
     """Return the node of (H, W, 3) uint8 RGB images on `device`, with the EXIF orientation applied.
 
-    For a source with another `pixel_format` they are (H, W, bands) float32, in the values of the files. It is fed with
-    `inputs`. An image that does not decode, or not of the size that the source says, is an error of the pipeline. On a
-    GPU the share `hw_decoder_load` of the JPEGs goes to its JPEG engine. `part`: on the CPU, what to decode of the
-    image: its "window", the first corner and the size, (2, 2) (y, x), whose pixels are those of the whole image; and,
-    of a smaller image, the "scale", see `scaled_decoding`.
+    For a source with another `pixel_format` they are (H, W, bands) float32, in the values of the files; for a GPU too
+    the CPU decodes them, and they are copied in the type of the files, which is smaller. It is fed with `inputs`. An
+    image that does not decode, or not of the size that the source says, is an error of the pipeline. On a GPU the share
+    `hw_decoder_load` of the JPEGs goes to its JPEG engine. `part`: on the CPU, what to decode of the image: its
+    "window", the first corner and the size, (2, 2) (y, x), whose pixels are those of the whole image; and, of a smaller
+    image, the "scale", see `scaled_decoding`.
     """
-    image = decode(input_nodes(source), device, hw_decoder_load, part, as_stored(source.pixel_format))
-    return image if source.pixel_format.is_rgb8 else used_bands(image, source.pixel_format)
+    pixels = source.pixel_format
+    if pixels.is_rgb8:
+        return decode(input_nodes(source), device, hw_decoder_load, part)
+    image = decode(input_nodes(source), "cpu", part=part, output=as_stored(pixels))
+    return used_bands(image, pixels, device)
 
 
 def decode(
@@ -70,9 +74,13 @@ def _decode_part(nodes: Nodes, output: Mapping[str, Any]) -> Node:
     return either(nodes["scale"] > 1, nodes, decode_scaled, decode_window) if scaled else decode_window(nodes)
 
 
-def used_bands(image: Node, pixels: PixelFormat) -> Node:
-    """Return the bands that are used, as float32. An image of other bands is an error of the pipeline."""
+def used_bands(image: Node, pixels: PixelFormat, device: str) -> Node:
+    """Return the bands that are used of an image on the CPU, as float32 on the device.
+
+    An image of other bands is an error of the pipeline.
+    """
     height, width = (image.shape(dtype=types.INT32)[axis] for axis in (0, 1))
+    image = image if device == "cpu" else image.gpu()
     image = fn.reshape(image, shape=fn.stack(height, width, np.int32(pixels.channels)), layout="HWC")  # no copy
     if pixels.bands is not None:
         image = fn.cat(*(image[:, :, band : band + 1] for band in pixels.bands), axis=2)

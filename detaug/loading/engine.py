@@ -48,7 +48,7 @@ class Engine:
     def open(self) -> None:
         """Make the pipelines, unless they exist."""
         if not self._free and not self._in_flight:
-            if self.device.type == "cuda" and not self.reader.decodes:
+            if self.device.type == "cuda" and not self.reader.decodes and self.reader.pixel_format.is_rgb8:
                 keep_decoder(self.device).join()
             settings = self.settings
             workers = [self._worker(self._most_images, settings.depth) for _ in range(settings.pipelines)]

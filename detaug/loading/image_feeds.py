@@ -44,7 +44,8 @@ class ImageFeed:
     def __init__(self, source: Source, device: torch.device, hw_decoder_load: float, cache: ImageCache | None) -> None:
         self._source, self._device, self._hw_decoder_load = source, device, hw_decoder_load
         self.cache, self._copier = cache, HostCopier(device)
-        self._nothing = torch.empty(0, dtype=torch.uint8, device=device)
+        dtype = getattr(torch, source.pixel_format.image_dtype)
+        self._nothing = torch.empty(0, dtype=dtype, device=device)
         self._pixel_check = PixelCheck(source)
 
     def missing(self, indices: Ints) -> Ints:
@@ -142,10 +143,10 @@ class ImageFeed:
         return []
 
     def decoded_memory(self, indices: Ints, outputs: list[Any]) -> Tensor:
-        """Return the bytes of the images that were decoded, one behind the other: of `outputs`, or of `frames`."""
+        """Return the values of the images that were decoded, one behind the other: of `outputs`, or of `frames`."""
         if not len(indices):
             return self._nothing
-        length = 3 * int(self._source.pixels[indices].sum())
+        length = self._source.pixel_format.count * int(self._source.pixels[indices].sum())
         return to_torch(outputs[0].as_reshaped_tensor([length]), self._device)
 
     def copies(self, indices: Ints) -> Copies | None:
@@ -172,7 +173,7 @@ class ImageFeed:
         self.cache.store({int(indices[at]): memory[starts[at] :][: lengths[at]] for at in self.cache.storable(indices)})
 
     def _decoded_offsets(self, indices: Ints) -> Ints:
-        return start_offsets(3 * self._source.pixels[indices])
+        return start_offsets(self._source.pixel_format.image_bytes * self._source.pixels[indices])
 
 
 def _without_stored(upcoming: Iterator[Upcoming], addresses: Ints) -> Iterator[Upcoming]:

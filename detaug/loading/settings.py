@@ -91,6 +91,7 @@ def settings_for(
         file,
         source_pixels=large_source(reader),
         can_group=can_group(recipe, kernels),
+        decodes_on_host=not reader.pixel_format.is_rgb8,
         pipelines=pipelines,
         threads=threads,
         memory=limit,
@@ -126,11 +127,19 @@ def can_group(recipe: Recipe, kernels: KernelChain | None) -> bool:
 def pixels_in_flight(reader: Source, recipe: Recipe, kernels: KernelChain | None) -> int:
     """Estimate the number of pixels of an image after the recipe.
 
-    With kernels, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory.
+    With kernels, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory; and
+    a pixel of other bands than 8-bit RGB counts as many as take its memory.
     """
     some = reader.clip_views(reader.clips[np.arange(8) % len(reader.clips)].reshape(-1))
     rendered = int(recipe.plan(some, draws_from(np.random.default_rng(0))).views.size.prod(1).max())
-    return max(rendered, int(reader.pixels.mean()) // 4) if kernels else rendered
+    if not kernels:
+        return rendered
+    pixels = reader.pixel_format
+    return max(rendered * pixels.count // 3, int(reader.pixels.mean()) * pixels.decoded_bytes // _RENDERED_BYTES)
+
+
+_RENDERED_BYTES = 12
+"""Of a pixel of three bands of float32."""
 
 
 def large_source(reader: Source) -> int:
@@ -171,6 +180,7 @@ def choose_settings(
     *,
     source_pixels: int = 1,
     can_group: bool = True,
+    decodes_on_host: bool = False,
     pipelines: int | None = None,
     threads: int | None = None,
     memory: int | None = None,
@@ -179,10 +189,14 @@ def choose_settings(
     """Return the settings that are given, else those of a file that `detaug tune` wrote, else the device's defaults.
 
     `pixels`: of an image after the recipe; `source_pixels`: of a large one before it. `can_group`: whether a pipeline
-    can process several batches as one. `memory`: bytes for decoded images, which also limit the settings of a file;
-    None: those of a file are not limited, and the CPU's defaults are. `together`: images that a part has at least.
+    can process several batches as one. `decodes_on_host`: whether the CPU decodes the images for a GPU. `memory`: bytes
+    for decoded images, which also limit the settings of a file; None: those of a file are not limited, and the CPU's
+    defaults are. `together`: images that a part has at least.
     """
-    default = _on_cpu(batch_size, pixels) if device.type == "cpu" else _on_gpu(batch_size, pixels, can_group, device)
+    if device.type == "cpu":
+        default = _on_cpu(batch_size, pixels)
+    else:
+        default = _on_gpu(batch_size, pixels, can_group, not decodes_on_host and has_jpeg_engine(device))
     chosen = asdict(default)
     chosen |= {"batches_per_group": 1, **read_settings(file)} if file is not None else {}
     chosen |= {name: value for name, value in (("pipelines", pipelines), ("threads", threads)) if value is not None}
@@ -237,8 +251,7 @@ def _on_cpu(batch_size: int, pixels: int) -> Settings:
     return Settings(1, available_cores(), batches_per_group=batches)
 
 
-def _on_gpu(batch_size: int, pixels: int, can_group: bool, device: torch.device) -> Settings:
-    jpeg_engine = has_jpeg_engine(device)
+def _on_gpu(batch_size: int, pixels: int, can_group: bool, jpeg_engine: bool) -> Settings:
     pipelines, threads = (2, 2) if jpeg_engine else _for_decoding_on_threads()
     images, most = batch_size * _weight(pixels, 2), PIXELS_IN_FLIGHT / (batch_size * pixels)
     batches = _limited(min(GROUP_IMAGES_ON_GPU / images, most / (3 * pipelines)), least=1) if can_group else 1

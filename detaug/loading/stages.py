@@ -11,7 +11,7 @@ import torch
 
 from detaug.arrays import Ints
 from detaug.errors import InputError
-from detaug.gpu.kernel_chain import KernelChain, chain_for
+from detaug.gpu.kernel_chain import KernelChain, chain_for, op_without_kernel
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import BatchStream, Position
@@ -66,6 +66,7 @@ def make_stages(
             _check_decode(recipe, reader, device, cache)
             frames = _check_clips(reader, recipe, device)
             kernels = chain_for(recipe, device)
+            _check_kernels(recipe, kernels, device)
             chosen = settings_for(reader, recipe, kernels, device, batch_size * frames, **options)
         stages.append(LoaderStage(recipe, start, end, kernels, chosen))
     return stages
@@ -99,11 +100,19 @@ def _check_decode(recipe: Recipe, reader: Source, device: torch.device, cache: C
         return
     if reader.files and not reader.decodes:
         raise InputError(f"a source with a pixel_format, here {reader.pixel_format}, must have files = False, and read")
-    if device.type != "cpu":
-        remedy = 'give the loader device="cpu", and move its batches with batch.to("cuda")'
-        raise InputError(f"images of {reader.pixel_format} are decoded and changed on the CPU only: {remedy}")
     if cache is not None:
         raise InputError(f"the cache keeps 8-bit RGB, and the reader has {reader.pixel_format}: leave cache out")
+
+
+def _check_kernels(recipe: Recipe, kernels: KernelChain | None, device: torch.device) -> None:
+    """Raise InputError for a recipe without kernels whose images DALI's operators do not take on a GPU."""
+    if device.type == "cpu" or kernels is not None or recipe.pixels.is_rgb8:
+        return
+    raise InputError(
+        f"{op_without_kernel(recipe, device)} has no kernel for a GPU, or not after the ops before it, and images of "
+        f'{recipe.pixels} need one: leave it out, or give the loader device="cpu", and move its batches with '
+        'batch.to("cuda")'
+    )
 
 
 def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:

@@ -46,8 +46,8 @@ class CocoReader(FolderSource):
     `segmentation` where it has four points, else the box.
     `tight`: let each box be that of what is seen of its object's outline, where an op turned or cut it.
     `channels`, `dtype`: how many bands the files have, and of what type: "uint8", "uint16" or "float32". With anything
-    but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe gets float32 in their own values. `bands`:
-    positions, from 0, of those that are used, in this order. See docs/bands.md.
+    but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe gets float32 in their own values, which the CPU
+    decodes for a GPU too. `bands`: positions, from 0, of those that are used, in this order. See docs/bands.md.
     `crowds`: regions marked `iscrowd` are no objects to train on: "drop" leaves them out; with "keep" they are boxes,
     and "iscrowd" is a column.
 
