@@ -1,22 +1,31 @@
-"""Measure what pictures of many bands cost on the CPU beside 8-bit RGB: CPU time of an image through a loader.
+"""Measure what pictures of many bands cost beside 8-bit RGB: CPU time of an image through a loader on the CPU.
 
 python benchmarks/many_bands.py --turns 5
+
+With a device, images/s of a loader, beside those of its pipelines when they decode, and copy to the device, only:
+
+python benchmarks/many_bands.py --device cuda --size 640 --output 640 --images 512 --batch-size 32
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 import tifffile
+import torch
 
 import detaug as da
+from detaug.bench.loaders import decoded_batches
+from detaug.loading.settings import grouping_of
 
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "3 bands of uint8": (3, "uint8", {"photometric": "rgb"}),
@@ -57,18 +66,62 @@ def milliseconds(loader: da.Loader) -> float:
     return (process_time() - start) / images * 1e3
 
 
+def images_per_second(batches: Iterator[int], images: int, seconds: float) -> float:
+    """Return the rate of batches, each the number of its images, after `images` that fill the pipelines."""
+    done = 0
+    while done < images:
+        done += next(batches)
+    start, done = perf_counter(), 0
+    while perf_counter() - start < seconds:
+        done += next(batches)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return done / (perf_counter() - start)
+
+
+def rates(loader: da.Loader, seconds: float) -> tuple[float, float]:
+    """Return images/s of a loader, and of its pipelines without its recipe."""
+    settings, images = loader.settings, len(loader.reader)
+    made = (len(batch.images) for _ in count() for batch in loader)
+    grouping = grouping_of(settings, loader.recipe)
+    decoded = decoded_batches(loader.reader, settings, grouping, loader.batch_size, loader.device)
+    return images_per_second(made, images, seconds), images_per_second(decoded, images, seconds)
+
+
+def report_rates(options: argparse.Namespace) -> None:
+    recipe = [da.RandomHorizontalFlip(), da.RandomIoUCrop(), da.Resize((options.output,) * 2), da.Normalize()]
+    for name in CASES:
+        with TemporaryDirectory() as folder:
+            reader = write(Path(folder) / "files", name, options.images, options.size)
+            turns = []
+            for _ in range(options.turns):
+                with da.Loader(reader, recipe, options.batch_size, device=options.device) as loader:
+                    turns.append(rates(loader, options.seconds))
+        made, decoded = (median(column) for column in zip(*turns, strict=True))
+        shares = [a / b for a, b in turns]
+        share = f"{median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})"
+        print(f"{name}: {made:.0f} images/s, decoding and copying alone {decoded:.0f}; {share} of it")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--images", type=int, default=128)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--device", choices=["cpu", "cuda"])
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--output", type=int, default=300)
+    parser.add_argument("--batch-size", type=int, default=16)
     options = parser.parse_args()
-    recipe = [da.RandomHorizontalFlip(), da.RandomIoUCrop(), da.Resize((300, 300)), da.Normalize()]
+    if options.device:
+        report_rates(options)
+        return
+    recipe = [da.RandomHorizontalFlip(), da.RandomIoUCrop(), da.Resize((options.output,) * 2), da.Normalize()]
     with TemporaryDirectory() as folder:
         loaders = {}
         for at, name in enumerate(CASES):
             reader = write(Path(folder) / str(at), name, options.images, options.size)
-            loaders[name] = da.Loader(reader, recipe, 16, device="cpu")
+            loaders[name] = da.Loader(reader, recipe, options.batch_size, device="cpu")
             milliseconds(loaders[name])
         found = [{name: milliseconds(loader) for name, loader in loaders.items()} for _ in range(options.turns)]
     first = next(iter(CASES))

@@ -71,14 +71,21 @@ def decode(job: Job) -> Iterator[MadeBatch]:
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(job.recipe())
     settings = settings_for(reader, recipe, chain_for(recipe, device), device, job.batch_size, job.settings)
-    grouping = grouping_of(settings, recipe)
-    workers = decoding_workers(reader, grouping.most_images(job.batch_size), device, settings)
+    for new in decoded_batches(reader, settings, grouping_of(settings, recipe), job.batch_size, device):
+        yield MadeBatch(None, None, None, new)
+
+
+def decoded_batches(
+    reader: Source, settings: Settings, grouping: Grouping, batch_size: int, device: torch.device
+) -> Iterator[int]:
+    """Decode the images of a source again and again. Yields the new images of each batch that is decoded."""
+    workers = decoding_workers(reader, grouping.most_images(batch_size), device, settings)
     running: deque[tuple[PipelineWorker, list[int]]] = deque()
-    for worker, (indices, new) in zip(cycle(workers), _decoding_jobs(len(reader), job.batch_size, grouping)):
+    for worker, (indices, new) in zip(cycle(workers), _decoding_jobs(len(reader), batch_size, grouping)):
         if len(running) == settings.pipelines * settings.depth:
             first, counts = running.popleft()
             first.finish()
-            yield from (MadeBatch(None, None, None, count) for count in counts)
+            yield from counts
         worker.start(inputs(reader, indices))
         running.append((worker, new))
 
