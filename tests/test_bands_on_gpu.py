@@ -93,9 +93,6 @@ EXACT: dict[str, list[da.Op]] = {
         ("turned", 3, "uint16"),
         ("flipped", 4, "uint8"),
         ("flipped", 6, "uint16"),
-        ("cropped", 6, "uint16"),
-        ("turned", 6, "uint16"),
-        ("flipped", 7, "float32"),
         ("turned", 7, "float32"),
     ],
 )
@@ -165,7 +162,6 @@ CLOSE: dict[str, list[da.Op]] = {
     "mosaic of turned images": [da.RandomRotation(20, fill=FILL), WHOLE, da.Mosaic()],
     "mixed up": [WHOLE, da.MixUp()],
     "noise": [WHOLE, da.GaussianNoise(0.02, 0.1, p=1)],
-    "noise by scale": [WHOLE, da.GaussianNoise(0.02, 0.1, p=1), da.Normalize(scale=1000)],
     "gamma": [WHOLE, da.RandomGamma((0.5, 2), p=1), da.Normalize(scale=60000)],
     "blurred": [WHOLE, da.GaussianBlur(p=1)],
     "moved": [WHOLE, da.MotionBlur((3, 5), p=1)],

@@ -29,11 +29,13 @@ def search(boxes, labels, seeds, aspect_ratio, grid, rule, thresholds, attempts,
     iou, own, extremes = np.empty(ROUNDS), np.empty((boxes.shape[1], 4)), np.empty((2, 3))
     for image in range(len(boxes)):
         count, best = 0, -1.0
-        extremes[0], extremes[1] = np.inf, -np.inf
+        for measure in range(3):
+            extremes[0, measure], extremes[1, measure] = np.inf, -np.inf
         for at in range(boxes.shape[1]):
             if labels[image, at] < 0:
                 continue
-            own[count] = boxes[image, at]
+            for side in range(4):
+                own[count, side] = boxes[image, at, side]
             width, height = own[count, 2] - own[count, 0], own[count, 3] - own[count, 1]
             count += 1
             for number, measure in enumerate((width, height, width * height)):
@@ -42,19 +44,22 @@ def search(boxes, labels, seeds, aspect_ratio, grid, rule, thresholds, attempts,
             bound = min(width / low, height / low, high / width, high / height, width * height / low_squared)
             best = max(best, bound)  # no window has a larger IoU with any box
         if count:
-            _draw_thresholds(seeds[image], np.searchsorted(thresholds, best, "right"), thresholds, allow_no_crop, iou)
+            reachable = 0
+            for threshold in thresholds:
+                reachable += threshold <= best
+            _draw_thresholds(seeds[image], reachable, thresholds, allow_no_crop, iou)
             view = aspect_ratio[image], grid[image]
             _search(own[:count], extremes, seeds[image], view, rule, iou, attempts, windows[image])
 
 
 @compiled
 def _draw_thresholds(seed, reachable, thresholds, allow_no_crop, iou):
-    """Draw the IoU to reach in each round; NaN from "no crop" on. Only the `reachable` first thresholds are drawn."""
+    """Draw the IoU to reach in each round, up to the NaN of "no crop". Only the `reachable` first ones are drawn."""
     for number in range(ROUNDS):
         half, counter = divmod(number, ROUNDS // 2)
         choice = np.int64(_numbers(seed, counter)[half] * (reachable + allow_no_crop))
         if choice >= reachable:
-            iou[number:] = np.nan
+            iou[number] = np.nan
             break
         iou[number] = thresholds[choice]
 
