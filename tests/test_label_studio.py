@@ -113,6 +113,23 @@ def test_results_about_a_region_repeat_its_shape(tmp_path: Path) -> None:
     assert ([row["bbox"] for row in rows], [row.get("note") for row in rows]) == (EXPECTED[:2], ["a note", None])
 
 
+def test_what_is_about_a_region_is_not_about_the_image(tmp_path: Path) -> None:
+    """Also where the region is a key point, which has no columns, or has no place in the json."""
+    regions = [
+        region("rectanglelabels", id="r", x=10, y=10, width=10, height=10),
+        region("keypointlabels", "nose", id="k", x=12, y=25) | {"parentID": "r"},
+        {"id": "v", "type": "videorectangle", "value": {"sequence": []}},
+        region("textarea", None, id="k", text=["a note"]) | {"from_name": "note"},
+        region("choices", None, id="v", choices=["red"]) | {"from_name": "color"},
+        region("choices", None, id="x", choices=["day"]) | {"from_name": "scene"},
+    ]
+    document, summary = converted(data_set(tmp_path, {"a.json": json.dumps([task("a.jpg", regions)])}, "a.jpg"))
+    (image,) = document["images"]
+    assert image["scene"] == "day"
+    assert not {"color", "note"} & image.keys()
+    assert kinds(summary) == {"shape-unused": 1}
+
+
 def test_skipped_annotations_do_not_count(tmp_path: Path) -> None:
     skipped = {"result": REGIONS[1:2], "skipped": True}
     content = [task("a.jpg", [])]

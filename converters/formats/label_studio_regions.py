@@ -57,7 +57,8 @@ def read_regions(record: Record, results: list[dict[str, Any]]) -> None:
 
     read_objects(record, enumerate(regions), parse)
     read_objects(record, points, lambda item: _add_point(record, *item, by_id))
-    record.columns = _columns([each for each in results if str(each.get("id")) not in by_id], [])
+    of_regions = {str(each.get("id")) for _, each in regions}  # also of key points and of shapes that have no place
+    record.columns = _columns([each for each in results if str(each.get("id")) not in of_regions], [])
 
 
 def _kind(result: dict[str, Any]) -> str:
