@@ -7,8 +7,9 @@ four numbers; from the first turn on it has a polygon too (see `polygons.py`). W
 gone: a later op that shows it again shows fill. `source_bounds` stores this in source pixels, and `clip_region` for a
 turned view.
 
-All is NumPy in double precision for many images at once, since a NumPy call costs much and a number little. Keep the
-short axis (coordinates, rows of a matrix) first: NumPy loops over the last one. Hence the transposes.
+All is in double precision, for many images at once. Loops over boxes are Numba's, see `box_loops.py`. The rest is
+NumPy, where a call costs much and a number little: keep the short axis (coordinates, rows of a matrix) first, since it
+loops over the last one. Hence the transposes.
 """
 
 from __future__ import annotations
