@@ -3,7 +3,8 @@
     python benchmarks/first_batch.py [FILE.json IMAGES] [--device cuda] [--batch-size 32] [--turns 5]
 
 Each turn is a process of its own. Prints the seconds of each step, medians of the turns, in brackets their range:
-Python and torch first, which a training needs anyway. Files that were read before come from the page cache. Without
+Python and torch first, which a training needs anyway. Files that were read before come from the page cache. The last
+line is what a process takes longer that compiles Numba's loops, as the first one of an installation does. Without
 FILE.json, the images are generated: JPEGs of 500 x 375.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -48,10 +50,13 @@ print(json.dumps([(name, end - start) for (_, start), (name, end) in zip(marks, 
 """
 
 
-def seconds_of_steps(images: str, annotations: str, batch_size: int, device: str) -> dict[str, float]:
+def seconds_of_steps(
+    images: str, annotations: str, batch_size: int, device: str, **environment: str
+) -> dict[str, float]:
     """Return the seconds of each step of one process, in their order, and "total"."""
     command = [sys.executable, "-c", STEPS, str(time.time()), images, annotations, str(batch_size), device]
-    steps = dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    run = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | environment)
+    steps = dict(json.loads(run.stdout))
     return {**steps, "total": sum(steps.values())}
 
 
@@ -69,9 +74,12 @@ def main() -> None:
         given = images, annotations, arguments.batch_size, arguments.device
         seconds_of_steps(*given)  # reads the files of the packages
         turns = [seconds_of_steps(*given) for _ in range(arguments.turns)]
+        compiling = seconds_of_steps(*given, NUMBA_CACHE_DIR=f"{folder}/compiled")
     for step in turns[0]:
         times = [turn[step] for turn in turns]
         print(f"{step}: {median(times):.2f} s ({min(times):.2f} to {max(times):.2f})")
+    longer = {step: compiling[step] - median(turn[step] for turn in turns) for step in ("Loader", "first batch")}
+    print("compiling Numba's loops, once:", ", ".join(f"{step} {seconds:.1f} s" for step, seconds in longer.items()))
 
 
 if __name__ == "__main__":

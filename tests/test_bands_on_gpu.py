@@ -25,7 +25,7 @@ from detaug.ops.pipeline_worker import PipelineWorker
 from detaug.ops.recipe import make_recipe
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
+pytestmark = [pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow, pytest.mark.usefixtures("few_programs")]
 pytest.importorskip("triton")
 
 FILL = (1.0, 2000.0, 3.0, 60000.0, 5.0, 6.5)
@@ -35,13 +35,6 @@ VALUES = da.Normalize(scale=1)
 """Keeps the values as they are."""
 MOST_OFF = 2e-5 if DEVICE.type == "cpu" else 1e-4
 """Of the largest value. A GPU divides less exactly, so that places between pixels are others by some 1e-5."""
-
-
-@pytest.fixture(autouse=True)
-def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes as long for a large one as for a small one."""
-    if DEVICE.type == "cpu":
-        monkeypatch.setattr("detaug.gpu.streams.BLOCK", (256, 256))
 
 
 @pytest.fixture

@@ -37,15 +37,8 @@ from detaug.ops.recipe import Recipe
 from detaug.samples.samples import Samples
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
+pytestmark = [pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow, pytest.mark.usefixtures("few_programs")]
 pytest.importorskip("triton")
-
-
-@pytest.fixture(autouse=True)
-def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes as long for a large one as for a small one."""
-    if DEVICE.type == "cpu":
-        monkeypatch.setattr("detaug.gpu.streams.BLOCK", (256, 256))
 
 
 Array = NDArray[np.uint8]

@@ -50,6 +50,11 @@ class Placement:
         return np.asarray(self.inverse[self.image, self.layer])
 
     @cached_property
+    def to_source(self) -> Floats:
+        """Return (B, 3, 3): output pixels (x, y, 1), before a field -> source pixels, projective."""
+        return np.asarray(self.layers.matrix[self.image, self.layer])
+
+    @cached_property
     def inverse(self) -> Floats:
         """Return (N, L, 3, 3): source pixels (x, y, 1) -> output pixels, of each layer."""
         return invert(self.layers.matrix.reshape(-1, 3, 3)).reshape(self.layers.matrix.shape)

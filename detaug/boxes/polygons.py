@@ -5,7 +5,7 @@ again, would make it larger still. So each box keeps its polygon through all ops
 Clipping gives polygons of different lengths. To keep all of them in one array, shorter ones repeat a point, which
 changes neither hull nor area.
 
-Most is in Numba's loops, which need no room for what is in between and do not hold Python's lock.
+Most of it runs in Numba's loops, which make no arrays in between and release Python's lock.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ def _bent(start: Floats, end: Floats, of_object: Ints, vertices: Vertices, place
     corners = polygons.UNIT_SQUARE * field.size[placement.image[objects], None, ::-1]
     image = placement.image[objects, None]
     before = np.stack(field.undistorted(image, corners[..., 0], corners[..., 1]), axis=-1)
-    in_source = _in_source(placement, objects, before)
+    in_source = polygons.transform(placement.to_source[objects], before)
     shown, regions = np.empty(before.shape[:2], np.bool_), _regions_of(placement, objects)
     number = np.repeat(np.arange(len(objects)), 4)
     points = before.reshape(-1, 2), in_source.reshape(-1, 2), number
@@ -247,7 +247,7 @@ def in_short_pieces(vertices: Vertices, placement: Placement) -> Vertices:
 
 def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Bools]:
     """Return the corners (B, V, 2) of the regions of some objects, and which lie in their outlines, (B, V)."""
-    to_source = placement.layers.matrix[placement.image[objects], placement.layer[objects]]
+    to_source = placement.to_source[objects]
     region = _loops().regions(to_source, *_regions_of(placement, objects))
     if placement.field is not None:
         after, image = np.roll(region, -1, axis=1), placement.image[objects]
@@ -256,12 +256,7 @@ def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints
         share = np.arange(pieces)[:, None] / pieces
         steps = (after - region)[:, :, None] * share
         region = (region[:, :, None] + steps).reshape(len(region), region.shape[1] * int(pieces), 2)
-    return region, _in_outlines(_in_source(placement, objects, region), objects, vertices)
-
-
-def _in_source(placement: Placement, objects: Ints, points: Floats) -> Floats:
-    """Return points (B, K, 2) of the output, before a field, in the sources of objects, (B,)."""
-    return polygons.transform(placement.layers.matrix[placement.image[objects], placement.layer[objects]], points)
+    return region, _in_outlines(polygons.transform(to_source, region), objects, vertices)
 
 
 def _in_outlines(points: Floats, objects: Ints, vertices: Vertices) -> Bools:

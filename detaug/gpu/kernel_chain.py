@@ -224,7 +224,7 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
     plan = recipe.plan(example_view(), draws_from(np.random.default_rng(0)))
     try:
         _render_example(chain, plan)
-    except Exception as error:  # whatever it is, DALI's operators work
+    except Exception as error:  # whatever it is, DALI's operators render 8-bit RGB
         if not recipe.pixels.is_rgb8:
             raise InputError(
                 f"Triton does not work here ({error}), and images of {recipe.pixels} need it on a GPU: {_REMEDY}; or "

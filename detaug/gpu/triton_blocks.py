@@ -33,7 +33,7 @@ def block_of(number, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def bands_of(BANDS: tl.constexpr):
-    """Return the three bands of a program. Beyond the last one it is the last one again."""
+    """Return the three bands of a program; where the image has no more, its last band again."""
     if BANDS == 3:
         first, second, third = 0, 1, 2
     else:
@@ -82,7 +82,7 @@ def store_pixels(out, at, mask, r, g, b, BANDS: tl.constexpr = 3):
 
 @triton.jit
 def masks_of_others(mask, BANDS: tl.constexpr):
-    """Return the masks with which the second and the third band of a program are written: none twice."""
+    """Return the masks for writing the second and the third band of a program, so that no band is written twice."""
     mask_second, mask_third = mask, mask
     if BANDS % 3 != 0:
         first, second, third = bands_of(BANDS)

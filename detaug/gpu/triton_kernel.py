@@ -8,8 +8,8 @@ between, so the pixels are read once and written once. Contrast needs the mean g
 its own computes: it renders those images that change their contrast, up to that step.
 
 Sources of float32 with BANDS are rendered three bands at a time, see `triton_blocks`: unrounded, without colours, and
-at places in double precision, so that flips and crops of whole pixels keep every value. A pixel without a weight then
-counts nothing even where it is NaN.
+at places in double precision, so that flips and crops of whole pixels keep every value. A pixel of weight 0 adds
+nothing, even if it is NaN.
 """
 
 from __future__ import annotations

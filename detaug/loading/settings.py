@@ -127,8 +127,8 @@ def can_group(recipe: Recipe, kernels: KernelChain | None) -> bool:
 def pixels_in_flight(reader: Source, recipe: Recipe, kernels: KernelChain | None) -> int:
     """Estimate the number of pixels of an image after the recipe.
 
-    With kernels, decoded images wait in memory: then at least the float32 pixels that fill a source image's memory; and
-    a pixel of other bands than 8-bit RGB counts as many as take its memory.
+    With kernels, decoded images wait in memory: then it is at least the number of rendered pixels, three float32 each,
+    that would fill the memory of a source image. With other bands than 8-bit RGB a pixel counts by its memory, too.
     """
     some = reader.clip_views(reader.clips[np.arange(8) % len(reader.clips)].reshape(-1))
     rendered = int(recipe.plan(some, draws_from(np.random.default_rng(0))).views.size.prod(1).max())

@@ -210,10 +210,9 @@ class Samples:
         They are not clipped; a box that an op clipped in the output stays so.
         """
         placement = self._moved.placement
-        matrix = placement.layers.matrix[placement.image, placement.layer]
         boxes = torch.from_numpy(np.concatenate(self.boxes))[:, None]
         of_boxes = None if placement.field is None else placement.field[placement.image]
-        moved = move_boxes(boxes, torch.from_numpy(matrix), of_boxes)[:, 0].numpy()
+        moved = move_boxes(boxes, torch.from_numpy(placement.to_source), of_boxes)[:, 0].numpy()
         return self._by_image(moved)
 
     @property
