@@ -111,10 +111,11 @@ def test_windows_are_those_of_a_search_one_by_one(op: da.RandomIoUCrop) -> None:
         np.testing.assert_allclose(window, expected, atol=1e-12)
 
 
-def test_mosaics_move_boxes_as_numpy_does() -> None:
-    """Each tile with each box of its image, clipped, moved, and dropped by the rule."""
-    views, op = random_views(16, 2), da.Mosaic(min_visibility=0.2)
-    moved, planned = op.plan(views, op.draw(np.random.default_rng(3), 16))
+@pytest.mark.parametrize("min_visibility", [0, 0.2])
+def test_mosaics_move_boxes_as_numpy_does(min_visibility: float) -> None:
+    """Each tile with each box of its image, clipped, moved, and dropped by the rule, some for being half a pixel."""
+    views, op = random_views(256, 2), da.Mosaic(min_visibility=min_visibility)
+    moved, planned = op.plan(views, op.draw(np.random.default_rng(3), 256))
     sides = np.array([400.0, 300.0])
     for image, tiles in enumerate(planned["tiles"]):
         expected = []
@@ -123,7 +124,8 @@ def test_mosaics_move_boxes_as_numpy_does() -> None:
             boxes = views.boxes[slot][views.labels[slot] >= 0].reshape(-1, 2, 2) * sides
             clipped = boxes.clip(corner, corner + room)
             whole, left = boxes[:, 1] - boxes[:, 0], clipped[:, 1] - clipped[:, 0]
-            stays = (left >= np.minimum(whole, 1)).all(1) & (left.prod(1) >= 0.2 * whole.prod(1)) & (left > 0).all(1)
+            stays = (left >= np.minimum(whole, 1)).all(1) & (left > 0).all(1)
+            stays &= left.prod(1) >= min_visibility * whole.prod(1)
             expected += [*((clipped - corner + to)[stays] / sides).reshape(-1, 4)]
         found = moved.boxes[image][moved.labels[image] >= 0]
         assert len(found) == len(expected)
