@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,3 +53,8 @@ def pairs(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
     end = np.cumsum(count)
     which = np.repeat(np.arange(len(rows)), count)
     return which, np.arange(len(which)) + (begin - end + count).take(which)
+
+
+def in_order(*arrays: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the arrays in C order: a loop is compiled again for each other layout."""
+    return [np.ascontiguousarray(each) for each in arrays]

@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import numba
+from numba.core.registry import CPUDispatcher
+
+
+class _Interruptible(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
+    """A loop that raises what a signal's handler raised while it ran, such as KeyboardInterrupt.
+
+    Numba itself raises a SystemError from it where several arrays are returned.
+    """
+
+    def __call__(self, *args: Any) -> Any:
+        try:
+            return CPUDispatcher.__call__(self, *args)
+        except SystemError as error:
+            raised: BaseException = error
+            while isinstance(raised, SystemError) and raised.__cause__:
+                raised = raised.__cause__
+            raise raised from None
 
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile at the first call, without Python's lock. Where no folder for the code is writable, in each process."""
-    import numba
-
     options = {"nogil": True, "error_model": "numpy"}
     try:
-        return numba.njit(cache=True, **options)(function)
+        loop = numba.njit(cache=True, **options)(function)
     except RuntimeError:
-        return numba.njit(**options)(function)
-
-
-def in_order(*arrays: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the arrays in C order: a loop is compiled again for each other layout."""
-    return [np.ascontiguousarray(each) for each in arrays]
+        loop = numba.njit(**options)(function)
+    loop.__class__ = _Interruptible
+    return loop

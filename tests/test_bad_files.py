@@ -278,7 +278,12 @@ OUT_OF_MEMORY = """
 import resource, sys
 import detaug as da
 
-loader = da.Loader(da.CocoReader(*sys.argv[1:]), [da.Resize((40, 50))], 2, device="cpu", on_error="skip", max_skipped=1)
+def load(annotations):
+    reader = da.CocoReader(sys.argv[1], annotations)
+    return da.Loader(reader, [da.Resize((40, 50))], 2, device="cpu", on_error="skip", max_skipped=1)
+
+list(load(sys.argv[2]))  # libraries and compiled loops are loaded then
+loader = load(sys.argv[3])
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 150_000_000, resource.RLIM_INFINITY))
 try:
@@ -290,11 +295,16 @@ except Exception as error:
 
 @pytest.mark.slow
 def test_want_of_memory_blames_no_file(tmp_path: Path) -> None:
-    for name in ("a.png", "b.png"):
-        Image.new("RGB", (9000, 9000)).save(tmp_path / name)
-    files = write_coco(tmp_path, [(name, (9000, 9000), []) for name in ("a.png", "b.png")])
-    done = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY, *files], capture_output=True, text=True, check=False)
-    assert done.stdout.split()[-1] == "0", done.stdout + done.stderr
+    jsons = []
+    for side in (90, 9000):
+        names = [f"{side}-{at}.png" for at in range(2)]
+        for name in names:
+            Image.new("RGB", (side, side)).save(tmp_path / name)
+        _, annotations = write_coco(tmp_path, [(name, (side, side), []) for name in names])
+        jsons.append(annotations.rename(tmp_path / f"{side}.json"))
+    command = [sys.executable, "-c", OUT_OF_MEMORY, tmp_path, *jsons]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.split()[-1:] == ["0"], done.stdout + done.stderr
     assert "DataError" not in done.stdout
 
 

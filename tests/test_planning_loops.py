@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -158,3 +160,23 @@ def test_rows_are_padded(dtype: type) -> None:
     np.testing.assert_array_equal(in_rooms(rows, count, room, 1), joined)
     assert padded(np.stack([rows, rows], axis=1), count, 1).shape == (3, 3, 2)
     assert padded(rows[:0], np.zeros(0, np.int64), 1).shape == (0, 0)
+
+
+def test_ctrl_c_in_a_loop_is_a_keyboard_interrupt() -> None:
+    """Numba raises a SystemError from it. A timer's signal stands for Ctrl-C: the loop takes much longer than it."""
+    from detaug.boxes import box_loops
+
+    boxes, labels = np.zeros((1, 4_000_000, 4)), np.zeros((1, 4_000_000), np.int64)
+    box_loops.clip(boxes[:, :1], labels[:, :1])
+
+    def interrupted() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        box_loops.clip(boxes, labels)
+
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from detaug.arrays import Bools, Floats
-from detaug.compiled import in_order
+from detaug.arrays import Bools, Floats, in_order
 
 UNIT_SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 

@@ -20,12 +20,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.arrays import Bools, Floats, Ints, padded
+from detaug.arrays import Bools, Floats, Ints, in_order, padded
 from detaug.boxes import polygons
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing, single_layer
 from detaug.boxes.shapes import NO_SHAPES, Shapes
-from detaug.compiled import in_order
 from detaug.errors import InputError
 from detaug.pixel_format import RGB8, PixelFormat
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
-from detaug.arrays import Floats
+from detaug.arrays import Floats, in_order
 from detaug.boxes.views import Views, corners
-from detaug.compiled import in_order
 from detaug.ops.op import Arrays, GeometricOp
 
 NARROW = 1.5

@@ -16,11 +16,10 @@ import numpy as np
 from nvidia.dali import fn, types
 
 from detaug.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
-from detaug.arrays import Bools, Floats, Ints
+from detaug.arrays import Bools, Floats, Ints, in_order
 from detaug.boxes import polygons
 from detaug.boxes.layers import room
 from detaug.boxes.views import Fill, Views, inverse, part_matrix
-from detaug.compiled import in_order
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
