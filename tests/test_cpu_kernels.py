@@ -14,7 +14,7 @@ from painted_files import Folder, same
 
 import detaug as da
 from detaug.boxes.views import Views
-from detaug.ops.cpu_kernels import make_thread_pool
+from detaug.ops.cpu_kernels import make_thread_pool, resize
 from detaug.ops.op import Node, Nodes
 
 BLACK = (0.0, 0.0, 0.0)
@@ -117,3 +117,16 @@ def test_no_thread_is_left_where_one_does_not_start(at: int, kind: str, error: t
     with Faults(at, kind).active(), pytest.raises(error):
         make_thread_pool(8)
     assert (active_count(), torch.get_num_threads()) == (threads, of_torch)
+
+
+def test_an_image_that_keeps_its_size_is_a_copy() -> None:
+    """Ops after it may write into it, and its source may be an image in memory."""
+    source = torch.arange(60 * 80 * 3).to(torch.uint8).view(60, 80, 3).permute(2, 0, 1)
+    for first, last in (((0, 0), (60, 80)), ((60, 0), (0, 80)), ((3, 5), (43, 75))):
+        region = np.array([first, last, np.abs(np.subtract(first, last))], float)
+        window = source[:, min(first[0], last[0]) : max(first[0], last[0]), first[1] : last[1]]
+        expected = (window.flip(1) if first[0] > last[0] else window).clone()
+        image = resize(source, region)
+        assert image.equal(expected)
+        image.zero_()
+    assert source.equal(torch.arange(60 * 80 * 3).to(torch.uint8).view(60, 80, 3).permute(2, 0, 1))

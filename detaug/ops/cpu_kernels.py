@@ -134,6 +134,8 @@ def _resize_whole_pixels(image: Tensor, low: Array, high: Array, size: list[int]
     """Resize with torch. It is twice as fast if the channels come last and a batch's strides say so."""
     (top, left), (bottom, right) = low.astype(int).tolist(), high.astype(int).tolist()
     window = image.permute(1, 2, 0)[None, top:bottom, left:right].permute(0, 3, 1, 2)
+    if size == [bottom - top, right - left]:
+        return window.clone(memory_format=torch.channels_last)[0]
     window = window.contiguous(memory_format=torch.channels_last)
     return interpolate(window, size, mode="bilinear", antialias=True)[0]
 
