@@ -86,10 +86,15 @@ def measure_pixels(images: Sequence[Image], source: Image) -> Measured:
         "change": np.array([np.sqrt(((image - before) ** 2).mean()) for image in inner]),
         "detail along x": np.array([np.abs(np.diff(image, axis=1)).mean() for image in inner]),
         "detail along y": np.array([np.abs(np.diff(image, axis=0)).mean() for image in inner]),
-        "saturation": np.array([np.ptp(image, axis=2).mean() for image in inner]),
+        "saturation": np.array([(_largest(image) + _largest(-image)).mean() for image in inner]),
         "hue, sine": np.sin(turned) * 100,
         "hue, cosine": np.cos(turned) * 100,
     }
+
+
+def _largest(image: Image) -> Image:
+    """Return the largest of three channels, which takes NumPy's reductions much longer."""
+    return np.maximum(np.maximum(image[..., 0], image[..., 1]), image[..., 2])
 
 
 def _chroma(image: Image) -> Any:
@@ -104,8 +109,8 @@ def measure_geometry(images: Sequence[Image]) -> Measured:
 
 def _map(image: Image) -> Mapping[str, float]:
     shown = image[..., 2] > 250
-    y, x = np.nonzero(shown)
     height, width = shown.shape
+    y, x = np.nonzero(shown)
     output = np.stack([x + 0.5 - width / 2, y + 0.5 - height / 2, np.ones(len(x))], axis=1)
     source = image[shown][:, :2] - [32, 64] + 0.5 - [WIDTH / 2, HEIGHT / 2]
     fit = np.linalg.lstsq(output, source, rcond=None)[0]
