@@ -140,12 +140,14 @@ def _tree(sketch: Sketch) -> None:
     color = np.array(pick(rng, (78, 128, 48), (104, 140, 50), (60, 108, 62), (206, 128, 44)))
     clumps = rng.uniform(-1, 1, (26, 2)) * (0.3, 0.23) + (0.5, 0.36)
     for at, clump in enumerate(clumps[np.argsort(-clumps[:, 1])]):
-        for level in np.linspace(0, 1, 70):
-            angle, reach = rng.uniform(0, 2 * np.pi), 0.125 * (1.1 - level * 0.5) * rng.random() ** 0.5
-            x, y = clump + reach * np.array((np.cos(angle), np.sin(angle))) - (0.03 * level, 0.045 * level)
-            r, light = rng.uniform(0.008, 0.021), (0.4 + 0.5 * level + 0.009 * at) * rng.uniform(0.8, 1.2)
-            corners = [side * value for value in (x - r, y - r, x + r, y + r)]
-            draw.ellipse(corners, fill=tuple((color * light).clip(0, 255).astype(int).tolist()))
+        level, drawn = np.linspace(0, 1, 70), rng.random((70, 4))
+        angle, reach = drawn[:, 0] * 2 * np.pi, 0.125 * (1.1 - level * 0.5) * drawn[:, 1] ** 0.5
+        x = clump[0] + reach * np.cos(angle) - 0.03 * level
+        y = clump[1] + reach * np.sin(angle) - 0.045 * level
+        r, light = 0.008 + 0.013 * drawn[:, 2], (0.4 + 0.5 * level + 0.009 * at) * (0.8 + 0.4 * drawn[:, 3])
+        leaves = (side * np.stack([x - r, y - r, x + r, y + r], axis=1)).tolist()
+        for corners, tint in zip(leaves, (color * light[:, None]).clip(0, 255).astype(int).tolist(), strict=True):
+            draw.ellipse(corners, fill=tuple(tint))
 
 
 def _car(sketch: Sketch) -> None:
