@@ -136,7 +136,7 @@ def _to_uint8(pixels: NDArray[np.float64], mean: Any, std: Any, white: float) ->
 
 
 FORMATS: dict[str, dict[str, Any]] = {
-    ".png": {"format": "PNG", "optimize": True},
+    ".png": {"format": "PNG", "compress_level": 3},  # photographs take 4 % more than with 9, and 0.3 of the time
     ".jpg": {"format": "JPEG", "quality": 88, "subsampling": 0},
     ".jpeg": {"format": "JPEG", "quality": 88, "subsampling": 0},
     ".webp": {"format": "WEBP", "quality": 88},
