@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from concurrent.futures import CancelledError
 from threading import Barrier
+from types import FrameType
+
+import pytest
 
 from detaug.converters.files.threads import Threads
 
@@ -25,8 +30,33 @@ def test_a_process_with_a_pool_ends() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "[1, 2, 3]\nfinalized\n", "")
 
 
+def test_no_ctrl_c_keeps_the_threads_of_a_dropped_pool() -> None:
+    """It is raised in Python's functions alone, and none is called; what has not begun is cancelled."""
+    pool, gate, called = Threads(2), Barrier(3), list[str]()
+    for _ in range(2):
+        pool.submit(gate.wait)
+    waiting, workers = pool.submit(print, "too late"), [*pool._threads]
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    gc.disable()
+    sys.setprofile(note)
+    del pool
+    sys.setprofile(None)
+    gc.enable()
+    gate.wait()
+    assert not called
+    with pytest.raises(CancelledError):
+        waiting.result(30)
+    for worker in workers:
+        worker.join(30)
+    assert not any(worker.is_alive() for worker in workers)
+
+
 def test_one_call_ends_all_threads_whatever_interrupts_the_rest() -> None:
-    """Python ignores a Ctrl-C in a finalizer: the calls after it are never made."""
+    """A Ctrl-C may come before the calls that would end the others."""
     pool = Threads(4)
     gate = Barrier(5)
     for _ in range(4):

@@ -9,13 +9,14 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
-from weakref import finalize
+from weakref import ref
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _Task: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
-_Tasks: TypeAlias = SimpleQueue[_Task | None]
+_Tasks: TypeAlias = SimpleQueue[Any]
+"""Of tasks; anything else in it ends a thread."""
 
 
 class Threads:
@@ -29,18 +30,17 @@ class Threads:
         self._count, self._name = count, name
         self._tasks: _Tasks = SimpleQueue()
         self._threads: list[Thread] = []
-        self._end = finalize(self, _end, self._tasks)
-        self._end.atexit = False
-        _open[id(self._tasks)] = self._tasks
+        self._closed = False
 
     def submit(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
         """Call a function in a thread. Raises RuntimeError after `close`."""
-        if not self._end.alive:
+        if self._closed:
             raise RuntimeError("these threads have ended")
         future = Future[R]()
+        owner = _open.setdefault(self._tasks, ref(self, self._tasks.put))
         self._tasks.put((future, function, arguments))
         if len(self._threads) < self._count:
-            thread = Thread(target=_work, args=(self._tasks,), name=self._name, daemon=True)
+            thread = Thread(target=_work, args=(self._tasks, owner), name=self._name, daemon=True)
             self._threads.append(thread)
             thread.start()
         return future
@@ -56,10 +56,9 @@ class Threads:
 
     def close(self, *, wait: bool = True) -> None:
         """Cancel what has not begun, end the threads, and wait for them."""
-        threads = [*self._threads]
-        if self._end.detach():
-            _end(self._tasks)
-        for thread in threads if wait else ():
+        self._closed = True
+        _end(self._tasks)
+        for thread in self._threads if wait else ():
             with suppress(RuntimeError):  # of one that did not start
                 thread.join()
 
@@ -70,44 +69,46 @@ class Threads:
         self.close()
 
 
-_open: dict[int, _Tasks] = {}
-"""Of pools that have not ended. `finalize` does nothing for them once it has run its own function at exit."""
+_open: dict[_Tasks, ref[Threads]] = {}
+"""Of pools that have not ended, a reference that is put into the tasks when nothing else refers to the pool.
+
+The reference calls the queue's own method, in C: a Ctrl-C may keep a function in Python from being called then.
+"""
 
 _running: set[Thread] = set()
 
 
-def _work(tasks: _Tasks) -> None:
+def _work(tasks: _Tasks, owner: ref[Threads]) -> None:
     _running.add(current_thread())
-    while task := tasks.get():
+    while isinstance(task := tasks.get(), tuple):
         future, function, arguments = task
-        if future.set_running_or_notify_cancel():
+        if owner() is None:
+            future.cancel()
+        elif future.set_running_or_notify_cancel():
             try:
                 future.set_result(function(*arguments))
             except BaseException as error:  # noqa: BLE001
                 future.set_exception(error)
         del task, future, function, arguments  # the result may be large
     tasks.put(None)  # for the next thread
+    _open.pop(tasks, None)
     _running.discard(current_thread())
 
 
 def _end(tasks: _Tasks) -> None:
-    """Cancel what has not begun, and end the threads, each of which ends the next one.
-
-    Python ignores a Ctrl-C that meets this in a finalizer: the threads end all the same, here or at exit.
-    """
+    """Cancel what has not begun, and end the threads, each of which ends the next one."""
     try:
         with suppress(Empty):
-            while task := tasks.get_nowait():
+            while isinstance(task := tasks.get_nowait(), tuple):
                 task[0].cancel()
     finally:
         tasks.put(None)
-    _open.pop(id(tasks), None)
 
 
 @atexit.register
 def _end_all() -> None:
     """Wait for all threads: one that comes back from C++ while the interpreter is torn down ends the process."""
-    for tasks in [*_open.values()]:
+    for tasks in [*_open]:
         _end(tasks)
     for thread in [*_running]:
         thread.join()
