@@ -10,9 +10,9 @@ from numba.core.registry import CPUDispatcher
 
 
 class _Interruptible(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
-    """A loop that raises what a signal's handler raised while it ran, such as KeyboardInterrupt.
+    """A compiled loop. What a signal's handler raises while it runs, such as KeyboardInterrupt, is raised as it is.
 
-    Numba itself raises a SystemError from it where several arrays are returned.
+    Where a loop returns several arrays, Numba raises a SystemError instead, with that as its cause.
     """
 
     def __call__(self, *args: Any) -> Any:

@@ -71,8 +71,9 @@ def device(request: pytest.FixtureRequest) -> str:
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interpret Triton's kernels in large blocks, each of which takes hardly longer than a small one.
 
-    The interpreter patches Triton's language at each call of a function. The call of the kernel has done it already:
-    without that, a test takes two thirds of the time. Functions of Triton itself see other modules.
+    The interpreter replaces the functions of Triton's language whenever a kernel calls a function, although they have
+    been replaced when the kernel was called. That is left out here for our functions, and saves much of a test's
+    time. Triton's own functions use another module, and need it.
     """
     import torch
 

@@ -93,7 +93,7 @@ def measure_pixels(images: Sequence[Image], source: Image) -> Measured:
 
 
 def _largest(image: Image) -> Image:
-    """Return the largest of three channels, which takes NumPy's reductions much longer."""
+    """Return the largest of the channels of each pixel; `image.max(axis=2)` takes much longer."""
     return np.maximum(np.maximum(image[..., 0], image[..., 1]), image[..., 2])
 
 
@@ -109,8 +109,8 @@ def measure_geometry(images: Sequence[Image]) -> Measured:
 
 def _map(image: Image) -> Mapping[str, float]:
     shown = image[..., 2] > 250
-    height, width = shown.shape
     y, x = np.nonzero(shown)
+    height, width = shown.shape
     output = np.stack([x + 0.5 - width / 2, y + 0.5 - height / 2, np.ones(len(x))], axis=1)
     source = image[shown][:, :2] - [32, 64] + 0.5 - [WIDTH / 2, HEIGHT / 2]
     fit = np.linalg.lstsq(output, source, rcond=None)[0]

@@ -44,11 +44,6 @@ pytest.importorskip("triton")
 Array = NDArray[np.uint8]
 
 
-def on_a_gpu(*values: Any) -> tuple[Any, ...]:
-    """Further values of a parameter, which take too long in Triton's interpreter."""
-    return values if DEVICE.type == "cuda" else ()
-
-
 def photograph(seed: int, height: int, width: int) -> Array:
     """Smooth in places, noisy in others."""
     rng = np.random.default_rng(seed)
@@ -88,7 +83,7 @@ SSD = [da.RandomZoomOut(), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Res
 RECIPES = {
     "larger": [da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(), da.Resize((120, 100))],
     "smaller": [da.Resize((17, 23))],
-    "one pixel": [da.CenterCrop((4, 5)), da.Resize((1, 1))],
+    "one pixel": [da.CenterCrop((7, 9)), da.Resize((1, 1))],
     "several sizes": [da.RandomHorizontalFlip(), da.Resize(50, max_size=80)],
     "resized crop": [da.RandomResizedCrop((40, 30)), da.RandomHorizontalFlip()],
     "crop of the resized image": da.presets.imagenet_evaluation(24, 32),
@@ -238,7 +233,7 @@ def test_passes_paint_what_the_cpu_paints(name: str) -> None:
         assert (off.mean() < 2 and np.median(off) <= 1) if moved else off.max() < most
 
 
-@pytest.mark.parametrize("tiles", [(8, 8), (3, 1), *on_a_gpu((45, 2))])
+@pytest.mark.parametrize("tiles", [(8, 8), (3, 1), (45, 2)])
 def test_clahe_is_dalis_bit_by_bit(tiles: tuple[int, int]) -> None:
     """On images of several sizes, some of which stay as they are; zeros stay beside them."""
     images = [photograph(seed, *size) for seed, size in enumerate([(37, 60), (50, 37), (37, 37), (37, 64)])]
@@ -295,7 +290,7 @@ def test_zeros_lie_beside_the_images_of_a_batch(mean: tuple[float, float, float]
         assert image[:, :height, :width].any(0).mean() > 0.9
 
 
-@pytest.mark.parametrize("name", ["ssd", "larger", "smaller", "beside the image", "turned"])
+@pytest.mark.parametrize("name", ["ssd", "larger", "smaller", "beside the image", "turned", "turned and cut off"])
 def test_nothing_that_lies_beside_an_image_is_read(name: str) -> None:
     assert (by_kernel(IMAGES, *RECIPES[name], beside=0) == by_kernel(IMAGES, *RECIPES[name], beside=255)).all()
 
@@ -573,7 +568,7 @@ def test_large_files_that_wait_decoded_leave_memory_free(side: int, gigabytes: f
     assert images * side**2 * 3 < gigabytes * 1e9
 
 
-@pytest.mark.parametrize(("name", "together"), [("several sizes", 3), *slow(*on_a_gpu(("one size", 2)), ("mosaic", 3))])
+@pytest.mark.parametrize(("name", "together"), [("several sizes", 3), *slow(("one size", 2), ("mosaic", 3))])
 def test_batches_made_together_are_those_made_alone(
     name: str, together: int, painted: Folder, everywhere: None
 ) -> None:
@@ -626,7 +621,7 @@ def test_copies_of_images_are_their_bytes() -> None:
 
 
 @pytest.mark.parametrize("name", ["several sizes", "mosaic"])
-@pytest.mark.parametrize("cache", [None, *slow(*on_a_gpu("device"))])
+@pytest.mark.parametrize("cache", [None, *slow("device")])
 def test_a_batch_again(
     cache: Literal["device"] | None, name: str, painted: Folder, everywhere: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -706,10 +701,10 @@ def test_what_goes_to_the_device_takes_one_core() -> None:
 
 
 def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
-    """For machines without a GPU: the interpreter takes code that the compiler refuses, on the oldest GPU most."""
+    """For machines without a GPU: the interpreter takes code that the compiler refuses."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), "75"]
+    command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), "75", "90"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
-    assert len(run.stdout.splitlines()) == 49
+    assert len(run.stdout.splitlines()) == 98

@@ -563,7 +563,7 @@ def test_processes_that_are_killed_leave_a_cache_that_works(
 ) -> None:
     address = os.fspath(remote().images)
     s3.fault = sometimes(Fault(seconds=0.2), every=2)
-    for seconds in (0.1, 0.4, 0.9):
+    for seconds in (0.1, 0.3, 0.6, 0.9):
         process = reading(address, tmp_path / "cache", epochs=50, size=4000)
         assert process.stdout
         assert process.stdout.readline() == "ready\n"

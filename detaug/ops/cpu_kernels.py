@@ -131,7 +131,10 @@ def resize(image: Tensor, region: Array) -> Tensor:
 
 
 def _resize_whole_pixels(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor:
-    """Resize with torch. It is twice as fast if the channels come last and a batch's strides say so."""
+    """Copy a window that keeps its size. Resize others with torch.
+
+    It is twice as fast if the channels come last and a batch's strides say so.
+    """
     (top, left), (bottom, right) = low.astype(int).tolist(), high.astype(int).tolist()
     window = image.permute(1, 2, 0)[None, top:bottom, left:right].permute(0, 3, 1, 2)
     if size == [bottom - top, right - left]:
