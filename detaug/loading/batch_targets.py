@@ -30,7 +30,7 @@ from detaug.sources.source import Source
 
 @dataclass(frozen=True, eq=False)
 class BatchTargets:
-    """The targets of one batch of N images, as fields of `Batch`. `image_size` and `matrix` are on the CPU."""
+    """The targets of one batch of N images, as fields of `Batch`. What `guard` does not guard is on the CPU."""
 
     boxes: Tensor
     labels: Tensor
@@ -38,12 +38,12 @@ class BatchTargets:
     counts: tuple[int, ...]
     image_size: Tensor
     matrix: Tensor
-    rows: Ints
+    rows: Tensor
     """(N, M): the row of each box in the columns of its source; -1 where padded."""
+    image_id_of_box: Tensor
     drawing: Drawing | None
     """Where images lie in the output, if an op mixed them or covered parts."""
-    layer_of_box: Ints | None
-    """(N, M): the layer that each box is of; None: the first one."""
+    layer_of_box: Tensor | None
     field: Field | None
     """What bends the outputs, once their layers are drawn."""
     moved: PartOfGroup | None
@@ -63,13 +63,24 @@ class BatchTargets:
         on_cpu, most = torch.from_numpy(images), max(counts, default=0)
         on_device = on_cpu.to(self.boxes.device)
         boxes, labels, valid = (each[on_device, :most] for each in (self.boxes, self.labels, self.valid))
-        classes = None if self.classes is None else self.classes[on_device]
-        on_host = self.image_size[on_cpu], self.matrix[on_cpu], self.rows[images, :most]
-        drawing = None if self.drawing is None else self.drawing[images]
-        layer_of_box = None if self.layer_of_box is None else self.layer_of_box[images, :most]
-        moved = None if self.moved is None else _of_images(self.moved, self.counts, images)
-        of_layers = drawing, layer_of_box, None if self.field is None else self.field[images]
-        return BatchTargets(boxes, labels, valid, counts, *on_host, *of_layers, moved, classes, self.guard)
+        rows, image_ids = self.rows[on_cpu, :most], self.image_id_of_box[on_cpu, :most]
+        layer_of_box = None if self.layer_of_box is None else self.layer_of_box[on_cpu, :most]
+        return BatchTargets(
+            boxes=boxes,
+            labels=labels,
+            valid=valid,
+            counts=counts,
+            image_size=self.image_size[on_cpu],
+            matrix=self.matrix[on_cpu],
+            rows=rows,
+            image_id_of_box=image_ids,
+            drawing=None if self.drawing is None else self.drawing[images],
+            layer_of_box=layer_of_box,
+            field=None if self.field is None else self.field[images],
+            moved=None if self.moved is None else _of_images(self.moved, self.counts, images),
+            classes=None if self.classes is None else self.classes[on_device],
+            guard=self.guard,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +94,8 @@ class PackedTargets:
     labels: Ints
     """(R,); -1 where padded."""
     rows: Ints
+    """(R,); -1 where padded."""
+    image_id_of_box: Ints
     """(R,); -1 where padded."""
     counts: list[tuple[int, ...]]
     """For each batch the number of boxes of each image."""
@@ -107,9 +120,12 @@ class PackedTargets:
         labels, nothing = to_device(self.labels, device), [None] * len(sides)
         boxes = _split(to_device(self.boxes, device), [(*side, 4) for side in sides])
         split_labels, valid = _split(labels, sides), _split(labels >= 0, sides)
-        rows = _split_on_host(self.rows, sides)
-        layers = nothing if self.layer_of_box is None else _split_on_host(self.layer_of_box, sides)
+        rows, image_ids = (_split(torch.from_numpy(each), sides) for each in (self.rows, self.image_id_of_box))
+        layers = nothing if self.layer_of_box is None else _split(torch.from_numpy(self.layer_of_box), sides)
         lengths = [images for images, _ in sides]
+        image_size, matrix = (
+            torch.unsafe_split_with_sizes(torch.from_numpy(each), lengths) for each in (self.image_size, self.matrix)
+        )
         classes = nothing if self.classes is None else _split(to_device(self.classes, device), [*zip(lengths)])
         moved: Sequence[PartOfGroup | None] = self.moved or nothing
         if self.keypoints is not None:
@@ -123,9 +139,10 @@ class PackedTargets:
                 labels=split_labels[at],
                 valid=valid[at],
                 counts=self.counts[at],
-                image_size=torch.from_numpy(self.image_size[images]),
-                matrix=torch.from_numpy(self.matrix[images]),
+                image_size=image_size[at],
+                matrix=matrix[at],
                 rows=rows[at],
+                image_id_of_box=image_ids[at],
                 drawing=None if self.drawing is None else self.drawing[images],
                 layer_of_box=layers[at],
                 field=None if self.field is None else self.field[images],
@@ -137,16 +154,17 @@ class PackedTargets:
         ]
 
 
-def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints | None) -> PackedTargets:
+def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Source) -> PackedTargets:
     """Return the targets of batches that were planned together, each a slice of the views.
 
-    `images`: (N,) the position of each view in the source; `classes`: (N,) the class of each.
+    `images`: (N,) the position of each view in the source.
     """
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
     room = np.repeat(most, lengths)
     padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
+    padded_rows = in_rooms(rows, counts, room, -1)
     moved = _grouped(views, batches, counts) if views.shapes else []
     keypoints = None
     if views.shapes.keypoints is not None and views.frames == 1:
@@ -156,7 +174,8 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints
         sides=list(zip(lengths, most.tolist(), strict=True)),
         boxes=padded_boxes,
         labels=padded_labels,
-        rows=in_rooms(rows, counts, room, -1),
+        rows=padded_rows,
+        image_id_of_box=reader.image_ids_of_rows(padded_rows),
         counts=[tuple(counts[batch].tolist()) for batch in batches],
         image_size=np.ascontiguousarray(views.size, np.int64),
         matrix=np.ascontiguousarray(views.to_output(), np.float32),
@@ -165,7 +184,7 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], classes: Ints
         field=views.field,
         moved=moved,
         keypoints=keypoints,
-        classes=classes,
+        classes=None if reader.classes is None else reader.classes[images],
     )
 
 
@@ -220,19 +239,14 @@ def _boxes(views: Views) -> tuple[Floats, Ints, Ints, Ints | None, Ints]:
     return boxes[left], views.labels[left], np.where(seen, views.rows, -1)[left], None, left.sum(1)
 
 
-def _split_on_host(joined: Ints, shapes: Sequence[tuple[int, ...]]) -> list[Ints]:
-    """Split an array into consecutive arrays of these shapes."""
-    ends = np.cumsum([prod(shape) for shape in shapes])[:-1]
-    return [each.reshape(shape) for each, shape in zip(np.split(joined, ends), shapes, strict=True)]
-
-
 def _split(joined: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
     """Split a tensor into consecutive tensors of these shapes.
 
-    `data`: autograd treats each as a tensor of its own, so one can be changed in place without invalidating the others.
+    Autograd treats each as a tensor of its own ("unsafe"), so one can be changed in place without invalidating the
+    others.
     """
-    pieces = joined.view(-1).split_with_sizes([prod(shape) for shape in shapes])
-    return [piece.view(shape).data for piece, shape in zip(pieces, shapes, strict=True)]
+    pieces = torch.unsafe_split_with_sizes(joined.view(-1), [prod(shape) for shape in shapes])
+    return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
 def make_batch(
@@ -245,7 +259,7 @@ def make_batch(
     flow: Tensor | None = None,
 ) -> Batch | ClipBatch:
     """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips."""
-    columns = gather(reader.columns, targets.rows)
+    columns = gather(reader.columns, targets.rows.numpy())
     if reader.frames is not None:
         return _clip_batch(reader, reader.frames, indices, images, targets, columns, epoch, params, flow)
     return Batch(
@@ -258,12 +272,12 @@ def make_batch(
         image_size=targets.image_size,
         matrix=targets.matrix,
         counts=targets.counts,
-        rows=torch.from_numpy(targets.rows),
-        image_id_of_box=torch.from_numpy(reader.image_ids_of_rows(targets.rows)),
+        rows=targets.rows,
+        image_id_of_box=targets.image_id_of_box,
         columns=as_tensors(columns),
         moved=targets.moved,
         drawing=targets.drawing,
-        layer_of_box=None if targets.layer_of_box is None else torch.from_numpy(targets.layer_of_box),
+        layer_of_box=targets.layer_of_box,
         field=targets.field,
         params=params,
         epoch=epoch,
@@ -299,7 +313,7 @@ def _clip_batch(
         source_size=torch.from_numpy(reader.sizes[first]),
         image_size=targets.image_size[::frames],
         matrix=targets.matrix[::frames],
-        rows=by_clip(torch.from_numpy(targets.rows)),
+        rows=by_clip(targets.rows),
         moved=targets.moved,
         columns=as_tensors({name: each.reshape(*clips.shape, *each.shape[1:]) for name, each in columns.items()}),
         params=params,

@@ -141,9 +141,9 @@ class Planner:
         """Plan the images of consecutive batches. `drawn`: what an earlier plan drew, used again."""
         indices = [batches.indices[step] for step in steps]
         images, slices = np.concatenate(indices), consecutive_slices([len(batch) for batch in indices])
-        plan, classes = self.recipe.plan(views, draws, drawn), self.reader.classes
+        plan = self.recipe.plan(views, draws, drawn)
         inputs = self.renderer.planned_inputs(plan, self.reader.sizes[images])
-        targets = pack_targets(fit_to_shapes(plan.views), images, slices, None if classes is None else classes[images])
+        targets = pack_targets(fit_to_shapes(plan.views), images, slices, self.reader)
         params = plan.drawn if self.return_params else ()
         return Block(batches, steps, slices, inputs, params, targets)
 

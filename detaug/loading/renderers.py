@@ -210,6 +210,6 @@ class _KernelJob:
             together = slice(slices[0].start, slices[-1].stop)
             parameters = {name: each[together] for name, each in self._parameters.items()}
             rendered = self.renderer.kernels.render(decoded, copied, parameters, canvas)
-            images += [each.data for each in rendered.split_with_sizes([at.stop - at.start for at in slices])]
+            images += torch.unsafe_split_with_sizes(rendered, [at.stop - at.start for at in slices])
         self.renderer.feed.keep_decoded(self.decoded, decoded)
         return images
