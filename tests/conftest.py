@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from fcntl import LOCK_EX, LOCK_SH, flock
 from functools import cache
@@ -40,6 +41,27 @@ def pytest_configure(config: pytest.Config) -> None:
     if parallel:  # the processes share the cores: with more threads they wait for each other
         torch.set_num_threads(1)
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start
+        compile_loops_once()
+
+
+def compile_loops_once() -> None:
+    """Let one process compile a loop, while those that need it too wait and load it.
+
+    Processes that start together need the same loops, and each would compile all of them.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    folder = Path(tempfile.gettempdir(), f"detaug-loops-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    compile_loop = Dispatcher.compile
+
+    def compile_once(self: Any, signature: Any) -> Any:
+        loop = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+        with global_compiler_lock, FileLock(folder / f"{loop}.lock", is_singleton=True):  # Numba's own lock first
+            return compile_loop(self, signature)
+
+    Dispatcher.compile = compile_once
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
