@@ -22,6 +22,7 @@ from detaug.gpu import (
     triton_kernel,
     weather_kernels,
 )
+from detaug.gpu.fused_kernel import REGISTERS
 from detaug.gpu.streams import BLOCK, OPTIONS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
@@ -54,11 +55,12 @@ IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 BANDS = {**IN_BLOCKS, "BANDS": 4}
 
 VIEWS = triton_kernel.STRAIGHT, triton_kernel.TURNED, triton_kernel.READY
+COLORS = triton_kernel.KEPT, triton_kernel.MAPPED, triton_kernel.IN_STEPS
 
 KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     *(
-        (triton_kernel.render, {**IN_BLOCKS, "VIEW": view, "IN_STEPS": steps}, out)
-        for view, steps, out in product(VIEWS, (0, 1), ("*fp32", "*u8"))
+        (triton_kernel.render, {**IN_BLOCKS, "VIEW": view, "COLORS": colors}, out)
+        for view, colors, out in product(VIEWS, COLORS, ("*fp32", "*u8"))
     ),
     *((triton_kernel.sum_grays, {**IN_BLOCKS, "VIEW": view}, "") for view in VIEWS),
     (pixel_kernels.count_levels, IN_BLOCKS, ""),
@@ -74,9 +76,9 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     (mask_kernels.place, {"VERTICES": masks.VERTICES}, ""),
     *((mask_kernels.sample, {**IN_BLOCKS_OF_MASKS, "COUNT": count}, out) for count, out in ((0, "*i1"), (1, "*i32"))),
     (mask_kernels.label, IN_BLOCKS_OF_MASKS, "*i32"),
-    *((triton_kernel.render, {**BANDS, "VIEW": view, "IN_STEPS": 0}, "*fp32") for view in VIEWS),
+    *((triton_kernel.render, {**BANDS, "VIEW": view, "COLORS": triton_kernel.KEPT}, "*fp32") for view in VIEWS),
     *(
-        (triton_kernel.render, {**IN_BLOCKS, "BANDS": bands, "VIEW": view, "IN_STEPS": 0}, "*fp16")
+        (triton_kernel.render, {**IN_BLOCKS, "BANDS": bands, "VIEW": view, "COLORS": triton_kernel.KEPT}, "*fp16")
         for bands, view in ((1, triton_kernel.STRAIGHT), (3, triton_kernel.TURNED), (6, triton_kernel.STRAIGHT))
     ),
     (pixel_kernels.change, BANDS, "*fp32"),
@@ -95,6 +97,7 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], out: str, generation:
     """Compile a kernel to machine code. Other arguments than pointers and constants are numbers of 4 bytes."""
     of_masks = kernel.fn.__module__ == mask_kernels.__name__
     options = OPTIONS | (masks.OPTIONS | {"num_warps": masks.WARPS} if of_masks else {})
+    options |= {"maxnreg": REGISTERS} if kernel in (triton_kernel.render, triton_kernel.sum_grays) else {}
     types = (POINTERS_OF_MASKS if of_masks else POINTERS) | (POINTERS_OF_BANDS if "BANDS" in constants else {})
     constants = {"BANDS": 3} | constants if "BANDS" in kernel.arg_names else constants
     types |= {"out": out} | dict.fromkeys(constants, "constexpr")

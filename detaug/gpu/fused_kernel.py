@@ -30,6 +30,9 @@ from detaug.pixel_format import PixelFormat, for_bands
 _EVERYWHERE = 1e9
 """Pixels: larger than any image."""
 
+REGISTERS = 128
+"""Of a thread, at most: four programs then fit on a multiprocessor. The kernel for turned views would take 168."""
+
 
 @dataclass(frozen=True)
 class FusedKernel:
@@ -60,6 +63,13 @@ class FusedKernel:
         from detaug.gpu.triton_kernel import READY, STRAIGHT, TURNED
 
         return (TURNED if self.matrix else STRAIGHT) if self.region else READY
+
+    @property
+    def colors(self) -> int:
+        """Return what happens to colours, see `triton_kernel`."""
+        from detaug.gpu.triton_kernel import IN_STEPS, KEPT, MAPPED
+
+        return (IN_STEPS if self.in_steps else MAPPED) if self.color else KEPT
 
     def tile_parameters(self, slots: Ints, sizes: Ints, inputs: Arrays) -> Ints:
         """Return the kernel's parameters of N images with T tiles each, (N, T, C), without the starts of their bytes.
@@ -128,10 +138,11 @@ class FusedKernel:
         grays = torch.zeros(images if self.in_steps else 1, dtype=torch.int64, device=self.device)
         given = decoded, copied, parameters.view(torch.float32), parameters, grays
         how = images, tiles, 2 * length, *canvas
+        options = {"VIEW": self.view, "maxnreg": REGISTERS}
         if self.in_steps:
-            launch(sum_grays, self.device, *given, *how, VIEW=self.view)
-        variant = {"VIEW": self.view, "IN_STEPS": self.in_steps, **bands_argument(self.pixels.count)}
-        launch(render, self.device, *given, out, *how, *out.stride(), **variant)
+            launch(sum_grays, self.device, *given, *how, **options)
+        options |= {"COLORS": self.colors, **bands_argument(self.pixels.count)}
+        launch(render, self.device, *given, out, *how, *out.stride(), **options)
         return out
 
 

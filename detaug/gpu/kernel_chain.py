@@ -243,7 +243,7 @@ def _variant(each: Pass) -> tuple[Any, ...]:
 
 
 def _variant_of(kernel: FusedKernel) -> tuple[Any, ...]:
-    return kernel.view, kernel.in_steps, kernel.normalize.torch_dtype, kernel.pixels.is_rgb8, kernel.pixels.count
+    return kernel.view, kernel.colors, kernel.normalize.torch_dtype, kernel.pixels.is_rgb8, kernel.pixels.count
 
 
 def _render_example(chain: KernelChain, plan: Plan) -> None:

@@ -25,10 +25,18 @@ def blocks(images, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 @triton.jit
 def block_of(number, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Return the image of a block of pixels, and the block's rows and columns."""
+    image, top, left = corner_of(number, height, width, ROWS, COLUMNS)
+    return image, top + tl.arange(0, ROWS), left + tl.arange(0, COLUMNS)
+
+
+@triton.jit
+def corner_of(number, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return the image of a block of pixels, and the block's first row and column."""
     down, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
-    image = (number // (down * across)).to(tl.int64)
-    y, x = number // across % down * ROWS + tl.arange(0, ROWS), number % across * COLUMNS + tl.arange(0, COLUMNS)
-    return image, y, x
+    image = number // (down * across)
+    in_image = number - image * (down * across)
+    row = in_image // across
+    return image.to(tl.int64), row * ROWS, (in_image - row * across) * COLUMNS
 
 
 @triton.jit

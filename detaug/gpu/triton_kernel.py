@@ -23,8 +23,8 @@ import triton.language as tl
 from detaug.gpu.triton_blocks import (
     bands_of,
     batch_kernel,
-    block_of,
     blocks,
+    corner_of,
     inside,
     load_pixels,
     map_channel,
@@ -72,6 +72,9 @@ STEPS, CHANNELS = tl.constexpr(color.STEPS), tl.constexpr(COLOR.value + 2 * colo
 STRAIGHT, TURNED, READY = range(3)
 """How images come to the kernel: as sources, of which a view is rendered that is turned or not, or rendered already."""
 _TURNED, _READY = map(tl.constexpr, (TURNED, READY))
+KEPT, MAPPED, IN_STEPS = range(3)
+"""What happens to colours: nothing, a linear map, or steps."""
+_KEPT, _IN_STEPS = map(tl.constexpr, (KEPT, IN_STEPS))
 CONTRAST, SATURATION, HUE = map(tl.constexpr, (color.CONTRAST, color.SATURATION, color.HUE))
 _TO_BYTES = tl.constexpr(TO_BYTES)
 
@@ -80,7 +83,7 @@ _TO_BYTES = tl.constexpr(TO_BYTES)
 def render(
     decoded, copied, parameters, starts, grays, out, images, tiles, length, height, width,
     image_stride, channel_stride, row_stride, pixel_stride,
-    VIEW: tl.constexpr, IN_STEPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BANDS: tl.constexpr = 3,
+    VIEW: tl.constexpr, COLORS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BANDS: tl.constexpr = 3,
 ):  # fmt: skip
     """Write `out`, (images, BANDS, height, width), in blocks of ROWS x COLUMNS pixels, several for each program.
 
@@ -88,31 +91,34 @@ def render(
     of the type of their values, bytes or float32.
     `parameters`: a `tile_type` for each tile of each image, later ones over earlier ones, as `length` float32;
     `starts`: the same memory as int64. Colour, picture, mean and scale are the first tile's, and so is the fill where
-    no tile is. `grays`: what `sum_grays` wrote, if colours change IN_STEPS.
+    no tile is. `grays`: what `sum_grays` wrote, if COLORS change in steps; those of float32 are kept.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
-        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        image, top, left = corner_of(block, height, width, ROWS, COLUMNS)
+        y, x = top + tl.arange(0, ROWS), left + tl.arange(0, COLUMNS)
         whole = parameters + image * tiles * length
         first = starts + image * tiles * length // 2
-        r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW, BANDS)
-        if decoded.dtype.element_ty != tl.uint8:
-            red, green, blue = r, g, b
-        elif IN_STEPS:
-            red, green, blue = _stepped(whole, r, g, b, _mean_gray(whole, grays + image), STEPS)
-            red, green, blue = _permuted(whole + CHANNELS, red, green, blue)
-        else:
-            red, green, blue = _mapped(whole + COLOR, r, g, b)
-        changes, in_image = _in_picture(whole + (BANDS - 3), y, x), _in_image(whole, y, x)
-        in_canvas = inside(y, x, height, width)
+        r, g, b = _pixels(
+            decoded, copied, whole, first, image, tiles, length, top, left, y, x, height, width, VIEW, BANDS
+        )
+        if COLORS != _KEPT:
+            if COLORS == _IN_STEPS:
+                red, green, blue = _stepped(whole, r, g, b, _mean_gray(whole, grays + image), STEPS)
+                red, green, blue = _permuted(whole + CHANNELS, red, green, blue)
+            else:
+                red, green, blue = _mapped(whole + COLOR, r, g, b)
+            changes = _in_picture(whole, y, x)
+            r, g, b = tl.where(changes, red, r), tl.where(changes, green, g), tl.where(changes, blue, b)
+        in_image, in_canvas = _in_image(whole, y, x), inside(y, x, height, width)
         to = out + image * image_stride + y[:, None] * row_stride + x[None, :] * pixel_stride
         first_band, second, third = bands_of(BANDS)
         mask_second, mask_third = masks_of_others(in_canvas, BANDS)
         own, to_own = whole + first_band, to + first_band * channel_stride
-        _store(to_own, tl.where(changes, red, r), own, in_image, in_canvas, BANDS)
+        _store(to_own, r, own, in_image, in_canvas, BANDS)
         own, to_own = whole + second, to + second * channel_stride
-        _store(to_own, tl.where(changes, green, g), own, in_image, mask_second, BANDS)
+        _store(to_own, g, own, in_image, mask_second, BANDS)
         own, to_own = whole + third, to + third * channel_stride
-        _store(to_own, tl.where(changes, blue, b), own, in_image, mask_third, BANDS)
+        _store(to_own, b, own, in_image, mask_third, BANDS)
 
 
 @batch_kernel
@@ -125,12 +131,15 @@ def sum_grays(
     Images whose contrast stays are left out. The other arguments are those of `render`.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
-        image, y, x = block_of(block, height, width, ROWS, COLUMNS)
+        image, top, left = corner_of(block, height, width, ROWS, COLUMNS)
+        y, x = top + tl.arange(0, ROWS), left + tl.arange(0, COLUMNS)
         whole = parameters + image * tiles * length
         before = _steps_before_contrast(whole)
         if before < STEPS:
             first = starts + image * tiles * length // 2
-            r, g, b = _pixels(decoded, copied, whole, first, image, tiles, length, y, x, height, width, VIEW, 3)
+            r, g, b = _pixels(
+                decoded, copied, whole, first, image, tiles, length, top, left, y, x, height, width, VIEW, 3
+            )
             r, g, b = _stepped(whole, r, g, b, 0.0, before)
             counted = _in_picture(whole, y, x) & _in_image(whole, y, x)
             gray = tl.sum(tl.sum(tl.where(counted, _gray(r, g, b), 0.0), 1), 0)
@@ -139,32 +148,41 @@ def sum_grays(
 
 @triton.jit
 def _pixels(
-    decoded, copied, whole, starts, image, tiles, length, y, x, height, width, VIEW: tl.constexpr, BANDS: tl.constexpr
+    decoded, copied, whole, starts, image, tiles, length, top, left, y, x, height, width,
+    VIEW: tl.constexpr, BANDS: tl.constexpr,
 ):  # fmt: skip
-    """Return R, G and B of an image before its colours change."""
+    """Return R, G and B of an image before its colours change. `top`, `left`: the first row and column, `y` and `x`."""
     if VIEW == _READY:
         at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
         r, g, b = load_pixels(decoded, at, mask, BANDS)
     else:
-        r, g, b = _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW, BANDS)
+        r, g, b = _pasted(decoded, copied, whole, starts, tiles, length, top, left, y, x, VIEW, BANDS)
     return r, g, b
 
 
 @triton.jit
-def _pasted(decoded, copied, whole, starts, tiles, length, y, x, VIEW: tl.constexpr, BANDS: tl.constexpr):
+def _pasted(decoded, copied, whole, starts, tiles, length, top, left, y, x, VIEW: tl.constexpr, BANDS: tl.constexpr):
     """Return R, G and B of all tiles of an image, and of its fill."""
     fill = tl.zeros([y.shape[0], x.shape[0]], tl.float32)
     first, second, third = bands_of(BANDS)
     r, g = fill + tl.load(whole + FILL + first), fill + tl.load(whole + FILL + second)
     b = fill + tl.load(whole + FILL + third)
-    for tile in range(tiles):
-        source = _source(decoded, copied, tl.load(starts + (tile + 1) * length // 2 - 1))
-        if VIEW == _TURNED:
-            edges = (length - (2 + EDGES + 3 * (BANDS - 3))) // 3
-            r, g, b = _paste_turned(whole + tile * length, edges, source, y, x, r, g, b, BANDS)
-        else:
-            r, g, b = _paste(whole + tile * length, source, y, x, r, g, b, BANDS)
+    for number in range(tiles):
+        tile = whole + number * length
+        if _overlaps(tile + SHOWN, top, y.shape[0]) & _overlaps(tile + SHOWN + 1, left, x.shape[0]):
+            source = _source(decoded, copied, tl.load(starts + (number + 1) * length // 2 - 1))
+            if VIEW == _TURNED:
+                edges = (length - (2 + EDGES + 3 * (BANDS - 3))) // 3
+                r, g, b = _paste_turned(tile, edges, source, y, x, r, g, b, BANDS)
+            else:
+                r, g, b = _paste(tile, source, top, left, y, x, r, g, b, BANDS)
     return r, g, b
+
+
+@triton.jit
+def _overlaps(corners, first, count):
+    """Return whether a tile shows any of `count` rows, or columns, from the `first` one on."""
+    return (tl.load(corners) < first + count) & (tl.load(corners + 2) > first)
 
 
 @triton.jit
@@ -196,12 +214,13 @@ def _source(decoded, copied, start):
 
 
 @triton.jit
-def _paste(tile, source, y, x, r, g, b, BANDS: tl.constexpr):
+def _paste(tile, source, top, left, y, x, r, g, b, BANDS: tl.constexpr):
     """Return R, G and B with this tile over them: its region of the source, and the fill beside that."""
     middle_y, reach_y, in_region_y, shown_y = _axis(tile, source, y)
     middle_x, reach_x, in_region_x, shown_x = _axis(tile + 1, source, x)
     in_region, shown = in_region_y[:, None] & in_region_x[None, :], shown_y[:, None] & shown_x[None, :]
-    red, green, blue = _resized(source, tile, middle_y, reach_y, middle_x, reach_x, in_region & shown, BANDS)
+    wanted = _meets_region(tile, top, y.shape[0]) & _meets_region(tile + 1, left, x.shape[0])
+    red, green, blue = _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted, BANDS)
     first, second, third = bands_of(BANDS)
     r = tl.where(shown, tl.where(in_region, red, tl.load(tile + FILL + first)), r)
     g = tl.where(shown, tl.where(in_region, green, tl.load(tile + FILL + second)), g)
@@ -228,16 +247,25 @@ def _axis(tile, source, at):
 
 
 @triton.jit
+def _meets_region(tile, first, count):
+    """Return whether any of `count` rows, or columns, from the `first` one on are in the region, or next to it."""
+    in_region = first + tl.load(tile + 6)
+    return (in_region < tl.load(tile + 4) + 1) & (in_region + count > -1)
+
+
+@triton.jit
 def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted, BANDS: tl.constexpr):
-    """Return R, G and B, of bytes in whole numbers: means of source pixels, weighted by the triangle."""
+    """Return R, G and B, of bytes in whole numbers: means of source pixels, weighted by the triangle.
+
+    They are 0 unless `wanted`.
+    """
     top, bottom = _bounds(tile, tl.load(tile + SIZE))
     left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
     stride = _stride(tile, source)
     first, second, third = bands_of(BANDS)
     first_y, first_x = _first_tap(middle_y, reach_y), _first_tap(middle_x, reach_x)
-    rows = tl.ceil(2 * reach_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)  # none if no pixel is wanted
-    columns = tl.ceil(2 * reach_x).to(tl.int32)
-    r = tl.zeros(wanted.shape, tl.float32)
+    rows, columns = tl.ceil(2 * reach_y).to(tl.int32) * wanted.to(tl.int32), tl.ceil(2 * reach_x).to(tl.int32)
+    r = tl.zeros([middle_y.shape[0], middle_x.shape[0]], tl.float32)
     g, b, total_y, total_x = r, r, (middle_y * 0).to(tl.float32), (middle_x * 0).to(tl.float32)
     for j in range(columns):
         total_x += _weight(first_x + j, middle_x, reach_x, left, right)
