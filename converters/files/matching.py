@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple, overload
 
-import numpy as np
-
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.names_by_key import NamesByKey
+from detaug.converters.files.namesakes import Namesakes
 from detaug.converters.files.paths import folded, last_part, stem_of
 from detaug.converters.files.repeated import repeated_hashes
-
-_PREFERENCE = {extension: rank for rank, extension in enumerate(IMAGE_EXTENSIONS)}
 
 SAME_STEM, OTHER_CASE, OTHER_FOLDER, BY_FILENAME = range(4)
 """How the images of a pair were found, best first: by the stem; the stem in another case or Unicode form, or the whole
@@ -33,27 +29,6 @@ class Pair(NamedTuple):
     label: str | None
     images: tuple[str, ...]
     rank: int = SAME_STEM
-
-
-class NamesByKey:
-    """The names of each key, in 12 bytes a name: of a million images a dict of lists has hundreds of megabytes."""
-
-    def __init__(self, names: Sequence[str], key: Callable[[str], str]) -> None:
-        self._names, self._key = names, key
-        hashes = np.fromiter((hash(key(name)) for name in names), np.int64, len(names))
-        order = hashes.argsort(kind="stable")
-        self._hashes, self._order = array("q", hashes[order].tobytes()), array("i", order.astype(np.intc).tobytes())
-
-    def get(self, key: str) -> tuple[str, ...]:
-        """Return the names of a key, best first: see IMAGE_EXTENSIONS."""
-        wanted = hash(key)
-        at, found = bisect_left(self._hashes, wanted), list[str]()
-        while at < len(self._hashes) and self._hashes[at] == wanted:
-            name = self._names[self._order[at]]
-            if self._key(name) == key:
-                found.append(name)
-            at += 1
-        return tuple(sorted(found, key=_preference) if len(found) > 1 else found)
 
 
 class ImageNames:
@@ -80,19 +55,22 @@ class ImageNames:
         return NamesByKey(self.names, lambda name: folded(stem_of(self.place(name))))
 
     @cached_property
-    def by_bare_stem(self) -> NamesByKey:
-        """By the stem without its folder, `folded`."""
-        return NamesByKey(self.names, lambda name: folded(stem_of(last_part(name))))
+    def namesakes(self) -> Namesakes:
+        """By the stem without its folder."""
+        return Namesakes(self.names, self.place)
 
     def with_stem(self, stem: str) -> tuple[tuple[str, ...], int]:
         """Return the images of a stem (a relative path without extension), best first, and the Pair's rank."""
+        found, rank = self._in_place(stem)
+        return (found, rank) if found else (tuple(self.namesakes.nearest(stem.replace("\\", "/"))), OTHER_FOLDER)
+
+    def _in_place(self, stem: str) -> tuple[tuple[str, ...], int]:
+        """Return the images of a stem in its own folder, and the Pair's rank."""
         if found := self.by_stem.get(stem):
             return found, SAME_STEM
         if found := self._by_folded_stem.get(folded(stem)):
             return found, OTHER_CASE
-        if stem.lower().endswith(IMAGE_EXTENSIONS) and (found := self._with_name(stem)):  # a.jpg.txt of a.jpg
-            return found, OTHER_CASE
-        return self.by_bare_stem.get(folded(stem.replace("\\", "/").rpartition("/")[2])), OTHER_FOLDER
+        return self._with_name(stem) if stem.lower().endswith(IMAGE_EXTENSIONS) else (), OTHER_CASE  # a.jpg.txt
 
     def _with_name(self, name: str) -> tuple[str, ...]:
         found = self._by_folded_stem.get(folded(stem_of(name)))
@@ -103,13 +81,9 @@ class ImageNames:
         name = re.split(r"[\\/]", filename.strip())[-1]
         has_extension = name.lower().endswith(IMAGE_EXTENSIONS)
         stem = f"{folder}/{stem_of(name) if has_extension else name}".lstrip("/")
-        found, _ = self.with_stem(stem) if name else ((), SAME_STEM)
+        found = (self._in_place(stem)[0] or self.namesakes.nearest(f"{folder}/{name}".lstrip("/"))) if name else ()
         exact = tuple(image for image in found if folded(image.rpartition("/")[2]) == folded(name))
-        return exact or found
-
-
-def _preference(name: str) -> tuple[int, str]:
-    return _PREFERENCE.get(os.path.splitext(name)[1].lower(), len(_PREFERENCE)), name
+        return exact or tuple(found)
 
 
 class PairsByStem(Sequence[Pair]):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.matching import OTHER_CASE, OTHER_FOLDER, SAME_STEM, ImageNames
+from detaug.converters.files.namesakes import parts_of
 from detaug.converters.files.paths import folded, last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.records.record import Record
@@ -41,7 +42,7 @@ class Images:
                 return name, SAME_STEM
         for name in [record.stem, *names] if record.stem else names:
             if found := self._elsewhere(record, name):
-                return found, OTHER_CASE if folded(stem_of(found)) == folded(_stem(name)) else OTHER_FOLDER
+                return found, OTHER_CASE if parts_of(found) == parts_of(name) else OTHER_FOLDER
             if record.findings and record.findings[-1].kind == "image-unclear":
                 return None, OTHER_FOLDER
         if has_error(record.findings):
@@ -63,13 +64,7 @@ class Images:
 
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
-        alike = self._found.by_bare_stem.get(folded(last_part(_stem(name))))
-        exact = [image for image in alike if folded(last_part(image)) == folded(last_part(name))]
-        best = exact or [*alike]
-        if len(best) > 1:
-            scores = {image: _common(stem_of(image), _stem(name)) for image in best}
-            highest = max(scores.values())
-            best = [image for image, score in scores.items() if score == highest]
+        best = self._found.namesakes.nearest(name)
         if len(best) > 1 and len({stem_of(image) for image in best}) > 1:
             option = "--images of convert, IMAGES of convert-dota"
             note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: {option}"
@@ -87,20 +82,3 @@ class Images:
         folders = {os.path.dirname(name) for name in names}
         common = os.path.commonpath(folders) if folders else ""
         return f"{common}/" if common else ""
-
-
-def _stem(name: str) -> str:
-    """Return a path without the extension of an image: other dots belong to the name."""
-    return stem_of(name) if name.lower().endswith(IMAGE_EXTENSIONS) else name
-
-
-def _common(one: str, other: str) -> int:
-    """Return how many parts two paths share at their ends and their beginnings."""
-    parts, others = folded(one).split("/"), folded(other).split("/")
-    count = 0
-    for pairs in (zip(parts, others, strict=False), zip(parts[::-1], others[::-1], strict=False)):
-        for part, another in pairs:
-            if part != another:
-                break
-            count += 1
-    return count

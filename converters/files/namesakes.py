@@ -1,0 +1,98 @@
+"""Images of one name in several folders: find those whose paths are most like a path that an annotation gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.names_by_key import NamesByKey, preference
+from detaug.converters.files.paths import folded, last_part, stem_of
+
+
+class Namesakes:
+    """The images of a data set by their stems, `folded`, and by how their paths end and begin.
+
+    Data sets of scenes have a `frame.jpg` in each of thousands of folders, so they are not compared one by one.
+    place: see `ImageNames`.
+    """
+
+    def __init__(self, names: Sequence[str], place: Callable[[str], str] = str) -> None:
+        self._names, self._place = names, place
+        self._deepest = max((place(name).count("/") for name in names), default=0) + 1
+        self._with_end = lru_cache(None)(self._by_end)
+        self._with_beginning = lru_cache(None)(self._by_beginning)
+        self._all_of = lru_cache(4)(lambda stem: self._by_stem.get(stem))
+
+    def nearest(self, path: str) -> list[str]:
+        """Return the images with the stem of a path whose paths have most parts in common with it, best first.
+
+        Parts count at the end and at the beginning. Images with the whole name come before those with its stem only.
+        """
+        last, parts = folded(last_part(path)), parts_of(path)
+        if self._by_stem.count(parts[-1], most=2) < 2:
+            return [*self._by_stem.get(parts[-1])]
+        exact = self._by_name.count(last, most=1) > 0
+
+        def fitting(images: Sequence[str]) -> list[str]:
+            return [image for image in images if not exact or folded(last_part(image)) == last]
+
+        def ending(count: int) -> list[str]:
+            return fitting(self._with_end(count).get(_end(parts, count)))
+
+        def beginning(count: int) -> list[str]:
+            return fitting(self._with_beginning(count).get(_beginning(parts, count)))
+
+        depths = range(min(len(parts), self._deepest), 0, -1)
+        end = next((count for count in depths if count > 1 and ending(count)), 1)
+        if end == 1:  # all have the stem only in common at their ends
+            return next(filter(None, map(beginning, depths)), []) or fitting(self._all_of(parts[-1]))
+        scores = {image: in_common(self._parts(image), parts) for image in ending(end)}
+        more = max(scores.values()) - end + 1  # what the beginnings of others, whose ends are shorter, must have
+        if more <= depths[0]:
+            scores |= {image: in_common(self._parts(image), parts) for image in beginning(more)}
+        best = max(scores.values())
+        return sorted((image for image, score in scores.items() if score == best), key=preference)
+
+    def _parts(self, name: str) -> list[str]:
+        return parts_of(self._place(name))
+
+    @cached_property
+    def _by_stem(self) -> NamesByKey:
+        return NamesByKey(self._names, lambda name: self._parts(name)[-1])
+
+    @cached_property
+    def _by_name(self) -> NamesByKey:
+        return NamesByKey(self._names, lambda name: folded(last_part(name)))
+
+    def _by_end(self, count: int) -> NamesByKey:
+        return NamesByKey(self._names, lambda name: _end(self._parts(name), count))
+
+    def _by_beginning(self, count: int) -> NamesByKey:
+        return NamesByKey(self._names, lambda name: _beginning(self._parts(name), count))
+
+
+def parts_of(path: str) -> list[str]:
+    """Return the folders of a path, and its stem, `folded`: all but the extension of an image, dots or not."""
+    return folded(stem_of(path) if path.lower().endswith(IMAGE_EXTENSIONS) else path).split("/")
+
+
+def _end(parts: Sequence[str], count: int) -> str:
+    """Return the last parts of a path; "" if it has fewer."""
+    return "/".join(parts[-count:]) if len(parts) >= count else ""
+
+
+def _beginning(parts: Sequence[str], count: int) -> str:
+    """Return the first parts of a path, and its stem; "" if it has fewer."""
+    return "/".join([*parts[:count], "", parts[-1]]) if len(parts) >= count else ""
+
+
+def in_common(parts: Sequence[str], others: Sequence[str]) -> int:
+    """Return how many parts two paths share at their ends and their beginnings."""
+    count = 0
+    for pairs in (zip(parts, others, strict=False), zip(parts[::-1], others[::-1], strict=False)):
+        for part, another in pairs:
+            if part != another:
+                break
+            count += 1
+    return count
