@@ -41,27 +41,43 @@ def pytest_configure(config: pytest.Config) -> None:
     if parallel:  # the processes share the cores: with more threads they wait for each other
         torch.set_num_threads(1)
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start
-        compile_loops_once()
+        compile_once()
 
 
-def compile_loops_once() -> None:
-    """Let one process compile a loop, while those that need it too wait and load it.
+def compile_once() -> None:
+    """Let one process compile a loop or a kernel, while those that need it too wait and load it.
 
-    Processes that start together need the same loops, and each would compile all of them.
+    Processes that start together need the same ones, and each would compile all of them.
     """
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.dispatcher import Dispatcher
 
-    folder = Path(tempfile.gettempdir(), f"detaug-loops-{os.getuid()}")
-    folder.mkdir(exist_ok=True)
     compile_loop = Dispatcher.compile
 
-    def compile_once(self: Any, signature: Any) -> Any:
+    def compile_loop_once(self: Any, signature: Any) -> Any:
         loop = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
-        with global_compiler_lock, FileLock(folder / f"{loop}.lock", is_singleton=True):  # Numba's own lock first
+        with global_compiler_lock, _lock_of(loop):  # in one order: compiling a loop compiles those that it calls
             return compile_loop(self, signature)
 
-    Dispatcher.compile = compile_once
+    Dispatcher.compile = compile_loop_once
+    if "TRITON_INTERPRET" in os.environ:
+        return
+    import triton.compiler as compiler
+
+    compile_kernel = compiler.compile
+
+    def compile_kernel_once(source: Any, *arguments: Any, **options: Any) -> Any:
+        with _lock_of(f"kernel.{source.fn.__name__}"):
+            return compile_kernel(source, *arguments, **options)
+
+    compiler.compile = compile_kernel_once
+
+
+def _lock_of(name: str) -> FileLock:
+    """Return the lock of all processes for a loop or a kernel."""
+    folder = Path(tempfile.gettempdir(), f"detaug-tests-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    return FileLock(folder / f"{name}.lock", is_singleton=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
