@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.arrays import Bools, Floats, Ints, start_offsets
+from detaug.arrays import Bools, Floats, Ints, distinct, start_offsets
 from detaug.boxes import polygons
 from detaug.boxes.fields import cut_to_pictures
 from detaug.boxes.placement import Placement
@@ -35,14 +35,12 @@ class Vertices(NamedTuple):
 
     def some(self, objects: Ints) -> Vertices:
         """Return the vertices of some objects, ascending, which are then 0, 1 and so on."""
-        chosen = np.isin(self.of_object, objects)
+        number = np.full(objects[-1] + 2 if len(objects) else 1, -1)
+        number[objects] = np.arange(len(objects))
+        number = number[np.minimum(self.of_object, len(number) - 1)]
+        chosen = number >= 0
         place = np.cumsum(chosen) - 1
-        return Vertices(
-            self.points[chosen],
-            self.ring[chosen],
-            place[self.following[chosen]],
-            np.searchsorted(objects, self.of_object[chosen]),
-        )
+        return Vertices(self.points[chosen], self.ring[chosen], place[self.following[chosen]], number[chosen])
 
     def in_pieces(self, pieces: Ints) -> Vertices:
         """Return the same rings with more vertices: the edge from each one is cut into equal pieces, `pieces` (Q,)."""
@@ -148,7 +146,7 @@ def seen_boxes(vertices: Vertices, placement: Placement) -> Floats:
     Most outlines lie in the view as a whole: only the others are cut to it, which takes ten times as long.
     """
     boxes = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(placement.rows), 1))
-    objects = np.unique(vertices.of_object)
+    objects = distinct(vertices.of_object)
     boxes[objects], whole = _enclosed(vertices, placement, objects)
     if placement.field is not None:
         whole &= ~placement.field.bends[placement.image[objects]]
