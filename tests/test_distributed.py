@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from command import PYTHON_WITH_USUAL_SIGNALS
 from painted_files import Folder
 
 HERE = Path(__file__).parent
@@ -78,7 +79,7 @@ while True:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_process(painted: Folder) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, *map(str, painted)]
+    command = [*PYTHON_WITH_USUAL_SIGNALS, "-c", INTERRUPTED, *map(str, painted)]
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "4\n"
