@@ -11,9 +11,9 @@ from detaug.converters.files.paths import folded, last_part, stem_of
 
 
 class Namesakes:
-    """The images of a data set by their stems, `folded`, and by how their paths end and begin.
+    """The images of a data set by their stems, and by the last and the first parts of their paths.
 
-    Data sets of scenes have a `frame.jpg` in each of thousands of folders, so they are not compared one by one.
+    A data set of scenes may have a `frame.jpg` in each of thousands of folders: comparing all of them would take hours.
     place: see `ImageNames`.
     """
 
@@ -44,10 +44,10 @@ class Namesakes:
             return fitting(self._with_beginning(count).get(_beginning(parts, count)))
 
         depths = range(min(len(parts), self._deepest), 0, -1)
-        end = next((count for count in depths if count > 1 and ending(count)), 1)
-        if end == 1:  # all have the stem only in common at their ends
+        end, found = next(((count, found) for count in depths[:-1] if (found := ending(count))), (1, []))
+        if not found:  # all have the stem only in common at their ends
             return next(filter(None, map(beginning, depths)), []) or fitting(self._all_of(parts[-1]))
-        scores = {image: in_common(self._parts(image), parts) for image in ending(end)}
+        scores = {image: in_common(self._parts(image), parts) for image in found}
         more = max(scores.values()) - end + 1  # what the beginnings of others, whose ends are shorter, must have
         if more <= depths[0]:
             scores |= {image: in_common(self._parts(image), parts) for image in beginning(more)}
@@ -73,7 +73,7 @@ class Namesakes:
 
 
 def parts_of(path: str) -> list[str]:
-    """Return the folders of a path, and its stem, `folded`: all but the extension of an image, dots or not."""
+    """Return the parts of a path, `folded`: folders, and the file name without the extension of an image."""
     return folded(stem_of(path) if path.lower().endswith(IMAGE_EXTENSIONS) else path).split("/")
 
 

@@ -169,7 +169,7 @@ class Source:
         return replace(views, frames=frames)
 
     def image_ids_of_rows(self, rows: Ints) -> Ints:
-        """Return (N, M) the ids of the images that have the boxes `rows`, (N, M), see `Views.rows`; -1 where -1."""
+        """Return the ids of the images that have the boxes `rows`, of any shape, see `Views.rows`; -1 where -1."""
         images = np.searchsorted(self._box_offsets, rows, side="right") - 1
         return np.where(rows < 0, -1, self.image_ids[images])
 
