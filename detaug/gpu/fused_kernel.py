@@ -84,7 +84,8 @@ class FusedKernel:
         if self.tiles:
             parameters = _pasted_tiles(parameters, slots, inputs[self.tiles])
         mean, std = self.normalize.of_values(self.pixels)
-        self._set_colors(parameters, inputs)
+        if self.color:
+            self._set_colors(parameters, inputs[self.color], inputs)
         parameters["mean"], parameters["scale"] = mean, np.divide(1, std)
         return parameters.view(np.int64).reshape(*parameters.shape, -1)
 
@@ -105,8 +106,8 @@ class FusedKernel:
             parameters["edges"][:, 0] = inputs[self.edges]
         return parameters
 
-    def _set_colors(self, parameters: NDArray[Any], inputs: Arrays) -> None:
-        color = inputs[self.color].reshape(len(parameters), -1) if self.color else np.eye(3, 4).ravel()
+    def _set_colors(self, parameters: NDArray[Any], color: NDArray[Any], inputs: Arrays) -> None:
+        color = color.reshape(len(parameters), -1)
         parameters["color"][:, 0, : color.shape[-1]] = color
         parameters["picture"][:, 0, 1] = _EVERYWHERE
         if self.picture:
