@@ -24,6 +24,7 @@ from detaug.gpu import (
 )
 from detaug.gpu.fused_kernel import REGISTERS
 from detaug.gpu.streams import BLOCK, OPTIONS
+from detaug.ops.weather import FOG_CELLS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
     "images_at": "*i64",
@@ -35,9 +36,7 @@ POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": 
     "tables": "*u8",
     "colors": "*i32",
     "seeds": "*i32",
-    "red": "fp32",
-    "green": "fp32",
-    "blue": "fp32",
+    **dict.fromkeys(("red", "green", "blue", "brightness", "thickness", "blur"), "fp32"),
 }
 WHOLE = "annotations layer_of placed hulls starts first_point first_ring runs first_run heights"
 WHOLE += " objects grid_y grid_x ranks first_object labels"
@@ -69,6 +68,12 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     *((pixel_kernels.blur, {**IN_BLOCKS, "DOWN": down}, out) for down, out in ((0, "*fp32"), (1, "*u8"))),
     *((pixel_kernels.add_noise, {**IN_BLOCKS, "SALT": salt}, "*u8") for salt in (0, 1)),
     (pixel_kernels.fill_rectangles, IN_BLOCKS, "*u8"),
+    (pixel_kernels.convolve, {**IN_BLOCKS, "SIDE": 5}, "*u8"),
+    (pixel_kernels.take_median, {**IN_BLOCKS, "REACH": 2}, "*u8"),
+    (pixel_kernels.coarsen, IN_BLOCKS, "*u8"),
+    (weather_kernels.add_shadows, {**IN_BLOCKS, "CORNERS": 5}, "*u8"),
+    (weather_kernels.add_fog, {**IN_BLOCKS, "CELLS": FOG_CELLS}, "*u8"),
+    (weather_kernels.add_rain, IN_BLOCKS, "*u8"),
     *((distortion_kernels.resample, {**IN_BLOCKS, "SHIFTS": shifts}, "*u8") for shifts in (0, 1)),
     (clahe_kernels.make_tables, {"PIXELS": clahe_kernels.PIXELS}, ""),
     (clahe_kernels.equalize, IN_BLOCKS, "*u8"),
@@ -104,7 +109,7 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], out: str, generation:
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
     compiled = triton.compile(source, target=GPUTarget("cuda", generation, 32), options=options)
-    print(kernel.__name__, out, generation, f"{len(compiled.asm['cubin'])} bytes")
+    print(f"{kernel.fn.__module__}.{kernel.__name__}", out, generation, f"{len(compiled.asm['cubin'])} bytes")
 
 
 if __name__ == "__main__":
