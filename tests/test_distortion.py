@@ -18,6 +18,7 @@ from seeds import seeds, slow
 
 import detaug as da
 from detaug.boxes.fields import Field
+from detaug.ops.distortion import largest_alpha
 from detaug.testing import Painted, Result, paint, paint_stars, read_box, run
 from detaug.testing.pixels import compare_masks
 
@@ -352,6 +353,21 @@ def test_the_largest_alpha_does_not_fold(sigma: float) -> None:
     image = np.arange(20)
     before = np.stack(field.undistorted(image[:, None], *points.transpose(2, 0, 1)), 2)
     assert np.abs(field.place(image, before) - points).max() < 1e-3
+
+
+@pytest.mark.parametrize("sigma", [1, 5, 23.5])
+def test_outlines_are_placed_in_the_strongest_field(sigma: float) -> None:
+    """Points 0.2 to 7 pixels apart, of which some lie beside the picture, where the shifts no longer change."""
+    samples = da.batch([np.zeros((200, 150, 3), np.uint8)] * 60).then(da.Resize((200, 150)))
+    field = samples.then(da.ElasticTransform(largest_alpha(sigma), sigma)).plan.views.field
+    assert field is not None
+    rng, turn = np.random.default_rng(0), np.linspace(0, 2 * np.pi, 90)
+    middle, radius = rng.uniform(0, (150, 200), (60, 1, 2)), rng.uniform(3, 100, (60, 1, 1))
+    points = middle + radius * np.stack([np.cos(turn), np.sin(turn)], 1)
+    placed = field.place(np.arange(60), points)
+    before = np.stack(field.undistorted(np.arange(60)[:, None], *placed.transpose(2, 0, 1)), 2)
+    off = np.abs(before - points).max((1, 2))
+    assert off.max() < 1e-4, off.max()
 
 
 def test_shifts_do_not_depend_on_the_batch(painted: Folder) -> None:

@@ -97,12 +97,13 @@ class Field:
 
         Beyond the corners, where the map of a negative coefficient folds over, points are placed outside of the output.
         """
-        height, width, lens = (each[image] for each in (*self.size.T, self.lens))
-        across, down = x - width / 2, y - height / 2
-        radius = np.hypot(across / width, down / height)
-        closer = _radius_before(lens, radius) / np.where(radius > 0, radius, 1) - 1
-        closer = np.where((lens != 0) & (radius > 0), closer, 0)
-        x, y = x + across * closer, y + down * closer
+        if self.lens.any():
+            height, width, lens = (each[image] for each in (*self.size.T, self.lens))
+            across, down = x - width / 2, y - height / 2
+            radius = np.hypot(across / width, down / height)
+            closer = _radius_before(lens, radius) / np.where(radius > 0, radius, 1) - 1
+            closer = np.where((lens != 0) & (radius > 0), closer, 0)
+            x, y = x + across * closer, y + down * closer
         if not self._shifts.any():
             return x, y
         from detaug.boxes.field_loops import undo_shifts  # with Numba, which takes a quarter of a second
