@@ -280,7 +280,13 @@ def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted, BANDS: 
             g += _weighted(weight, pixel + second)
             b += _weighted(weight, pixel + third)
     share = 1 / tl.maximum(total_y[:, None] * total_x[None, :], 1e-9)
-    return rounded(r * share, source), rounded(g * share, source), rounded(b * share, source)
+    return _whole(r * share, source), _whole(g * share, source), _whole(b * share, source)
+
+
+@triton.jit
+def _whole(mean, source):
+    """Return a mean of bytes in whole numbers, which needs no clipping; of float32 itself."""
+    return tl.floor(mean + 0.5) if source.dtype.element_ty == tl.uint8 else mean
 
 
 @triton.jit
