@@ -73,7 +73,9 @@ def split_by_image(
     """
     room = max((each.shape[1] for each in of_boxes.values()), default=0)
     with_padding = [length for count in counts for length in (count, room - count)]  # one call for all views
-    columns = {name: each.flatten(0, 1).split_with_sizes(with_padding)[::2] for name, each in of_boxes.items()}
+    columns = {
+        name: torch.unsafe_split_with_sizes(each.flatten(0, 1), with_padding)[::2] for name, each in of_boxes.items()
+    }
     columns |= {name: each.unbind() for name, each in of_images.items()}
-    columns |= {name: each.split_with_sizes(list(counts)) for name, each in (of_real_boxes or {}).items()}
+    columns |= {name: torch.unsafe_split_with_sizes(each, list(counts)) for name, each in (of_real_boxes or {}).items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
