@@ -16,7 +16,6 @@ import argparse
 import os
 import resource
 import shutil
-import statistics
 import time
 import urllib.request
 from collections import deque
@@ -93,8 +92,8 @@ def taking(batches: Iterator[da.Batch], masks: bool) -> Callable[[], int]:
 
 def say(name: str, rates: list[Rate]) -> None:
     if RANK == 0:
-        cpu = statistics.median(each.cpu for each in rates)
-        print(f"{name}: {text([each.images for each in rates])} images/s, {cpu:.3f} CPU s for 1,000", flush=True)
+        cpu = text([each.cpu for each in rates], ".3f")
+        print(f"{name}: {text([each.images for each in rates])} images/s, {cpu} CPU s for 1,000", flush=True)
 
 
 def compare_case(case: str, reader_of: Callable[[bool], da.CocoReader], options: argparse.Namespace) -> None:
