@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from detaug.converters import convert_to_coco, voc_to_coco
+from detaug.converters import ConversionError, convert_to_coco, voc_to_coco
 from detaug.converters.files import namesakes
 from detaug.converters.files.names_by_key import preference
 from detaug.converters.files.namesakes import Namesakes
@@ -99,3 +99,39 @@ def test_labels_in_other_folders_of_scenes(form: str, tmp_path: Path) -> None:
     assert (summary.images, summary.boxes) == (40, 40)
     assert boxes == {image["id"] for image in document["images"]}
     assert {image["file_name"].split("/")[-3] for image in document["images"]} == {f"scene_{n:02}" for n in range(40)}
+
+
+@pytest.mark.parametrize("images", [None, "images"])
+@pytest.mark.parametrize("path", ["frame.jpg", "../rgb/frame.jpg", "C:\\scans\\frame.jpg"])
+def test_a_tree_of_labels_beside_one_of_images(path: str, images: str | None, tmp_path: Path) -> None:
+    """LabelMe's files are in labels/scene_NN/anno and images in images/scene_NN/rgb, whichever folder is given."""
+    write_scenes(tmp_path, "rgb")
+    for number in range(40):
+        folder = tmp_path / f"labels/scene_{number:02}/anno"
+        folder.mkdir(parents=True)
+        shape = {"label": "cat", "points": [[1, 2], [5 + number / 2, 9]], "shape_type": "rectangle"}
+        content = {"shapes": [shape], "imagePath": path, "imageWidth": 30 + number, "imageHeight": 20}
+        (folder / "frame.json").write_text(json.dumps(content))
+    given = None if images is None else tmp_path / images
+    summary = convert_to_coco(tmp_path, tmp_path / "all.json", format="labelme", images=given)
+    assert (summary.images, summary.boxes, len(summary.findings)) == (40, 40, 0)
+    document = json.loads((tmp_path / "all.json").read_text())
+    scenes = {image["id"]: int(image["file_name"].split("/")[-3][-2:]) for image in document["images"]}
+    assert {scenes[each["image_id"]]: each["bbox"][2] for each in document["annotations"]} == {
+        number: 4 + number / 2 for number in range(40)
+    }
+
+
+def test_trees_that_do_not_tell(tmp_path: Path) -> None:
+    """Two images fit equally; the folder that the error asks for tells which."""
+    for folder in ("images/a/rgb", "images/b/rgb", "labels/c"):
+        (tmp_path / folder).mkdir(parents=True)
+    for side in "ab":
+        Image.new("RGB", (30, 20)).save(tmp_path / f"images/{side}/rgb/frame.jpg")
+    shape = {"label": "cat", "points": [[1, 2], [5, 9]], "shape_type": "rectangle"}
+    content = {"shapes": [shape], "imagePath": "frame.jpg", "imageWidth": 30, "imageHeight": 20}
+    (tmp_path / "labels/c/frame.json").write_text(json.dumps(content))
+    with pytest.raises(ConversionError, match=r"several images have the name .*their folder: --images of convert"):
+        convert_to_coco(tmp_path, tmp_path / "all.json", format="labelme")
+    summary = convert_to_coco(tmp_path, tmp_path / "all.json", format="labelme", images=tmp_path / "images/b")
+    assert (summary.images, summary.boxes) == (1, 1)

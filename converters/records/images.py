@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.matching import OTHER_CASE, OTHER_FOLDER, SAME_STEM, ImageNames
-from detaug.converters.files.namesakes import parts_of
+from detaug.converters.files.namesakes import Namesakes, parts_of
 from detaug.converters.files.paths import folded, last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.records.record import Record
@@ -65,7 +66,9 @@ class Images:
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
         best = self._found.namesakes.nearest(name)
-        if len(best) > 1 and len({stem_of(image) for image in best}) > 1:
+        if _unclear(best):
+            best = self._in_trees(name, best)
+        if _unclear(best):
             option = "--images of convert, IMAGES of convert-dota"
             note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: {option}"
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
@@ -73,6 +76,20 @@ class Images:
         if len(best) > 1:
             self._note_several(record, best)
         return best[0] if best else None
+
+    def _in_trees(self, name: str, images: list[str]) -> list[str]:
+        """Return those of the images whose folders are the name's below the first one, or all if that does not tell.
+
+        Such as images/a/rgb/1.jpg of labels/a/anno/1.json. Below `--images` the first folder of images is the second.
+        """
+        below = name.partition("/")[2]
+        found = (namesakes.nearest(below) for namesakes in (self._found.namesakes, self._below))
+        return next((each for each in found if each and not _unclear(each)), images)
+
+    @cached_property
+    def _below(self) -> Namesakes:
+        """The images by their paths without the first folder."""
+        return Namesakes(self.names, lambda name: name.partition("/")[2] or name)
 
     def _note_several(self, record: Record, images: Sequence[str]) -> None:
         record.findings.append(Finding(record.file, "image-ambiguous", before=list(images), after=images[0]))
@@ -82,3 +99,8 @@ class Images:
         folders = {os.path.dirname(name) for name in names}
         common = os.path.commonpath(folders) if folders else ""
         return f"{common}/" if common else ""
+
+
+def _unclear(images: Sequence[str]) -> bool:
+    """Return whether images differ by more than their extensions."""
+    return len({stem_of(image) for image in images}) > 1
