@@ -10,7 +10,7 @@ from detaug.arrays import Floats, Ints, padded, start_offsets
 from detaug.boxes import polygons
 from detaug.boxes.fields import Field
 from detaug.boxes.views import Views
-from detaug.boxes.visible_part import vertices_of_polygons
+from detaug.boxes.visible_part import rings_of_polygons, vertices_of
 
 
 def bend(views: Views, field: Field) -> Views:
@@ -25,7 +25,7 @@ def bend(views: Views, field: Field) -> Views:
         return replace(views, field=field)
     sides = views.size[image, ::-1]
     outlines = views.outlines_or_boxes()[image, place] * sides[:, None]
-    vertices = vertices_of_polygons(outlines)
+    vertices = vertices_of(rings_of_polygons(outlines))
     lengths = np.hypot(*(vertices.points[vertices.following] - vertices.points).T)
     vertices = vertices.in_pieces(field.pieces(image[vertices.of_object], lengths))
     points = field.place(image[vertices.of_object], vertices.points)

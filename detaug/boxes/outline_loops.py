@@ -27,42 +27,123 @@ def contain(points, first, last, vertices, ring, following, out):
                 if edge == first[at] or ring[edge] != ring[edge - 1]:
                     out[at, number] |= inside
                     inside = False
-                x0, y0 = vertices[edge, 0], vertices[edge, 1]
-                x1, y1 = vertices[following[edge], 0], vertices[following[edge], 1]
-                if (y0 > y) != (y1 > y) and x < x0 + (y - y0) / (y1 - y0) * (x1 - x0):
-                    inside = not inside
+                inside ^= _is_left_of(x, y, vertices[edge], vertices[following[edge]])
             out[at, number] |= inside
 
 
 @compiled
-def enclose(points, first, last, to_output, windows, corners, boxes, whole):
-    """Write the boxes (B, 4) XYXY of outlines in the output, and to `whole` (B,) if they are in view as a whole."""
-    for at in range(len(first)):
-        box, low, high = boxes[at], points[first[at]].copy(), points[first[at]].copy()
-        box[:2], box[2:] = np.inf, -np.inf
-        in_front = True
-        for vertex in range(first[at], last[at]):
-            x, y, depth = _moved(to_output[at], points[vertex])
-            in_front &= depth > NEAREST
-            depth = max(depth, NEAREST)
-            to = x / depth, y / depth
-            for axis in range(2):
-                box[axis], box[axis + 2] = min(box[axis], to[axis]), max(box[axis + 2], to[axis])
-                low[axis], high[axis] = min(low[axis], points[vertex, axis]), max(high[axis], points[vertex, axis])
-        inside = in_front
-        for axis in range(2):
-            inside &= windows[at, axis] <= box[axis] and box[axis + 2] <= windows[at, axis + 2]
-            inside &= windows[at, axis + 4] <= low[axis] and high[axis] <= windows[at, axis + 6]
-        if inside and corners.shape[1]:
-            for corner in range(4):
-                inside &= inside_convex(corners[at], box[2 * (corner % 2)], box[2 * (corner // 2) + 1])
-        whole[at] = inside
+def enclose(points, first_point, first_ring, last_ring, to_output, windows, corners, boxes, whole):
+    """Write the boxes (B, 4) XYXY of outlines in the output, and to `whole` (B,) if they are in view as a whole.
+
+    The first four arguments are `Rings`. The box of an object without points is inf, inf, -inf, -inf.
+    """
+    for at in range(len(first_ring)):
+        first, last = first_point[first_ring[at]], first_point[last_ring[at]]
+        whole[at] = _enclose(points[first:last], to_output[at], windows[at], corners[at], boxes[at])
 
 
 @compiled
-def _moved(matrix, point):
-    """Return a point (x, y) in homogeneous coordinates of the output."""
-    x, y = point
+def _enclose(points, to_output, window, corners, box):
+    """Write the box of an outline, and return whether it is in view as a whole."""
+    box[:2], box[2:] = np.inf, -np.inf
+    if len(points) == 0:
+        return True
+    low_x, low_y, high_x, high_y, in_front = np.inf, np.inf, -np.inf, -np.inf, True
+    for point in range(len(points)):
+        x, y, depth = _moved(to_output, points[point, 0], points[point, 1])
+        in_front &= depth > NEAREST
+        depth = max(depth, NEAREST)
+        _widen(box, x / depth, y / depth)
+        low_x, low_y = min(low_x, points[point, 0]), min(low_y, points[point, 1])
+        high_x, high_y = max(high_x, points[point, 0]), max(high_y, points[point, 1])
+    inside = in_front and window[0] <= box[0] and window[1] <= box[1] and box[2] <= window[2] and box[3] <= window[3]
+    inside &= window[4] <= low_x and window[5] <= low_y and high_x <= window[6] and high_y <= window[7]
+    if inside and len(corners):
+        for corner in range(4):
+            inside &= inside_convex(corners, box[2 * (corner % 2)], box[2 * (corner // 2) + 1])
+    return inside
+
+
+@compiled
+def _widen(box, x, y):
+    box[0], box[1], box[2], box[3] = min(box[0], x), min(box[1], y), max(box[2], x), max(box[3], y)
+
+
+@compiled
+def see(points, first_point, first_ring, last_ring, to_output, to_source, windows, corners, turns, boxes):
+    """Write the boxes (B, 4) XYXY of what is seen of outlines; inf, inf, -inf, -inf where nothing is.
+
+    The first four arguments are `Rings`; `to_source` (B, 3, 3): of the layers of the objects.
+    """
+    ends = np.empty((2, 9 + corners.shape[1]))
+    for at in range(len(first_ring)):
+        first, last = first_point[first_ring[at]], first_point[last_ring[at]]
+        own = windows[at], corners[at]
+        if _enclose(points[first:last], to_output[at], *own, boxes[at]):
+            continue
+        boxes[at, :2], boxes[at, 2:] = np.inf, -np.inf
+        leaves = False
+        for ring in range(first_ring[at], last_ring[at]):
+            one_ring = points[first_point[ring] : first_point[ring + 1]]
+            leaves |= _see_ring(one_ring, to_output[at], *own, turns[at], boxes[at], ends)
+        if leaves:
+            region = _region(to_source[at], *own, turns[at])
+            for corner in range(len(region)):
+                x, y, depth = _moved(to_source[at], region[corner, 0], region[corner, 1])
+                if _contains(points, first_point, first_ring[at], last_ring[at], x / depth, y / depth):
+                    _widen(boxes[at], region[corner, 0], region[corner, 1])
+
+
+@compiled
+def _see_ring(points, to_output, window, corners, turn, box, ends):
+    """Widen a box to what is seen of the edges of a ring; return whether a vertex is outside.
+
+    `ends`: room for `_distances` of both ends of an edge.
+    """
+    last, leaves = len(points) - 1, False
+    x, y, depth = _moved_in_pairs(to_output, points[last, 0], points[last, 1])
+    was_inside = _distances(points[last, 0], points[last, 1], x, y, depth, window, corners, turn, ends, 1)
+    for point in range(len(points)):
+        here, there = 1 - point % 2, point % 2
+        to_x, to_y, to_depth = _moved_in_pairs(to_output, points[point, 0], points[point, 1])
+        source = points[point, 0], points[point, 1]
+        inside = _distances(*source, to_x, to_y, to_depth, window, corners, turn, ends, there)
+        if inside:
+            _widen(box, to_x / to_depth, to_y / to_depth)
+        if not (inside and was_inside):
+            leaves = True
+            start, end, _ = _cut(ends, here, there)
+            if start <= end:
+                for share in (start, end):
+                    far = depth + share * (to_depth - depth)
+                    _widen(box, (x + share * (to_x - x)) / far, (y + share * (to_y - y)) / far)
+        x, y, depth, was_inside = to_x, to_y, to_depth, inside
+    return leaves
+
+
+@compiled
+def _contains(points, first_point, first_ring, last_ring, x, y):
+    """Return whether a point lies in one of the rings of an object, even-odd."""
+    for ring in range(first_ring, last_ring):
+        inside, before = False, first_point[ring + 1] - 1
+        for after in range(first_point[ring], first_point[ring + 1]):
+            inside ^= _is_left_of(x, y, points[before], points[after])
+            before = after
+        if inside:
+            return True
+    return False
+
+
+@compiled
+def _is_left_of(x, y, start, end):
+    """Return whether a ray from (x, y) to the right crosses an edge."""
+    from_x, from_y, to_x, to_y = float(start[0]), float(start[1]), float(end[0]), float(end[1])
+    return (from_y > y) != (to_y > y) and x < from_x + (y - from_y) / (to_y - from_y) * (to_x - from_x)
+
+
+@compiled
+def _moved(matrix, x, y):
+    """Return a point in homogeneous coordinates of the output."""
     return (
         matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2],
         matrix[1, 0] * x + matrix[1, 1] * y + matrix[1, 2],
@@ -71,9 +152,8 @@ def _moved(matrix, point):
 
 
 @compiled
-def _moved_in_pairs(matrix, point):
+def _moved_in_pairs(matrix, x, y):
     """Return the same point, summed in the order of NumPy's einsum, which gives the last bits of earlier versions."""
-    x, y = point
     return (
         matrix[0, 0] * x + matrix[0, 2] + matrix[0, 1] * y,
         matrix[1, 0] * x + matrix[1, 2] + matrix[1, 1] * y,
@@ -87,25 +167,17 @@ def cut_edges(points, following, of_object, to_output, windows, corners, turns, 
 
     `cuts` (B,) of False becomes True for objects that have a vertex outside.
     """
-    here, there = np.empty(9 + corners.shape[1]), np.empty(9 + corners.shape[1])
+    ends = np.empty((2, 9 + corners.shape[1]))
     for at in range(len(points)):
         number, after = of_object[at], following[at]
-        own = to_output[number], windows[number], corners[number], turns[number]
-        x, y, depth = _moved_in_pairs(own[0], points[at])
-        to_x, to_y, to_depth = _moved_in_pairs(own[0], points[after])
-        _distances(points[at], x, y, depth, own, here)
-        _distances(points[after], to_x, to_y, to_depth, own, there)
-        first, last, visible = 0.0, 1.0, True
-        for border in range(len(here)):
-            one, other = here[border], there[border]
-            if one < 0:
-                cuts[number] = True
-                visible &= other >= 0
-                if other >= 0:
-                    first = max(first, one / (one - other))
-            elif other < 0:
-                last = min(last, one / (one - other))
-        seen[at] = visible and first <= last
+        borders = windows[number], corners[number], turns[number]
+        x, y, depth = _moved_in_pairs(to_output[number], points[at, 0], points[at, 1])
+        to_x, to_y, to_depth = _moved_in_pairs(to_output[number], points[after, 0], points[after, 1])
+        _distances(points[at, 0], points[at, 1], x, y, depth, *borders, ends, 0)
+        _distances(points[after, 0], points[after, 1], to_x, to_y, to_depth, *borders, ends, 1)
+        first, last, outside = _cut(ends, 0, 1)
+        cuts[number] |= outside
+        seen[at] = first <= last
         if seen[at]:
             for share, out in ((first, start), (last, end)):
                 far = depth + share * (to_depth - depth)
@@ -113,30 +185,52 @@ def cut_edges(points, following, of_object, to_output, windows, corners, turns, 
 
 
 @compiled
-def _distances(point, x, y, depth, own, out):
-    """Write how far inside of each border of what is seen a vertex is, not in one unit; at (x, y, depth) once moved."""
-    _, window, corners, turn = own
-    out[0] = depth - NEAREST
-    out[1], out[2] = x - window[0] * depth, window[2] * depth - x
-    out[3], out[4] = y - window[1] * depth, window[3] * depth - y
-    for axis in range(2):
-        out[5 + axis], out[7 + axis] = point[axis] - window[4 + axis], window[6 + axis] - point[axis]
+def _cut(ends, here, there):
+    """Return the shares of an edge where what is seen of it starts and ends, and whether its first vertex is outside.
+
+    `here` and `there`: the rows of its vertices in `ends`, see `_distances`. Nothing is seen if the start is larger.
+    """
+    first, last, outside = 0.0, 1.0, False
+    for border in range(ends.shape[1]):
+        one, other = ends[here, border], ends[there, border]
+        if one < 0:
+            outside = True
+            first = max(first, one / (one - other)) if other >= 0 else np.inf
+        elif other < 0:
+            last = min(last, one / (one - other))
+    return first, last, outside
+
+
+@compiled
+def _distances(from_x, from_y, x, y, depth, window, corners, turn, out, row):
+    """Write to a row of `out` how far inside of each border of what is seen a vertex is, not in one unit.
+
+    Returns if it is inside of all. The vertex is at (from_x, from_y) in the source, and at (x, y, depth) once moved.
+    """
+    out[row, 0] = depth - NEAREST
+    out[row, 1], out[row, 2] = x - window[0] * depth, window[2] * depth - x
+    out[row, 3], out[row, 4] = y - window[1] * depth, window[3] * depth - y
+    out[row, 5], out[row, 7] = from_x - window[4], window[6] - from_x
+    out[row, 6], out[row, 8] = from_y - window[5], window[7] - from_y
     for at in range(len(corners)):
         after = at + 1 if at + 1 < len(corners) else 0
         along_x, along_y = corners[after, 0] - corners[at, 0], corners[after, 1] - corners[at, 1]
         across = along_x * (y - corners[at, 1] * depth)
-        out[9 + at] = turn * (across - along_y * (x - corners[at, 0] * depth))
+        out[row, 9 + at] = turn * (across - along_y * (x - corners[at, 0] * depth))
+    inside = True
+    for at in range(out.shape[1]):
+        inside &= out[row, at] >= 0
+    return inside
 
 
 @compiled
 def are_in_view(points, source, of_object, to_output, windows, corners, turns, out):
     """Write to `out` (P,) if points (P, 2) of the output, which are at `source` (P, 2), are in what is seen."""
-    found = np.empty(9 + corners.shape[1])
+    found = np.empty((1, 9 + corners.shape[1]))
     for at in range(len(points)):
         number = of_object[at]
-        own = to_output[number], windows[number], corners[number], turns[number]
-        _distances(source[at], points[at, 0], points[at, 1], 1.0, own, found)
-        out[at] = np.all(found >= 0)
+        borders = windows[number], corners[number], turns[number]
+        out[at] = _distances(source[at, 0], source[at, 1], points[at, 0], points[at, 1], 1.0, *borders, found, 0)
 
 
 @compiled
@@ -163,7 +257,7 @@ def _region(matrix, window, corners, turn):
         for side, sign in ((0, 1), (1, -1)):
             distance = np.empty(len(region))
             for at in range(len(region)):
-                in_source = _moved(matrix, region[at])
+                in_source = _moved(matrix, region[at, 0], region[at, 1])
                 distance[at] = sign * (in_source[axis] / in_source[2] - window[4 + 2 * side + axis])
             region = cut(region, distance)
     for border in range(len(corners)):

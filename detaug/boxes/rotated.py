@@ -9,7 +9,7 @@ import numpy as np
 from detaug.arguments import check
 from detaug.arrays import Floats
 from detaug.boxes.placement import Placement
-from detaug.boxes.visible_part import extremes_of, is_in_view, vertices_of_polygons
+from detaug.boxes.visible_part import extremes_of, is_in_view, rings_of_polygons, vertices_of
 
 Angle = Literal["le90", "le135", "oc", "yolo", "torchvision"]
 
@@ -26,7 +26,7 @@ def rotated_boxes(corners: Floats, placement: Placement, angle: Angle, *, visibl
     across = np.stack([-along[:, 1], along[:, 0]], axis=1)
     spans = [_extent(moved, axis) for axis in (along, across)]
     if visible and len(cut := np.flatnonzero(~is_in_view(corners, moved, placement))):
-        extremes = extremes_of(vertices_of_polygons(corners[cut]), placement.some(cut))
+        extremes = extremes_of(vertices_of(rings_of_polygons(corners[cut])), placement.some(cut))
         for span, axis in zip(spans, (along, across), strict=True):
             found = extremes.extent(len(cut), axis[cut])
             span[cut] = np.where(np.isfinite(found), found, 0)

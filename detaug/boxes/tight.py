@@ -9,7 +9,7 @@ import numpy as np
 from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.placement import Placement
 from detaug.boxes.views import Views
-from detaug.boxes.visible_part import seen_boxes, vertices_of, vertices_of_polygons
+from detaug.boxes.visible_part import rings_of, rings_of_polygons, seen_boxes
 
 MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
@@ -40,11 +40,11 @@ def tighten(views: Views) -> Views:
         return views
     placement, image, place = placement.some(np.flatnonzero(changed)), image[changed], place[changed]
     if outlines is not None:
-        vertices = vertices_of(outlines, placement.rows, shapes.heights[placement.rows])
+        rings = rings_of(outlines, placement.rows, shapes.heights[placement.rows])
     else:
         assert corners is not None
-        vertices = vertices_of_polygons(corners[placement.rows])
-    found = seen_boxes(vertices, placement)
+        rings = rings_of_polygons(corners[placement.rows])
+    found = seen_boxes(rings, placement)
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides
     tight = np.concatenate([np.maximum(found[:, :2], before[:, :2]), np.minimum(found[:, 2:], before[:, 2:])], axis=1)

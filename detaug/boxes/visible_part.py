@@ -14,11 +14,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.arrays import Bools, Floats, Ints, distinct, start_offsets
+from detaug.arrays import Bools, Floats, Ints, pairs, start_offsets
 from detaug.boxes import polygons
 from detaug.boxes.fields import cut_to_pictures
 from detaug.boxes.placement import Placement
 from detaug.converters.coco.outlines import OutlineColumns, next_points
+
+
+class Rings(NamedTuple):
+    """The outlines of B objects: object b has the rings first_ring[b]:last_ring[b]."""
+
+    points: NDArray[Any]
+    """(P, 2) source pixels, float32 or float64; rings of other objects may be among them."""
+    first_point: Ints
+    """(R + 1,): ring r has the points first_point[r]:first_point[r + 1]."""
+    first_ring: Ints
+    """(B,)"""
+    last_ring: Ints
+    """(B,)"""
+
+    def some(self, objects: Ints) -> Rings:
+        """Return the outlines of some objects."""
+        return self._replace(first_ring=self.first_ring[objects], last_ring=self.last_ring[objects])
 
 
 class Vertices(NamedTuple):
@@ -33,21 +50,13 @@ class Vertices(NamedTuple):
     of_object: Ints
     """(Q,): 0..B - 1, ascending."""
 
-    def some(self, objects: Ints) -> Vertices:
-        """Return the vertices of some objects, ascending, which are then 0, 1 and so on."""
-        number = np.full(objects[-1] + 2 if len(objects) else 1, -1)
-        number[objects] = np.arange(len(objects))
-        number = number[np.minimum(self.of_object, len(number) - 1)]
-        chosen = number >= 0
-        place = np.cumsum(chosen) - 1
-        return Vertices(self.points[chosen], self.ring[chosen], place[self.following[chosen]], number[chosen])
-
     def in_pieces(self, pieces: Ints) -> Vertices:
         """Return the same rings with more vertices: the edge from each one is cut into equal pieces, `pieces` (Q,)."""
         share = (np.arange(pieces.sum()) - np.repeat(start_offsets(pieces), pieces)) / np.repeat(pieces, pieces)
         start, end = (np.repeat(self.points[at], pieces, axis=0) for at in (slice(None), self.following))
         ring, of_object = np.repeat(self.ring, pieces), np.repeat(self.of_object, pieces)
-        return _in_order(start + share[:, None] * (end - start), ring, of_object)
+        first = np.flatnonzero(np.diff(ring, prepend=-1, append=-1))
+        return Vertices(start + share[:, None] * (end - start), ring, next_points(first), of_object)
 
 
 class Extremes(NamedTuple):
@@ -81,38 +90,40 @@ class _Regions(NamedTuple):
     """(B,): which way round it goes."""
 
 
-def vertices_of(outlines: OutlineColumns, rows: Ints, height: Ints) -> Vertices:
-    """Return the vertices of the outlines of annotations `rows`, (B,).
+def rings_of(outlines: OutlineColumns, rows: Ints, height: Ints) -> Rings:
+    """Return the outlines of annotations `rows`, (B,).
 
     `height`: (B,) of the images. A mask has one ring, along the tops of its columns and back along their bottoms, as if
     each column were filled.
     """
-    has_runs = outlines.first_run[rows + 1] > outlines.first_run[rows]
+    masks = np.flatnonzero(outlines.first_run[rows + 1] > outlines.first_run[rows])
+    if not len(masks):
+        return Rings(outlines.points, outlines.first_point, outlines.first_ring[rows], outlines.first_ring[rows + 1])
     chosen = outlines.of(rows)
-    lengths, rings = np.diff(chosen.first_point), np.diff(chosen.first_ring)
-    points, ring = [chosen.points.astype(np.float64)], [np.repeat(np.arange(len(lengths)), lengths)]
-    of_object = [np.repeat(np.repeat(np.arange(len(rows)), rings), lengths)]
-    for at in np.flatnonzero(has_runs).tolist():
-        around = ring_of_runs(chosen.runs[chosen.first_run[at] : chosen.first_run[at + 1]], int(height[at]))
-        points.append(around)
-        ring.append(np.full(len(around), len(lengths) + at))
-        of_object.append(np.full(len(around), at))
-    return _in_order(np.concatenate(points), np.concatenate(ring), np.concatenate(of_object))
+    runs = (chosen.runs[chosen.first_run[at] : chosen.first_run[at + 1]] for at in masks.tolist())
+    around = [ring_of_runs(each, int(height[at])) for at, each in zip(masks.tolist(), runs, strict=True)]
+    ends = chosen.first_point[-1] + np.cumsum([len(each) for each in around])
+    first, last = chosen.first_ring[:-1].copy(), chosen.first_ring[1:].copy()
+    first[masks] = len(chosen.first_point) - 1 + np.arange(len(masks))
+    last[masks] = first[masks] + 1
+    return Rings(np.concatenate([chosen.points, *around]), np.append(chosen.first_point, ends), first, last)
 
 
-def vertices_of_polygons(corners: Floats) -> Vertices:
-    """Return the vertices of polygons (B, V, 2)."""
+def rings_of_polygons(corners: Floats) -> Rings:
+    """Return polygons (B, V, 2) as rings."""
     count, sides = corners.shape[:2]
-    number = np.repeat(np.arange(count), sides)
-    return _in_order(corners.reshape(-1, 2), number, number)
+    number = np.arange(count + 1)
+    return Rings(np.ascontiguousarray(corners).reshape(-1, 2), number * sides, number[:-1], number[1:])
 
 
-def _in_order(points: Floats, ring: Ints, of_object: Ints) -> Vertices:
-    if (np.diff(of_object) < 0).any():  # masks come after polygons
-        order = np.lexsort((ring, of_object))
-        points, ring, of_object = points[order], ring[order], of_object[order]
-    first = np.flatnonzero(np.diff(ring, prepend=-1))
-    return Vertices(points, ring, next_points(np.append(first, len(ring))), of_object)
+def vertices_of(rings: Rings) -> Vertices:
+    """Return the vertices of outlines."""
+    counts = rings.last_ring - rings.first_ring
+    of_ring = np.repeat(np.arange(len(counts)), counts)
+    chosen = np.arange(len(of_ring)) + (rings.first_ring - start_offsets(counts))[of_ring]
+    ring, places = pairs(rings.first_point, chosen)
+    ends = np.cumsum(rings.first_point[chosen + 1] - rings.first_point[chosen])
+    return Vertices(rings.points[places].astype(np.float64), ring, next_points(np.append(0, ends)), of_ring[ring])
 
 
 def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
@@ -140,37 +151,31 @@ def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
     return np.concatenate([along, back]).astype(np.float64)
 
 
-def seen_boxes(vertices: Vertices, placement: Placement) -> Floats:
+def seen_boxes(rings: Rings, placement: Placement) -> Floats:
     """Return (B, 4) XYXY: the boxes of what is seen of outlines; inf, inf, -inf, -inf where nothing is.
 
     Most outlines lie in the view as a whole: only the others are cut to it, which takes ten times as long.
     """
-    boxes = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(placement.rows), 1))
-    objects = distinct(vertices.of_object)
-    boxes[objects], whole = _enclosed(vertices, placement, objects)
-    if placement.field is not None:
-        whole &= ~placement.field.bends[placement.image[objects]]
-    cut = objects[~whole]
+    boxes, everything = np.empty((len(placement.rows), 4)), np.arange(len(placement.rows))
+    regions, moves = _regions_of(placement, everything), (placement.to_output, placement.to_source)
+    if placement.field is None:
+        _loops().see(*rings, *moves, *regions, boxes)
+        return boxes
+    whole = np.empty(len(boxes), np.bool_)
+    _loops().enclose(*rings, placement.to_output, regions.windows, regions.corners, boxes, whole)
+    cut = np.flatnonzero(~whole | placement.field.bends[placement.image])
     if len(cut):
-        boxes[cut] = extremes_of(vertices.some(cut), placement.some(cut)).boxes(len(cut))
+        boxes[cut] = extremes_of(vertices_of(rings.some(cut)), placement.some(cut)).boxes(len(cut))
     return boxes
 
 
 def is_in_view(points: Floats, moved: Floats, placement: Placement) -> Bools:
     """Return (B,): whether polygons (B, V, 2), in source pixels and `moved` to the output, are in view as a whole."""
-    _, whole = _enclosed(vertices_of_polygons(points), placement, np.arange(len(points)))
+    boxes, whole = np.empty((len(points), 4)), np.empty(len(points), np.bool_)
+    regions = _regions_of(placement, np.arange(len(points)))
+    rings = rings_of_polygons(points)
+    _loops().enclose(*rings, placement.to_output, regions.windows, regions.corners, boxes, whole)
     return whole if placement.field is None else whole & placement.field.shows(placement.image, moved).all(1)
-
-
-def _enclosed(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Bools]:
-    """Return the boxes (B, 4) of outlines before a field, and whether they are in view as a whole, (B,)."""
-    boxes, whole = np.empty((len(objects), 4)), np.empty(len(objects), np.bool_)
-    first, last = _ranges(vertices, objects)
-    regions = _regions_of(placement, objects)
-    _loops().enclose(
-        vertices.points, first, last, placement.to_output[objects], regions.windows, regions.corners, boxes, whole
-    )
-    return boxes, whole
 
 
 def _ranges(vertices: Vertices, objects: Ints) -> tuple[Ints, Ints]:
