@@ -44,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
         compile_once()
 
 
+def pytest_runtest_teardown() -> None:
+    """Give the other processes their share again: where root encodes, SVT-AV1 makes the thread a real-time one."""
+    if os.sched_getscheduler(0) != os.SCHED_OTHER:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def compile_once() -> None:
     """Let one process compile a loop or a kernel, while those that need it too wait and load it.
 
