@@ -7,7 +7,7 @@ import numpy as np
 from detaug.compiled import compiled
 
 ITERATIONS = 30
-CLOSE = 1e-4
+CLOSE = 1e-5
 """Output pixels that a place may be off."""
 
 
@@ -15,9 +15,10 @@ CLOSE = 1e-4
 def undo_shifts(image, x, y, size, control, spacing):
     """Change points (P,) x, y of undistorted pictures to those of the outputs that show them, by Newton's method.
 
-    It begins where the point before leads, since the map is nearly linear between two points of an outline. A step from
-    a distance d ends at most 4 d^2 / spacing beside the place, as no point is shifted by half of the distance between
-    control points. So the last step needs no check, but at the border, where the slopes jump.
+    The first guess for a point follows the slopes at the point before it, since outlines have their points close
+    together. A step that starts d pixels from the place ends at most 4 d^2 / spacing pixels from it, because shifts are
+    smaller than half the spacing. So a small enough step is the last one and needs no check, except at the border,
+    where the slopes jump.
 
     `image` (P,); `size` (N, 2), `control` (N, R, C, 2) and `spacing` (N,) as in `Field`.
     """
