@@ -2,9 +2,9 @@
 
     python benchmarks/training_thread.py [FILE.json IMAGES] [--device cuda] [--cases ssd300:32 yolo640:32 retinanet:16]
 
-Prints milliseconds of the thread's CPU time, and of the clock, which also has what the thread waits: means, as batches
-are made in groups and the first of a group takes the time of all, and in brackets the medians. `--profile` prints the
-functions that take most of it, which cost more while they are watched. Without FILE.json, the images are generated:
+Prints milliseconds of the thread's CPU time, and of the clock, which includes waiting. The first batch of a group takes
+the time of all, so the means count; the medians are in brackets. `--profile` prints the functions that take most of the
+CPU time; profiling makes them slower. Without FILE.json, the images are generated:
 JPEGs of 500 x 375.
 """
 

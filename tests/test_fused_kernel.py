@@ -713,3 +713,4 @@ def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
     found = {file.stem: kernel.findall(file.read_text()) for file in files}
     kernels = {f"detaug.gpu.{module}.{name}" for module, names in found.items() for name in names}
     assert {line.split()[0] for line in run.stdout.splitlines()} == kernels
+    assert len(run.stdout.splitlines()) == 122

@@ -78,9 +78,10 @@ class Images:
         return best[0] if best else None
 
     def _in_trees(self, name: str, images: list[str]) -> list[str]:
-        """Return those of the images whose folders are the name's below the first one, or all if that does not tell.
+        """Choose among images by their folders, without the first one, which differs for labels and images.
 
-        Such as images/a/rgb/1.jpg of labels/a/anno/1.json. Below `--images` the first folder of images is the second.
+        So images/a/rgb/1.jpg belongs to labels/a/anno/1.json. With `--images images` its name is a/rgb/1.jpg. Returns
+        all of them if the folders fit several.
         """
         below = name.partition("/")[2]
         found = (namesakes.nearest(below) for namesakes in (self._found.namesakes, self._below))

@@ -186,9 +186,10 @@ def cut_edges(points, following, of_object, to_output, windows, corners, turns, 
 
 @compiled
 def _cut(ends, here, there):
-    """Return the shares of an edge where what is seen of it starts and ends, and whether its first vertex is outside.
+    """Return where the visible part of an edge starts and ends, in 0..1 along it, and if its first vertex is outside.
 
-    `here` and `there`: the rows of its vertices in `ends`, see `_distances`. Nothing is seen if the start is larger.
+    `here` and `there`: the rows of its vertices in `ends`, see `_distances`. If nothing is visible, the start is larger
+    than the end.
     """
     first, last, outside = 0.0, 1.0, False
     for border in range(ends.shape[1]):
@@ -205,7 +206,7 @@ def _cut(ends, here, there):
 def _distances(from_x, from_y, x, y, depth, window, corners, turn, out, row):
     """Write to a row of `out` how far inside of each border of what is seen a vertex is, not in one unit.
 
-    Returns if it is inside of all. The vertex is at (from_x, from_y) in the source, and at (x, y, depth) once moved.
+    Returns whether it is inside of all. It is at (from_x, from_y) in the source, and at (x, y, depth) once moved.
     """
     out[row, 0] = depth - NEAREST
     out[row, 1], out[row, 2] = x - window[0] * depth, window[2] * depth - x

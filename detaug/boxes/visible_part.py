@@ -156,13 +156,12 @@ def seen_boxes(rings: Rings, placement: Placement) -> Floats:
 
     Most outlines lie in the view as a whole: only the others are cut to it, which takes ten times as long.
     """
-    boxes, everything = np.empty((len(placement.rows), 4)), np.arange(len(placement.rows))
-    regions, moves = _regions_of(placement, everything), (placement.to_output, placement.to_source)
     if placement.field is None:
-        _loops().see(*rings, *moves, *regions, boxes)
+        boxes, everything = np.empty((len(placement.rows), 4)), np.arange(len(placement.rows))
+        regions = _regions_of(placement, everything)
+        _loops().see(*rings, placement.to_output, placement.to_source, *regions, boxes)
         return boxes
-    whole = np.empty(len(boxes), np.bool_)
-    _loops().enclose(*rings, placement.to_output, regions.windows, regions.corners, boxes, whole)
+    boxes, whole = _enclosed(rings, placement)
     cut = np.flatnonzero(~whole | placement.field.bends[placement.image])
     if len(cut):
         boxes[cut] = extremes_of(vertices_of(rings.some(cut)), placement.some(cut)).boxes(len(cut))
@@ -171,11 +170,16 @@ def seen_boxes(rings: Rings, placement: Placement) -> Floats:
 
 def is_in_view(points: Floats, moved: Floats, placement: Placement) -> Bools:
     """Return (B,): whether polygons (B, V, 2), in source pixels and `moved` to the output, are in view as a whole."""
-    boxes, whole = np.empty((len(points), 4)), np.empty(len(points), np.bool_)
-    regions = _regions_of(placement, np.arange(len(points)))
-    rings = rings_of_polygons(points)
-    _loops().enclose(*rings, placement.to_output, regions.windows, regions.corners, boxes, whole)
+    _, whole = _enclosed(rings_of_polygons(points), placement)
     return whole if placement.field is None else whole & placement.field.shows(placement.image, moved).all(1)
+
+
+def _enclosed(rings: Rings, placement: Placement) -> tuple[Floats, Bools]:
+    """Return the boxes (B, 4) of outlines before a field, and whether they are in view as a whole, (B,)."""
+    count = len(placement.rows)
+    boxes, whole, regions = np.empty((count, 4)), np.empty(count, np.bool_), _regions_of(placement, np.arange(count))
+    _loops().enclose(*rings, placement.to_output, regions.windows, regions.corners, boxes, whole)
+    return boxes, whole
 
 
 def _ranges(vertices: Vertices, objects: Ints) -> tuple[Ints, Ints]:
