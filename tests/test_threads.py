@@ -69,3 +69,19 @@ def test_one_call_ends_all_threads_whatever_interrupts_the_rest() -> None:
         worker.join(30)
     assert not any(worker.is_alive() for worker in workers)
     pool.close()
+
+
+def test_the_interpreter_exits_if_ctrl_c_left_a_lock_taken() -> None:
+    """The main thread has the lock of a future, for which the thread of the pool waits."""
+    code = """
+import time
+from detaug.converters.files import threads
+
+threads.LAST_WAIT = 1.0
+pool = threads.Threads(1)
+first, second = pool.submit(time.sleep, 0.2), pool.submit(time.sleep, 0)
+second._condition.acquire()
+first.result()
+time.sleep(0.2)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -105,10 +105,17 @@ def _end(tasks: _Tasks) -> None:
         tasks.put(None)
 
 
+LAST_WAIT = 60.0
+"""Seconds that the exit of the interpreter waits for a thread."""
+
+
 @atexit.register
 def _end_all() -> None:
-    """Wait for all threads: one that comes back from C++ while the interpreter is torn down ends the process."""
+    """Wait for all threads: one that comes back from C++ while the interpreter is torn down ends the process.
+
+    But not for ever: a Ctrl-C in `future.cancel()` may leave the lock taken for which a thread of the pool waits.
+    """
     for tasks in [*_open]:
         _end(tasks)
     for thread in [*_running]:
-        thread.join()
+        thread.join(LAST_WAIT)
