@@ -1,4 +1,4 @@
-"""Files of strangers: `check --decode --isolated`, and what damaged files do to the loader."""
+"""Untrusted files: `check --decode --isolated`, and what damaged files do to the loader."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def check_coco(
     """Check a COCO json and its images.
 
     annotations: the json. images: the folder that its file names are relative to. decode: decode every image, with
-    DALI, on the CUDA device if there is one. isolated: for files of strangers, decode in processes with limits of
+    DALI, on the CUDA device if there is one. isolated: for untrusted files, decode in processes with limits of
     memory and time, images of any size. part: (number, of), such as (1, 3), to decode only the first third of the
     images, in the json's order; all else is checked whole, and there is no clean. against: json files of other splits;
     images that are in one of them too are errors. Their images are looked for in `images`, then beside them. size: the

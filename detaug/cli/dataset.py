@@ -20,7 +20,7 @@ from detaug.cli.progress_bar import progress_bar
 @click.option(
     "--isolated",
     is_flag=True,
-    help="With --decode, for files of strangers: limit the time and the memory of the process that decodes.",
+    help="With --decode, for untrusted files: limit the time and the memory of the process that decodes.",
 )
 @options.part("With --decode, decode only the I-th of N parts of the images")
 @click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find images in both.")
