@@ -3,16 +3,13 @@
     python benchmarks/training_thread.py [FILE.json IMAGES] [--device cuda] [--cases ssd300:32 yolo640:32 retinanet:16]
 
 Prints milliseconds of the thread's CPU time, and of the clock, which includes waiting. The first batch of a group takes
-the time of all, so the means count; the medians are in brackets. `--profile` prints the functions that take most of the
-CPU time; profiling makes them slower. Without FILE.json, the images are generated:
-JPEGs of 500 x 375.
+the time of all, so the means count; the medians are in brackets. Without FILE.json, the images are generated: JPEGs of
+500 x 375.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
-import pstats
 import statistics
 import time
 from pathlib import Path
@@ -52,7 +49,6 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--images", type=int, default=2000)
-    parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory() as name:
         if not options.data:
@@ -68,10 +64,6 @@ def main() -> None:
                         for each in zip(*times, strict=True)
                     )
                     print(f"{case} {step}: {thread} ms of the thread, {clock} by the clock", flush=True)
-                if options.profile:
-                    with cProfile.Profile(time.thread_time) as profile:
-                        measure(loader, options.seconds)
-                    pstats.Stats(profile).sort_stats("tottime").print_stats(30)
 
 
 if __name__ == "__main__":
