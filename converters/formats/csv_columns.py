@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
     def word(self, row: Sequence[str], at: int) -> str:
         """Return the word in a column, "" where a row is shorter."""
-        return row[at].strip() if at < len(row) else ""
+        return row[at] if at < len(row) else ""
 
     def edges_of(self, row: Sequence[str]) -> Edges:
         """Return the box of a row. Raises ObjectError."""
@@ -45,20 +45,20 @@ RETINANET = Table(0, 5, (1, 2, 3, 4), False, (), {}, has_head=False)
 
 def table_with_head(head: Sequence[str]) -> Table | None:
     """Return which column has what by the names of columns; None if they do not tell."""
-    at = {word.strip().lower(): position for position, word in enumerate(head)}
+    at = {word.lower(): position for position, word in enumerate(head)}
     edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
     image, class_name, width, height = (next((at[name] for name in each if name in at), None) for each in _NAMES)
     if not edges or image is None or class_name is None:
         return None
     size = (width, height) if width is not None and height is not None else ()
     used = {image, class_name, *size, *(at[name] for name in edges)}
-    columns = {word.strip(): position for position, word in enumerate(head) if word.strip() and position not in used}
+    columns = {word: position for position, word in enumerate(head) if word and position not in used}
     return Table(image, class_name, tuple(at[name] for name in edges), edges[2] == "bbox_width", size, columns)
 
 
 def is_retinanet(row: Sequence[str]) -> bool:
     """Return whether a row is path,x1,y1,x2,y2,class, or path,,,,, of an image without objects."""
     try:
-        return len(row) == 6 and (not any(word.strip() for word in row[1:]) or bool(numbers_of(row[1:5], "")))
+        return len(row) == 6 and (not any(row[1:]) or bool(numbers_of(row[1:5], "")))
     except ObjectError:
         return False

@@ -75,7 +75,7 @@ def _csv_files(source: Source) -> list[str]:
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
     for _, row in rows_of_csv(path):
         if len(row) == 2:
-            yield row[0].strip(), row[1].strip()
+            yield row[0], row[1]
 
 
 def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Record]:
@@ -85,8 +85,9 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
         raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
     for _, row in _rows(path, table):
         counts[table.word(row, table.image)] += 1
-        with suppress(ObjectError):
-            largest = max(largest, *table.edges_of(row))
+        if largest <= _LARGEST_RELATIVE:
+            with suppress(ObjectError):
+                largest = max(largest, *table.edges_of(row))
     unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
     by_image = ((table.word(row, table.image), (line, row)) for line, row in _rows(path, table))
     for image, rows in grouped(by_image, counts, source.temporary):

@@ -78,7 +78,7 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
     with closing(Groups[str, tuple[list[Any], dict[str, Any]]](folder)) as rows:
         for line, row in rows_of_csv(path):
             if not places:
-                at = {word.strip().lstrip("#"): place for place, word in enumerate(row)}
+                at = {word.lstrip("#"): place for place, word in enumerate(row)}
                 places = [at.get(name) for name in _COLUMNS]
                 continue
             name, *texts = ("" if place is None else "".join(row[place : place + 1]) for place in places)

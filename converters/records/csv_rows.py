@@ -10,7 +10,7 @@ from detaug.converters.records.record import ObjectError
 
 
 def rows_of_csv(path: PathLike) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, words) of the rows that are not empty; words are parted by commas, semicolons or tabs.
+    """Yield (line, words) of the rows that are not empty; words are parted by commas, semicolons or tabs, and stripped.
 
     Raises ObjectError, when it comes to the fault.
     """
@@ -21,8 +21,9 @@ def rows_of_csv(path: PathLike) -> Iterator[tuple[int, list[str]]]:
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=head.count))
             for row in reader:
-                if any(word.strip() for word in row):
-                    yield reader.line_num, row
+                words = [word.strip() for word in row]
+                if any(words):
+                    yield reader.line_num, words
     except OSError as error:
         raise ObjectError(f"cannot be read: {error.strerror or error}", "label-unreadable") from None
     except UnicodeDecodeError as error:
