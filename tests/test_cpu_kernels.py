@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Thread, active_count
+from threading import Event, Thread, active_count
+from time import sleep
 
 import numpy as np
 import pytest
 import torch
 from faults import Faults
+from nvidia.dali import Pipeline, fn
 from painted_files import Folder, same
 
 import detaug as da
 from detaug.boxes.views import Views
-from detaug.ops.cpu_kernels import make_thread_pool, resize
+from detaug.ops.cpu_kernels import Array, apply_in_threads, make_thread_pool, resize
 from detaug.ops.op import Node, Nodes
 
 BLACK = (0.0, 0.0, 0.0)
@@ -117,6 +119,28 @@ def test_no_thread_is_left_where_one_does_not_start(at: int, kind: str, error: t
     with Faults(at, kind).active(), pytest.raises(error):
         make_thread_pool(8)
     assert (active_count(), torch.get_num_threads()) == (threads, of_torch)
+
+
+def test_no_sample_is_computed_after_the_error_of_another() -> None:
+    """DALI frees the memory of a batch that failed."""
+    begun, done = Event(), list[int]()
+
+    def sample(number: Array) -> Array:
+        if not number[0]:
+            begun.wait()
+            raise ValueError("the first sample fails")
+        begun.set()
+        sleep(0.3)
+        done.append(int(number[0]))
+        return number
+
+    pipeline = Pipeline(2, num_threads=2, device_id=None)
+    with pipeline:
+        pipeline.set_outputs(apply_in_threads(sample, fn.external_source(name="number")))
+    pipeline.feed_input("number", np.arange(2)[:, None])
+    with pytest.raises(RuntimeError, match="the first sample fails"):
+        pipeline.run()
+    assert done == [1]
 
 
 def test_an_image_that_keeps_its_size_is_a_copy() -> None:
