@@ -161,9 +161,11 @@ def compare(one: Digests, other: Digests) -> tuple[int, list[str]]:
 def run_all(folder: Path, chosen: list[Layout], cases: list[Case], seed: int) -> list[Digests]:
     """Run the processes of all layouts; return the digests of each. Raises RuntimeError if a process fails."""
     images, most = write_images(folder), max(len(each.devices) for each in chosen)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__"])  # it imports torch and DALI, once for all processes
     for goes_on in (False, True):
         processes = [
-            multiprocessing.get_context("spawn").Process(
+            context.Process(
                 target=run_process,
                 args=(images, layout, rank, cases, most, seed, folder / f"{at}-{rank}"),
                 name=f"{layout.name}, rank {rank}",

@@ -22,12 +22,16 @@ TRAINING = ("python train", "python evaluate", "python predict")
 """Kinds of blocks that need torchvision."""
 
 SMALLER = {
-    "batch_size=32)": "batch_size=2)",
+    "batch_size=32)": "batch_size=1)",
     "batch_size=8": "batch_size=1",
     "batch_size=4)": "batch_size=1)",
     ".compute()": ".compute(partial=True)",  # one batch is not all of the images
 }
 """Replacements in blocks that train, which a CPU could not finish; what they do stays the same."""
+
+
+SHORTER_SIDE = 200
+"""Of images in blocks that train with 800, detaug's and torchvision's size for detectors with a feature pyramid."""
 
 
 class Block(NamedTuple):
@@ -117,8 +121,11 @@ def run_python(block: Block, path: Path, namespace: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def run_training_block(block: Block, path: Path, namespace: dict[str, Any], steps: int = 1) -> list[float]:
-    """Run a block with small batches and `steps` batches of each epoch; return the loss of each step."""
+def run_training_block(block: Block, path: Path, namespace: dict[str, Any], steps: int | None = 1) -> list[float]:
+    """Run a block with small batches of small images; return the loss of each step.
+
+    steps: the batches of each epoch; None: all, and all epochs.
+    """
     text, losses = block.text, list[float]()
     for old, new in SMALLER.items():
         text = text.replace(old, new)
@@ -133,8 +140,25 @@ def run_training_block(block: Block, path: Path, namespace: dict[str, Any], step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(da.Loader, "__iter__", lambda loader: islice(iterate(loader), steps))
         patch.setattr(torch.Tensor, "backward", record)
+        make_smaller(patch)
         run_python(block._replace(text=text), path, namespace)
     return losses
+
+
+def make_smaller(patch: pytest.MonkeyPatch) -> None:
+    """Have da.presets.retinanet and torchvision's detectors resize to 200 pixels instead of 800."""
+    from torchvision.models.detection.transform import GeneralizedRCNNTransform
+
+    recipe, make = da.presets.retinanet, GeneralizedRCNNTransform.__init__
+
+    def small_recipe(*how: Any) -> list[da.Op]:
+        return [da.Resize(SHORTER_SIDE) if isinstance(op, da.Resize) else op for op in recipe(*how)]
+
+    def make_small(self: Any, min_size: int, *others: Any, **options: Any) -> None:
+        make(self, SHORTER_SIDE if min_size == 800 else min_size, *others, **options)
+
+    patch.setattr(da.presets, "retinanet", small_recipe)
+    patch.setattr(GeneralizedRCNNTransform, "__init__", make_small)
 
 
 def run_command(command: str) -> None:

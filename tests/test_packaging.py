@@ -50,20 +50,44 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_a_package_runs_the_demo(kind: str, source: Path, tmp_path: Path) -> None:
-    """Installed without its requirements, which come from this environment."""
-    build = f"from setuptools import build_meta; build_meta.build_{kind}({str(tmp_path)!r})"
+def installed(kind: str, source: Path, folder: Path) -> Path:
+    """Build a package, check it, and return the folder into which it is installed without its requirements."""
+    folder.mkdir()
+    build = f"from setuptools import build_meta; build_meta.build_{kind}({str(folder)!r})"
     run(sys.executable, "-c", build, folder=source)
-    package = next(tmp_path.glob("detaug-*"))
-    run(sys.executable, "-m", "twine", "check", "--strict", package, folder=tmp_path)
+    package = next(folder.glob("detaug-*"))
+    run(sys.executable, "-m", "twine", "check", "--strict", package, folder=folder)
     if kind == "wheel":
         assert set(zipfile.ZipFile(package).namelist()) >= NEEDED
-    site, pip = tmp_path / "site", [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-    run(*pip, "--target", site, package, folder=tmp_path)
-    assert [name for name in NEEDED if not (site / name).is_file()] == []
-    code = f"import detaug; assert detaug.__file__.startswith({str(site)!r}), detaug.__file__"
-    run(sys.executable, "-c", code, folder=tmp_path, PYTHONPATH=str(site))
-    run(sys.executable, site / "bin/detaug", "demo", folder=tmp_path, PYTHONPATH=str(site))
+    site, pip = folder / "site", [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    run(*pip, "--no-compile", "--target", site, package, folder=folder)
+    return site
+
+
+FEW_IMAGES = """
+import sys
+from functools import partial
+import detaug.demo.demo as module
+from detaug.cli.main import main
+
+assert module.__file__.startswith(sys.argv[1]), module.__file__
+module.demo = partial(module.demo, images=6, seconds=0, steps=2)
+sys.exit(main(["demo"]))
+"""
+"""The command; it has no options for that, and test_demo.py and test_docs.py draw all images."""
+
+
+@pytest.mark.slow
+def test_packages_have_the_same_files_and_run_the_demo(source: Path, tmp_path: Path) -> None:
+    """Wheel and sdist. The requirements come from this environment."""
+    sites = [installed(kind, source, tmp_path / kind) for kind in ("wheel", "sdist")]
+    of_wheel, of_sdist = (
+        {str(path.relative_to(site)): path.read_bytes() for path in site.glob("detaug/**/*") if path.is_file()}
+        for site in sites
+    )
+    assert of_wheel.keys() >= NEEDED
+    assert of_sdist == of_wheel
+    environment = {"PYTHONPATH": str(sites[1])}
+    run(sys.executable, sites[1] / "bin/detaug", "--version", folder=tmp_path, **environment)
+    run(sys.executable, "-c", FEW_IMAGES, sites[1], folder=tmp_path, **environment)
     assert any((tmp_path / "demo").rglob("*.jpg"))

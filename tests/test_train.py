@@ -402,30 +402,42 @@ def test_two_processes(folder: tuple[Folder, Path]) -> None:
         run(painted, out / "two", resume=True)
 
 
-@slow
-def test_two_processes_train_as_one_with_the_doubled_batch(folder: tuple[Folder, Path]) -> None:
-    """The same images at each step, half of them on each process: the same losses and the same weights."""
-    painted, out = folder
-    torchrun(painted, out / "two", "plain-0")
-    train_plain(*painted, out / "one", batch_size=8)
-    assert losses(out / "two") == [pytest.approx(each, rel=1e-5) for each in losses(out / "one")]
-    one, two = (weights(out / name) for name in ("one", "two"))
-    torch.testing.assert_close(two, one)
+def in_one_process(painted: Folder, output: Path, mode: str) -> int:
+    """Return the exit code of a process without torchrun."""
+    command = [str(part) for part in (sys.executable, HERE / "train_run.py", *painted, output, mode)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=False).returncode
+
+
+@pytest.fixture(scope="module")
+def whole(painted: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train without batch norm and dropout, 8 images a step, in this process. Do not write into the folder."""
+    output = tmp_path_factory.mktemp("whole") / "run"
+    train_plain(*painted, output, batch_size=8)
+    return output
 
 
 @slow
-@pytest.mark.parametrize("processes", [(2, 1), (1, 2)])
-def test_a_training_resumes_on_another_number_of_processes(
-    folder: tuple[Folder, Path], processes: tuple[int, int]
-) -> None:
+def test_two_processes_begin_and_one_goes_on(folder: tuple[Folder, Path], whole: Path) -> None:
     """Killed in step 6, in the middle of the second epoch, and resumed from the checkpoint after step 4."""
     painted, out = folder
-    train_plain(*painted, out / "whole", batch_size=8)
-    torchrun(painted, out / "moved", "plain-6", processes[0], killed=True)
-    torchrun(painted, out / "moved", "plain-resume", processes[1])
-    assert [step for step, _, _ in losses(out / "moved")] == list(range(1, 10))
-    assert losses(out / "moved") == [pytest.approx(each, rel=1e-5) for each in losses(out / "whole")]
-    torch.testing.assert_close(weights(out / "moved"), weights(out / "whole"))
+    torchrun(painted, out / "moved", "plain-6", 2, killed=True)
+    train_plain(*painted, out / "moved", batch_size=8, resume=True)
+    trained_alike(out / "moved", whole)
+
+
+@slow
+def test_one_process_begins_and_two_go_on(folder: tuple[Folder, Path], whole: Path) -> None:
+    painted, out = folder
+    assert in_one_process(painted, out / "moved", "plain-6") == -signal.SIGKILL
+    torchrun(painted, out / "moved", "plain-resume", 2)
+    trained_alike(out / "moved", whole)
+
+
+def trained_alike(moved: Path, whole: Path) -> None:
+    """Check the losses of each step and the weights: the same images at each step, whichever process has them."""
+    assert [step for step, _, _ in losses(moved)] == list(range(1, 10))
+    assert losses(moved) == [pytest.approx(each, rel=1e-5) for each in losses(whole)]
+    torch.testing.assert_close(weights(moved), weights(whole))
 
 
 # ---------------------------------------------------------------- settings

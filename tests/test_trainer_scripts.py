@@ -26,6 +26,8 @@ from detaug.converters import voc_to_coco
 
 TRAINERS = Path(__file__).parents[1] / "docs/trainers"
 SCRIPTS = sorted(TRAINERS.glob("*.py"))
+STEPS = 15
+"""Of four images each, more than one epoch."""
 
 
 def load(name: str) -> ModuleType:
@@ -150,12 +152,12 @@ def test_lightning(fabric: bool) -> None:
     recipe = [da.RandomHorizontalFlip(), da.Resize((320, 320)), da.Normalize()]
     loader = da.Loader(reader, recipe, 4, device="cpu")
     if fabric:
-        losses = script.train_with_fabric(lightning.Fabric(accelerator="cpu", devices=1), model, loader, 30)
+        losses = script.train_with_fabric(lightning.Fabric(accelerator="cpu", devices=1), model, loader, STEPS)
     else:
         options = {"enable_progress_bar": False, "enable_checkpointing": False, "enable_model_summary": False}
         detector = script.Detector(model, lambda: loader)
-        losses = script.train(detector, 30, accelerator="cpu", devices=1, **options)
-    assert len(losses) == 30
+        losses = script.train(detector, STEPS, accelerator="cpu", devices=1, **options)
+    assert len(losses) == STEPS
     assert_falling(losses)
 
 
@@ -197,8 +199,8 @@ def test_torchvisions_references(references: Any) -> None:
     model = references.get_model("ssdlite320_mobilenet_v3_large", weights=None, weights_backbone=None, num_classes=7)
     recipe = [da.RandomHorizontalFlip(), da.Resize(size), da.Normalize()]
     loader = da.Loader(reader, recipe, 4, device="cpu", collate=references.as_pairs)
-    losses = references.train(model, loader, 30, lr=0.005)
-    assert len(losses) == 30
+    losses = references.train(model, loader, STEPS, lr=0.005)
+    assert len(losses) == STEPS
     assert_falling(losses)
     found = references.evaluate(model, da.Loader(reader, da.presets.evaluation(size), 8, train=False, device="cpu"))
     assert 0 <= found.AP <= 1
