@@ -1,5 +1,6 @@
-"""Compile the Triton kernels for generations of GPUs, such as 75 and 90, without one: python compile_kernels.py 75 90.
+"""Compile the Triton kernels for generations of GPUs, such as 75 and 90, without one: python compile_kernels.py 90 75.
 
+All variants of them for the first generation, and one of each for the others: it takes a second.
 The interpreter, in which tests run them, takes code that the compiler refuses.
 """
 
@@ -113,6 +114,9 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], out: str, generation:
 
 
 if __name__ == "__main__":
-    for wanted in map(int, sys.argv[1:]):
-        for each in KERNELS:
+    first, *others = map(int, sys.argv[1:])
+    for each in KERNELS:
+        compile_kernel(*each, first)
+    for wanted in others:
+        for each in {kernel.fn: (kernel, *how) for kernel, *how in reversed(KERNELS)}.values():
             compile_kernel(*each, wanted)

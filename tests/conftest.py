@@ -113,26 +113,15 @@ def device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interpret Triton's kernels in large blocks, each of which takes hardly longer than a small one.
-
-    The interpreter replaces the functions of Triton's language whenever a kernel calls a function, although they have
-    been replaced when the kernel was called. That is left out here for our functions, and saves much of a test's
-    time. Triton's own functions use another module, and need it.
-    """
+    """Interpret Triton's kernels in blocks of most images' size: a large one takes hardly longer than a small one."""
     import torch
 
     if torch.cuda.is_available():
         return
-    interpreter = pytest.importorskip("triton.runtime.interpreter")
-    patch_and_call = interpreter.InterpretedFunction.__call__
+    from interpreter import interpret_quickly
 
-    def call(function: Any, *args: Any, **options: Any) -> Any:
-        if function.fn.__module__.startswith("detaug."):
-            return function.rewrite()(*args, **options)
-        return patch_and_call(function, *args, **options)
-
-    monkeypatch.setattr(interpreter.InterpretedFunction, "__call__", call)
-    monkeypatch.setattr("detaug.gpu.streams.BLOCK", (256, 256))
+    interpret_quickly(monkeypatch)
+    monkeypatch.setattr("detaug.gpu.streams.BLOCK", (64, 128))
 
 
 @pytest.fixture(scope="session")
@@ -170,14 +159,29 @@ def gpu_lock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         yield
 
 
+@pytest.fixture(scope="session")
+def memory_limit() -> list[int]:
+    """The bytes from which on `freed_memory` returns memory: one number."""
+    return [2 << 30]
+
+
 @pytest.fixture(scope="module", autouse=True)
-def freed_memory() -> Iterator[None]:
-    """Return free memory to the system: glibc keeps what other threads have freed, gigabytes after many pipelines."""
+def freed_memory(memory_limit: list[int]) -> Iterator[None]:
+    """Return free memory to the system: glibc keeps what other threads have freed, gigabytes after many pipelines.
+
+    It takes most of a second, so the process may grow by one gigabyte before it is done again.
+    """
     yield
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    if pages * os.sysconf("SC_PAGE_SIZE") > 2 << 30:
+    if resident() > memory_limit[0]:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
+        memory_limit[0] = max(memory_limit[0], resident() + (1 << 30))
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -43,10 +43,10 @@ def numbered(number: int, size: tuple[int, int] = SIZE) -> NDArray[np.uint8]:
 
 def number_in(frame: NDArray[Any]) -> int:
     """Return the number in a frame (H, W, 3) or (H, W) of 0..255, of any size."""
-    gray = np.asarray(frame, np.float64).reshape(*frame.shape[:2], -1).mean(2)
-    width = gray.shape[1] / BITS
-    centers = ((np.arange(BITS) + 0.5) * width).astype(int)
-    bits = gray[gray.shape[0] // 8 : gray.shape[0] * 3 // 8, centers].mean(0) > 128
+    height, width = frame.shape[:2]
+    centers = ((np.arange(BITS) + 0.5) * (width / BITS)).astype(int)
+    fields = np.asarray(frame[height // 8 : height * 3 // 8, centers], np.float64)
+    bits = fields.reshape(len(fields), BITS, -1).mean((0, 2)) > 128
     return int((bits << np.arange(BITS)).sum())
 
 

@@ -76,7 +76,8 @@ def measure_pixels(images: Sequence[Image], source: Image) -> Measured:
     """Measure colours, contrast, detail and change, without the outermost pixels, which filters treat in many ways."""
     inner = [image[3:-3, 3:-3].astype(float) for image in images]
     before = source[3:-3, 3:-3].astype(float)
-    turned = [np.angle((_chroma(image) * _chroma(before).conj()).sum()) for image in inner]
+    chroma = _chroma(before).conj()
+    turned = [np.angle((_chroma(image) * chroma).sum()) for image in inner]
     return {
         **{
             name: np.array([image[..., at].mean() for image in inner])
@@ -113,7 +114,7 @@ def _map(image: Image) -> Mapping[str, float]:
     height, width = shown.shape
     output = np.stack([x + 0.5 - width / 2, y + 0.5 - height / 2, np.ones(len(x))], axis=1)
     source = image[shown][:, :2] - [32, 64] + 0.5 - [WIDTH / 2, HEIGHT / 2]
-    fit = np.linalg.lstsq(output, source, rcond=None)[0]
+    fit = np.linalg.lstsq(output.T @ output, output.T @ source, rcond=None)[0]  # the same, and 3 rows are less work
     names = ("x of x", "y of x", "x of y", "y of y", "shift of x", "shift of y")
     return {
         "height": height,

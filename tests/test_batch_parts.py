@@ -46,8 +46,15 @@ def loaders(
     ]
 
 
-@pytest.mark.parametrize("recipe", ["mixing", *slow("several sizes", "channels last")])
-@pytest.mark.parametrize(("batch_size", "parts"), [(20, 2), *slow((17, 9), (16, 2), (5, 3), (2, 8))])
+@pytest.mark.parametrize(
+    ("recipe", "batch_size", "parts"),
+    [
+        ("mixing", 20, 2),
+        *slow(*(("mixing", *sizes) for sizes in ((17, 9), (16, 2), (5, 3), (2, 8)))),
+        *slow(*(("several sizes", *sizes) for sizes in ((17, 9), (5, 3)))),
+        *slow(*(("channels last", *sizes) for sizes in ((20, 2), (2, 8)))),
+    ],
+)
 @pytest.mark.parametrize("cache", [None, *slow("device")])
 def test_parts_change_no_batch(
     painted: Folder, recipe: str, batch_size: int, parts: int, cache: str | None, device: str

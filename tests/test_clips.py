@@ -133,7 +133,7 @@ def chain(seed: int) -> list[da.Op]:
     return [*(GEOMETRY[at] for at in rng.permutation(len(GEOMETRY))[: rng.integers(1, 4)]), SIZES[rng.integers(2)]]
 
 
-@pytest.mark.parametrize("seed", seeds(2, 100))
+@pytest.mark.parametrize("seed", seeds(2, 40))
 def test_boxes_lie_on_their_rectangles_in_every_frame(videos: Videos, seed: int, device: str) -> None:
     source, recipe = reader(videos), chain(seed)
     batches = loader(source, recipe, seed=seed, device=device, return_params=True)

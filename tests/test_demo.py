@@ -156,6 +156,7 @@ def test_the_rate_is_images_by_seconds() -> None:
 # ---------------------------------------------------------------- the command
 
 
+@pytest.mark.slow
 def test_the_command_and_another_seed(
     tmp_path: Path,
     few_images: None,

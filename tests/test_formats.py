@@ -14,6 +14,7 @@ from coco_files import document, write
 from command import detaug, usage_error
 from format_files import converted, data_set, kinds, refused
 from full_disk import disk_for_files_of
+from seeds import slow
 from shard_files import detection, write_tfrecord
 from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
@@ -49,7 +50,9 @@ def test_the_script_that_measures_writes_every_format(tmp_path: Path, name: str)
     assert (summary.images, summary.boxes) == (3, 3 * script.OBJECTS)
 
 
-@pytest.mark.parametrize("name", ["voc", "yolo", "via", "via/3", "via/csv", "csv/scattered", "createml", "cvat/video"])
+@pytest.mark.parametrize(
+    "name", ["yolo", *slow("voc", "via", "via/3", "via/csv", "csv/scattered", "createml", "cvat/video")]
+)
 def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     buffers = ((spool, "_IN_MEMORY"), (json_list, "_CHARACTERS"), (known_files, "_LARGEST_JSON"))
     for module, constant in buffers:  # all as for a data set of a hundred thousand images

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -130,11 +131,17 @@ RECIPES = {
 }
 
 
+@cache
+def made_of(name: str) -> NDArray[np.float64]:
+    """Return what the kernel makes of a recipe: once for the tests that compare it."""
+    return by_kernel(IMAGES, *RECIPES[name])
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_it_paints_what_the_cpu_paints(name: str) -> None:
     """A source pixel may round to the other side, after which colour and normalise move it by a few."""
     ops = RECIPES[name]
-    expected, made = da.batch(IMAGES).then(*ops).images, by_kernel(IMAGES, *ops)
+    expected, made = da.batch(IMAGES).then(*ops).images, made_of(name)
     unit = 1 if expected[0].dtype == np.uint8 else 1 / 255 / 0.224
     for image, ours in zip(expected, made, strict=True):
         image = image.transpose(2, 0, 1) if ops[-1].output_layout == "HWC" else image
@@ -293,7 +300,7 @@ def test_zeros_lie_beside_the_images_of_a_batch(mean: tuple[float, float, float]
 
 @pytest.mark.parametrize("name", ["ssd", "larger", "smaller", "beside the image", "turned", "turned and cut off"])
 def test_nothing_that_lies_beside_an_image_is_read(name: str) -> None:
-    assert (by_kernel(IMAGES, *RECIPES[name], beside=0) == by_kernel(IMAGES, *RECIPES[name], beside=255)).all()
+    assert (made_of(name) == by_kernel(IMAGES, *RECIPES[name], beside=255)).all()
 
 
 @pytest.mark.parametrize("half", [0, 0.5])
@@ -482,7 +489,9 @@ SOME = {"device": "200kB", "host": f"{15 * PAINTED}kB"}
 
 
 @pytest.fixture
-def painted(tmp_path: Path) -> Folder:
+def painted(tmp_path: Path, few_programs: None, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr("detaug.gpu.streams.BLOCK", (256, 256))
     return paint_files(tmp_path, PAINTED)
 
 
@@ -579,7 +588,7 @@ def test_batches_made_together_are_those_made_alone(
         for each in (1, together)
     )
     assert joined.settings.batches_per_group == together
-    for _ in range(2):
+    for _ in range(2 if DEVICE.type == "cuda" else 1):
         assert all(same(a, b) for a, b in zip(alone, joined, strict=True))
 
 
@@ -705,7 +714,7 @@ def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
     """For machines without a GPU: the interpreter takes code that the compiler refuses."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), "75", "90"]
+    command = [sys.executable, str(Path(__file__).with_name("compile_kernels.py")), "90", "75"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
     files = Path(da.__file__).with_name("gpu").glob("*.py")
@@ -713,4 +722,5 @@ def test_the_kernels_compile_for_gpus(tmp_path: Path) -> None:
     found = {file.stem: kernel.findall(file.read_text()) for file in files}
     kernels = {f"detaug.gpu.{module}.{name}" for module, names in found.items() for name in names}
     assert {line.split()[0] for line in run.stdout.splitlines()} == kernels
-    assert len(run.stdout.splitlines()) == 122
+    generations = [line.split()[-3] for line in run.stdout.splitlines()]
+    assert (generations.count("90"), generations.count("75")) == (61, len(kernels))

@@ -106,6 +106,7 @@ def test_batches_show_what_the_files_show(tmp_path: Path, kind: str, place: str,
             assert np.median(difference) < 4
 
 
+@pytest.mark.slow
 def test_check_finds_only_what_is_cut_off(tmp_path: Path, kind: str) -> None:
     images, annotations = data_set(tmp_path, kind)
     assert not [*check_coco(annotations, images).findings]

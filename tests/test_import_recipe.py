@@ -292,6 +292,7 @@ def test_one_of_keeps_the_probability_of_each_op() -> None:
 
 
 Shares = dict[tuple[int, int], float]
+DRAWS = 1000
 FLIP = {"__version__": "1.4.15", "transform": {"__class_fullname__": "Flip", "p": 0.6}}
 
 
@@ -329,12 +330,12 @@ FLIP = {"__version__": "1.4.15", "transform": {"__class_fullname__": "Flip", "p"
     ],
 )
 def test_groups_draw_as_albumentations_does(ops: str, expected: Shares) -> None:
-    """Count flips of 2,000 images, along x and y: shares are right to 4 standard deviations."""
+    """Count flips of 1,000 images, along x and y: shares are right to 4 standard deviations."""
     assert_shares(flips_of(import_ops(ops)), expected)
     pipeline = A.Compose([live(ops)], A.BboxParams(format="pascal_voc", label_fields=["labels"]))
     seed_apart(pipeline, count(5))
     image = np.zeros((10, 10, 3), np.uint8)
-    boxes = np.stack([pipeline(image=image, bboxes=[[1, 2, 4, 5]], labels=[1])["bboxes"][0] for _ in range(2000)])
+    boxes = np.stack([pipeline(image=image, bboxes=[[1, 2, 4, 5]], labels=[1])["bboxes"][0] for _ in range(DRAWS)])
     assert_shares(flips(boxes), expected)
 
 
@@ -353,12 +354,12 @@ def test_symmetries_come_as_often(op: str) -> None:
     """Count where a box lies after each of the eight symmetries of a square; shares are right to 4 standard errors."""
     pipeline = A.Compose([live(op)], A.BboxParams(format="pascal_voc", label_fields=["labels"]), seed=5)
     image, box = np.zeros((10, 10, 3), np.uint8), [1.0, 2.0, 4.0, 8.0]
-    outputs = [pipeline(image=image, bboxes=[box], labels=[1])["bboxes"] for _ in range(2000)]
-    boxes = da.batch([image] * 2000, [[box]] * 2000, seed=3).then(*import_ops(op).ops).boxes
+    outputs = [pipeline(image=image, bboxes=[box], labels=[1])["bboxes"] for _ in range(DRAWS)]
+    boxes = da.batch([image] * DRAWS, [[box]] * DRAWS, seed=3).then(*import_ops(op).ops).boxes
     theirs, ours = (Counter(tuple(np.array(each[0]).round().tolist()) for each in drawn) for drawn in (outputs, boxes))
     for place in {*theirs, *ours}:
-        share = (theirs[place] + ours[place]) / 4000
-        assert abs(theirs[place] - ours[place]) / 2000 <= 4 * np.sqrt(share * (1 - share) / 1000), place
+        share = (theirs[place] + ours[place]) / 2 / DRAWS
+        assert abs(theirs[place] - ours[place]) / DRAWS <= 4 * np.sqrt(share * (1 - share) / (DRAWS / 2)), place
 
 
 def test_flip_of_1_x_is_one_flip_or_both() -> None:
@@ -366,7 +367,7 @@ def test_flip_of_1_x_is_one_flip_or_both() -> None:
 
 
 def flips_of(imported: da.ImportedRecipe) -> list[tuple[int, int]]:
-    images, boxes = [np.zeros((10, 10, 3), np.uint8)] * 2000, [[[1.0, 2.0, 4.0, 5.0]]] * 2000
+    images, boxes = [np.zeros((10, 10, 3), np.uint8)] * DRAWS, [[[1.0, 2.0, 4.0, 5.0]]] * DRAWS
     return flips(np.stack(da.batch(images, boxes, seed=3).then(*imported.ops).boxes)[:, 0])
 
 
@@ -378,7 +379,7 @@ def flips(boxes: np.ndarray) -> list[tuple[int, int]]:
 def assert_shares(drawn: list[tuple[int, int]], expected: Shares) -> None:
     for flip in ((0, 0), (1, 0), (0, 1), (1, 1)):
         share = expected.get(flip, 0.0)
-        assert abs(drawn.count(flip) / 2000 - share) <= 4 * np.sqrt(share * (1 - share) / 2000), flip
+        assert abs(drawn.count(flip) / DRAWS - share) <= 4 * np.sqrt(share * (1 - share) / DRAWS), flip
 
 
 def test_ops_are_arranged_and_the_order_is_told() -> None:

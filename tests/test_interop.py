@@ -26,6 +26,7 @@ def test_numpy(batch: da.Batch) -> None:
     assert images.ctypes.data == on_cpu.images.data_ptr()
 
 
+@pytest.mark.slow
 def test_jax(batch: da.Batch) -> None:
     jax = pytest.importorskip("jax")
     if batch.images.is_cuda and jax.default_backend() != "gpu":
@@ -37,6 +38,7 @@ def test_jax(batch: da.Batch) -> None:
     assert np.array_equal(np.asarray(labels), expected(batch)[2])
 
 
+@pytest.mark.slow
 def test_tensorflow(batch: da.Batch) -> None:
     tf = pytest.importorskip("tensorflow")
     if batch.images.is_cuda and not tf.config.list_physical_devices("GPU"):

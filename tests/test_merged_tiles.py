@@ -80,13 +80,13 @@ def without_zeros(counts: Any) -> list[int]:
 
 @pytest.mark.slow
 def test_every_object_of_a_large_picture_is_found_once(tmp_path: Path) -> None:
-    folder, annotations = write_scenes(tmp_path, [(6000, 8000)], objects=300, largest=200)
-    tiles = da.TileReader(da.CocoReader(folder, annotations), 1024)
+    folder, annotations = write_scenes(tmp_path, [(3000, 4000)], objects=300, largest=100)
+    tiles = da.TileReader(da.CocoReader(folder, annotations), 512)
     evaluators = {
         kind: da.CocoEvaluator(annotations, kind, tiles=tiles, max_detections=None if kind == "rotated" else 300)  # type: ignore[call-overload]
         for kind in KINDS
     }
-    recipe = [da.Resize((1024, 1024)), da.Normalize(dtype="uint8")]
+    recipe = [da.Resize((512, 512)), da.Normalize(dtype="uint8")]
     for batch in da.Loader(tiles, recipe, batch_size=4, train=False, device="cpu"):
         found = detect(batch)
         for evaluator in evaluators.values():

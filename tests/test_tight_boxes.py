@@ -122,7 +122,7 @@ def test_tight_boxes_are_those_of_what_is_painted(recipe: str, device: str) -> N
     assert np.mean(tight) < np.mean(loose)
 
 
-@pytest.mark.parametrize("seed", seeds(3, 200))
+@pytest.mark.parametrize("seed", seeds(3, 80))
 def test_tight_boxes_are_shapelys(seed: int) -> None:
     """Against Shapely: outlines, also of two rings, moved and cut to the view."""
     shapely = pytest.importorskip("shapely")

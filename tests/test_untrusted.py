@@ -55,7 +55,7 @@ def test_isolated_finds_what_decode_finds(painted: Folder) -> None:
 @pytest.mark.slow
 def test_an_image_that_takes_too_much_memory_is_named_alone(tmp_path: Path) -> None:
     for name, side in (("a", 100), ("large", 16_000), ("b", 100)):
-        Image.new("RGB", (side, side)).save(tmp_path / f"{name}.png", compress_level=1)
+        Image.new("L", (side, side)).save(tmp_path / f"{name}.png", compress_level=1)
     paths = [tmp_path / f"{name}.png" for name in ("a", "large", "b")]
     fault = Fault("image-unsafe", "takes more than 0.4 GB of memory to decode")
     assert find_undecodable(paths, limits=Limits(600, 400_000_000, 100, 10**9)) == {1: fault}
