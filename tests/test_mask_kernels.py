@@ -19,8 +19,7 @@ from detaug.loading.batch_masks import box_grid
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
-triton = pytest.importorskip("triton")
-tl = pytest.importorskip("triton.language")
+pytest.importorskip("triton")
 
 IMAGES, OUTPUT, EVERY = (9, (120, 136), 1) if DEVICE.type == "cuda" else (4, (60, 68), 4)
 """Images, their size, and the corners of outlines that are kept: the interpreter takes 3 ms for an edge."""
@@ -110,23 +109,3 @@ def test_no_objects() -> None:
     moved = samples().then(RESIZE)
     nothing = moved._moved.objects.part(slice(0, 0))
     check(moved, nothing, [0] * IMAGES, pixel_grid(*OUTPUT, 1))
-
-
-_ceil_divided = pytest.importorskip("detaug.gpu.mask_kernels")._ceil_divided
-
-
-@triton.jit
-def divide(numbers, by, quotients, COUNT: tl.constexpr):  # type: ignore[no-untyped-def]
-    at = tl.arange(0, COUNT)
-    tl.store(quotients + at, _ceil_divided(tl.load(numbers + at), tl.load(by + at)))
-
-
-def test_quotients_are_rounded_up_exactly() -> None:
-    """Of numbers that double precision rounds, too."""
-    rng, count = np.random.default_rng(0), 4096
-    by, near = rng.integers(1, 2**29, count), rng.integers(-(2**29), 2**29, count)
-    numbers = by * near + rng.integers(-1, 2, count)
-    on_device = [torch.from_numpy(each).to(DEVICE) for each in (numbers, by)]
-    quotients = torch.empty(count, dtype=torch.int32, device=DEVICE)
-    divide[1,](*on_device, quotients, count)
-    assert (quotients.cpu().numpy() == -(-numbers // by)).all()

@@ -288,20 +288,9 @@ def _crossed(x0, y0, x1, y1, y, x):
     up = y0 > y1
     from_x, from_y = tl.where(up, x1, x0), tl.where(up, y1, y0)
     to_x, to_y = tl.where(up, x0, x1), tl.where(up, y0, y1)
-    in_rows = (y >= from_y) & (y < to_y)
-    products = (y - from_y).to(tl.int64) * (to_x - from_x).to(tl.int64)
-    rise = (to_y - from_y).to(tl.int64)
-    if y.shape[1] > 1:
-        return (in_rows & ((x - from_x).to(tl.int64) * rise >= products)).to(tl.int32)
-    return (x >= tl.where(in_rows, from_x + _ceil_divided(products, tl.maximum(rise, 1)), FAR)).to(tl.int32)
-
-
-@triton.jit
-def _ceil_divided(numbers, by):
-    """Return int32 quotients of int64 numbers, rounded up. A GPU takes much longer to divide them as integers."""
-    result = tl.ceil(numbers.to(tl.float64) / by.to(tl.float64)).to(tl.int64)
-    result -= ((result - 1) * by >= numbers).to(tl.int64)  # the last bits of large numbers are rounded
-    return (result + (result * by < numbers).to(tl.int64)).to(tl.int32)
+    left = (x - from_x).to(tl.int64) * (to_y - from_y).to(tl.int64)
+    crossed = left >= (y - from_y).to(tl.int64) * (to_x - from_x).to(tl.int64)
+    return ((y >= from_y) & (y < to_y) & crossed).to(tl.int32)
 
 
 @triton.jit
