@@ -113,7 +113,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interpret Triton's kernels in blocks of most images' size: a large one takes hardly longer than a small one."""
+    """Interpret Triton's kernels in blocks as large as most images: they take little longer than small ones."""
     import torch
 
     if torch.cuda.is_available():

@@ -114,7 +114,7 @@ def _map(image: Image) -> Mapping[str, float]:
     height, width = shown.shape
     output = np.stack([x + 0.5 - width / 2, y + 0.5 - height / 2, np.ones(len(x))], axis=1)
     source = image[shown][:, :2] - [32, 64] + 0.5 - [WIDTH / 2, HEIGHT / 2]
-    fit = np.linalg.lstsq(output.T @ output, output.T @ source, rcond=None)[0]  # the same, and 3 rows are less work
+    fit = np.linalg.lstsq(output.T @ output, output.T @ source, rcond=None)[0]  # the normal equations
     names = ("x of x", "y of x", "x of y", "y of y", "shift of x", "shift of y")
     return {
         "height": height,
