@@ -19,7 +19,9 @@ from detaug.loading.batch_masks import box_grid
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow
-pytest.importorskip("triton")
+triton = pytest.importorskip("triton")
+tl = pytest.importorskip("triton.language")
+mask_kernels = pytest.importorskip("detaug.gpu.mask_kernels")
 
 IMAGES, OUTPUT, EVERY = (9, (120, 136), 1) if DEVICE.type == "cuda" else (4, (60, 68), 4)
 """Images, their size, and the corners of outlines that are kept: the interpreter takes 3 ms for an edge."""
@@ -42,8 +44,7 @@ def large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes as long for a large block as for a small one."""
     if DEVICE.type == "cpu":
         interpret_quickly(monkeypatch)
-        monkeypatch.setattr("detaug.gpu.masks.ROWS", 64)
-        monkeypatch.setattr("detaug.gpu.masks.COLUMNS", 128)
+        monkeypatch.setattr("detaug.gpu.masks.ROWS", 256)
 
 
 def outline(number: int, rng: np.random.Generator) -> Any:
@@ -66,13 +67,18 @@ def samples() -> da.Samples:
     return da.batch([np.zeros((*SIZE, 3), np.uint8)] * IMAGES, boxes, shapes=shapes, seed=3)
 
 
-def check(samples: da.Samples, objects: Objects, counts: list[int], grid: Grid) -> int:
-    """Compare masks, areas and, on a common grid, labels; return how many points are set."""
-    from detaug.gpu.masks import ObjectsOnGpu, grid_on_gpu
+def check(samples: da.Samples, objects: Objects, counts: list[int], grid: Grid | int) -> int:
+    """Compare masks, areas and, on the grid of pixels of a stride, labels; return how many points are set."""
+    from detaug.gpu.masks import ObjectsOnGpu, grid_on_gpu, pixel_grid_on_gpu
 
     table = samples.shapes.mask_table
-    expected, on_gpu = rasterise(table, objects, grid), ObjectsOnGpu(table, objects, DEVICE)
-    points = on_gpu.all, grid_on_gpu(grid, DEVICE)
+    on_gpu = ObjectsOnGpu(table, objects, DEVICE)
+    if isinstance(grid, int):
+        points = on_gpu.all, pixel_grid_on_gpu(*OUTPUT, grid, DEVICE)
+        grid = pixel_grid(*OUTPUT, grid)
+    else:
+        points = on_gpu.all, grid_on_gpu(grid, DEVICE)
+    expected = rasterise(table, objects, grid)
     assert np.array_equal(on_gpu.masks(*points).cpu().numpy(), expected)
     assert np.array_equal(on_gpu.areas(*points).cpu().numpy(), expected.sum((1, 2)))
     if len(grid.y) == 1:
@@ -86,8 +92,8 @@ def test_the_kernels_give_the_bits_of_numpy(recipe: str) -> None:
     moved = samples().then(*RECIPES[recipe])
     counts = [len(each) for each in moved.boxes]
     objects = moved._moved.objects
-    assert check(moved, objects, counts, pixel_grid(*OUTPUT, 1)) > 0.035 * IMAGES * OUTPUT[0] * OUTPUT[1]
-    check(moved, objects, counts, pixel_grid(*OUTPUT, 4))
+    assert check(moved, objects, counts, 1) > 0.035 * IMAGES * OUTPUT[0] * OUTPUT[1]
+    check(moved, objects, counts, 4)
     y, x = box_grid(torch.from_numpy(np.concatenate(moved.boxes)), 28)
     check(moved, objects, counts, Grid(y.numpy(), x.numpy()))
 
@@ -102,10 +108,36 @@ def test_outlines_behind_the_horizon_of_a_perspective() -> None:
     arrays, layers = moved.shapes.mask_table.arrays, objects.scene[0]
     places = zip(objects.rows, objects.layer, strict=True)
     assert sum(mask_loops._place(arrays, layers[layer], row)[2] for row, layer in places) >= 3
-    assert check(moved, objects, [1] * IMAGES, pixel_grid(*OUTPUT, 1)) > 0.0035 * IMAGES * OUTPUT[0] * OUTPUT[1]
+    assert check(moved, objects, [1] * IMAGES, 1) > 0.0035 * IMAGES * OUTPUT[0] * OUTPUT[1]
+
+
+@triton.jit
+def both_crossings(edges, points, words, shown, cell):  # type: ignore[no-untyped-def]
+    edge, at = edges + 4 * tl.program_id(0), tl.arange(0, 32)
+    x0, y0, x1, y1 = tl.load(edge), tl.load(edge + 1), tl.load(edge + 2), tl.load(edge + 3)
+    points, rows = tl.load(points + at), tl.program_id(0) * 32 + at
+    crossed = mask_kernels._crossed(x0, y0, x1, y1, points[:, None], points[None, :], cell)
+    tl.store(words + rows, mask_kernels._crossed_bits(x0, y0, x1, y1, points, points, cell))
+    tl.store(shown + rows[:, None] * 32 + at[None, :], crossed)
+
+
+def test_crossings_that_single_precision_cannot_tell_from_the_centre_of_a_pixel() -> None:
+    rng, count = np.random.default_rng(0), 400
+    rise, slope, column = rng.integers(1 << 25, 1 << 27, count), rng.integers(-1, 2, count), rng.integers(-2, 35, count)
+    run, from_x, from_y = rise * slope + rng.integers(-1, 2, count), column * 256 + 128 - slope, 127
+    ends = np.stack([from_x, np.full(count, from_y), from_x + run, from_y + rise], 1).reshape(count, 2, 2)
+    ends[::2] = ends[::2, ::-1]
+    points = np.arange(32) * 256 + 128
+    words, shown = (torch.empty((count, 32, *more), dtype=torch.int32, device=DEVICE) for more in ((), (32,)))
+    on_device = (torch.from_numpy(each.astype(np.int32)).to(DEVICE) for each in (ends, points))
+    both_crossings[count,](*on_device, words, shown, 256)
+    left = (points - from_x[:, None, None]) * rise[:, None, None] >= ((points - from_y)[:, None] * run[:, None, None])
+    assert 0.2 < left.mean() < 0.8
+    assert np.array_equal(shown.cpu().numpy(), left)
+    assert np.array_equal(words.cpu().numpy()[..., None] >> np.arange(32) & 1, left)
 
 
 def test_no_objects() -> None:
     moved = samples().then(RESIZE)
     nothing = moved._moved.objects.part(slice(0, 0))
-    check(moved, nothing, [0] * IMAGES, pixel_grid(*OUTPUT, 1))
+    check(moved, nothing, [0] * IMAGES, 1)

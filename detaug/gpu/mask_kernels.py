@@ -129,7 +129,7 @@ def sample(
             shown = _shown(
                 which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point,
                 first_ring, runs, first_run, heights, layers_of_image, sides, vertices,
-                tl.load(grid_y + tl.minimum(rows, height - 1)), tl.load(grid_x + tl.minimum(columns, width - 1)),
+                tl.load(grid_y + tl.minimum(rows, height - 1)), tl.load(grid_x + tl.minimum(columns, width - 1)), cell,
             )  # fmt: skip
             in_grid = (rows < height)[:, None] & (columns < width)[None, :]
             if COUNT:
@@ -142,7 +142,8 @@ def sample(
 @mask_kernel
 def label(
     annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs, first_run,
-    heights, objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, ranks, first_object, labels,
+    heights, objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, cell, ranks, first_object,
+    labels,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write to `out`, (N, height, width), the label of the object that each point shows, -1 for none.
@@ -162,7 +163,7 @@ def label(
         if _touches(hulls + which * 5, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
             shown = _shown(
                 which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point,
-                first_ring, runs, first_run, heights, layers_of_image, sides, vertices, y, x,
+                first_ring, runs, first_run, heights, layers_of_image, sides, vertices, y, x, cell,
             )  # fmt: skip
             rank = tl.load(ranks + at)
             above = (shown > 0) & (rank > best)
@@ -195,9 +196,9 @@ def _touches(
 @triton.jit
 def _shown(
     which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs,
-    first_run, heights, layers_of_image, sides, vertices, y, x,
+    first_run, heights, layers_of_image, sides, vertices, y, x, cell,
 ):  # fmt: skip
-    """Return where points, in rows `y` and columns `x`, show an object, as 1."""
+    """Return where points, in rows `y` and columns `x`, show an object, as 1. `cell`: see `sample`."""
     annotation, own = tl.load(annotations + which), tl.load(layer_of + which)
     layer, first_layer = layers + own * NUMBERS, layers + (own - own % layers_of_image) * NUMBERS
     first, end = tl.load(first_run + annotation), tl.load(first_run + annotation + 1)
@@ -210,9 +211,14 @@ def _shown(
         if end > first:
             shown = _in_runs(runs + first, end - first, source_x, source_y, tl.load(heights + annotation))
         else:
-            shown = _in_rings(vertex, vertices, first_point, ring, last, _units(source_y), _units(source_x), shown)
+            y_units, x_units = _units(source_y), _units(source_x)
+            shown = _in_rings(vertex, vertices, first_point, ring, last, y_units, x_units, cell, shown, _crossed)
+    elif cell > 0:
+        words = tl.zeros(y.shape, tl.int32)
+        words = _in_rings(vertex, vertices, first_point, ring, last, y, x, cell, words, _crossed_bits)
+        shown = (words[:, None] >> tl.arange(0, x.shape[0])[None, :]) & 1
     else:
-        shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], shown)
+        shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], cell, shown, _crossed)
     if in_source | (layers_of_image > 1) | (sides > 0) | (_whole(layer, y, x) == 0):
         output_y, output_x = _pixels(y[:, None]), _pixels(x[None, :])
         seen = _in_bounds(layer, y[:, None], x[None, :])
@@ -266,9 +272,9 @@ def _pixels(units):
 
 
 @triton.jit
-def _in_rings(vertex, vertices, first_point, ring, last, y, x, inside):
-    """Return where points are in one of the rings, as 1."""
-    low, high, right = tl.min(tl.min(y, 1), 0), tl.max(tl.max(y, 1), 0), tl.max(tl.max(x, 1), 0)
+def _in_rings(vertex, vertices, first_point, ring, last, y, x, cell, inside, crossed: tl.constexpr):
+    """Return where points are in one of the rings: as 1, or with `_crossed_bits` as bits."""
+    low, high, right = tl.min(y, None), tl.max(y, None), tl.max(x, None)
     for at_ring in range(ring, last):
         begin, end = tl.load(first_point + at_ring), tl.load(first_point + at_ring + 1)
         parity = tl.zeros(inside.shape, tl.int32)
@@ -276,14 +282,14 @@ def _in_rings(vertex, vertices, first_point, ring, last, y, x, inside):
         for at in range(begin, end):
             x1, y1 = tl.load(vertex + at), tl.load(vertex + vertices + at)
             if (tl.minimum(y0, y1) <= high) & (tl.maximum(y0, y1) > low) & (tl.minimum(x0, x1) <= right):
-                parity ^= _crossed(x0, y0, x1, y1, y, x)
+                parity ^= crossed(x0, y0, x1, y1, y, x, cell)
             x0, y0 = x1, y1
         inside |= parity
     return inside
 
 
 @triton.jit
-def _crossed(x0, y0, x1, y1, y, x):
+def _crossed(x0, y0, x1, y1, y, x, cell):
     """Return 1 where an edge is left of points, in their row."""
     up = y0 > y1
     from_x, from_y = tl.where(up, x1, x0), tl.where(up, y1, y0)
@@ -291,6 +297,24 @@ def _crossed(x0, y0, x1, y1, y, x):
     left = (x - from_x).to(tl.int64) * (to_y - from_y).to(tl.int64)
     crossed = left >= (y - from_y).to(tl.int64) * (to_x - from_x).to(tl.int64)
     return ((y >= from_y) & (y < to_y) & crossed).to(tl.int32)
+
+
+@triton.jit
+def _crossed_bits(x0, y0, x1, y1, y, x, cell):
+    """Do as `_crossed` for rows (R,) and columns (32,) that are `cell` apart: return a word (R,) with a bit for each
+    column, so that a thread takes an edge through a whole row at once.
+    """
+    up, first_x = y0 > y1, tl.min(x, 0)
+    from_x, from_y = tl.where(up, x1, x0), tl.where(up, y1, y0)
+    to_x, to_y = tl.where(up, x0, x1), tl.where(up, y0, y1)
+    rise = tl.maximum(to_y - from_y, 1).to(tl.int64)
+    distance = (from_x - first_x) * rise + (y - from_y).to(tl.int64) * (to_x - from_x)
+    step = rise * cell
+    column = tl.ceil(tl.minimum(tl.maximum(distance.to(tl.float32) / step.to(tl.float32), -1.0), 33.0)).to(tl.int32)
+    column -= ((column - 1) * step >= distance).to(tl.int32)  # single precision may be one column off
+    column += (column * step < distance).to(tl.int32)
+    crossed = (y >= from_y) & (y < to_y) & (column < 32)
+    return tl.where(crossed, -1 << tl.minimum(tl.maximum(column, 0), 31), 0)
 
 
 @triton.jit

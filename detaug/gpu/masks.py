@@ -21,11 +21,10 @@ from detaug.gpu.streams import launch_programs, to_device
 VERTICES = 128
 """Vertices that a program places at once."""
 
-ROWS, COLUMNS, WARPS = 32, 32, 2
-"""Sides of the blocks of points that a program samples, and its warps of threads: the fastest of six on an H200."""
-
-PROGRAMS = 16
-"""Programs for each mask, at most."""
+ROWS, COLUMNS, WARPS, PROGRAMS = 32, 32, 1, 32
+"""Sides of the blocks of points that a program samples, its warps of threads, and programs for each mask, at most: the
+fastest of 13 on an H100. A row of a block is a word of 32 bits.
+"""
 
 OPTIONS = {"enable_fp_fusion": False}
 """NumPy rounds products before it adds."""
@@ -129,7 +128,7 @@ class ObjectsOnGpu:
             blocks = len(counts) * -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS)
             launch_programs(
                 label, self._device, blocks, *self._inputs, objects, grid.y, grid.x, out, *self._sizes, *grid.shape,
-                ranks, of_images, of_objects, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, **OPTIONS,
+                grid.cell, ranks, of_images, of_objects, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, **OPTIONS,
             )  # fmt: skip
         return out
 
