@@ -6,7 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, tee
 from typing import NamedTuple
 
 from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
@@ -65,9 +65,11 @@ class PairReader(NamedTuple):
         """Read pairs in several processes, in their order."""
         read = partial(_read_chunk, folders=self.folders, rules=self.rules)
         starts = range(0, len(pairs), _PAIRS_AT_ONCE)
-        chunks = (pairs[start : start + _PAIRS_AT_ONCE] for start in starts)
+        chunks, again = tee(pairs[start : start + _PAIRS_AT_ONCE] for start in starts)  # pairs are found when asked for
         results = chain.from_iterable(map_in_jobs(read, chunks, min(self.jobs, len(starts))))
-        return [self._store(*both) for both in zip(with_progress(pairs, self.progress), results, strict=True)]
+        counted = with_progress(range(len(pairs)), self.progress)
+        read_pairs = zip(counted, chain.from_iterable(again), results, strict=True)
+        return [self._store(pair, result) for _, pair, result in read_pairs]
 
     def _store(self, pair: Pair, result: PairResult) -> StoredPair:
         start = self.stored.put(tuple(result._replace(findings=(), filename="")))
@@ -214,8 +216,9 @@ def _read_unlabelled(
     results: list[StoredPair], pairs: Sequence[Pair], names: Sequence[str], reader: PairReader
 ) -> list[StoredPair]:
     """Read the images of these names that belong to no XML; an image whose stem belongs to one does not count."""
-    claimed = {image for pair in pairs for image in pair.images}
-    claimed.update(result.image or "" for result in results)
+    claimed = {result.image or "" for result in results}
+    if not claimed.issuperset(names):
+        claimed.update(image for pair in pairs for image in pair.images)
     rest = [Pair(None, (name,)) for name in names if name not in claimed]
     return reader._replace(progress=None).read(rest)
 

@@ -204,8 +204,9 @@ def _with_boxes(result: PairResult, annotation: VocAnnotation, rules: VocRules, 
         poses.append(joined_spaces(item.pose or "") or "Unspecified")
         keys.append(keys_of_corners(item.rotated) if item.rotated else {})
         indices.append(item.object_index)
-    result = result._replace(names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses))
-    return result._replace(keys=tuple(keys), indices=tuple(indices))
+    return result._replace(
+        names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses), keys=tuple(keys), indices=tuple(indices)
+    )
 
 
 def _with_masks(
@@ -272,10 +273,11 @@ def _is_wanted(item: VocObject, name: str, bits: int, rules: VocRules, log: _Log
 
 
 def _checked_box(item: VocObject, size: tuple[int, int], rules: VocRules, log: _Log) -> Box | None:
-    box, kinds = to_coco_box(item.corners, _origin(item, rules), size)
+    origin = _origin(item, rules)
+    box, kinds = to_coco_box(item.corners, origin, size)
     for kind in kinds:
         log.add(kind, item, _numbers(item.corners), box and _numbers(box))
-    if _origin(item, rules) == "one" and 0 in item.corners:
+    if origin == "one" and 0 in item.corners:
         log.add("coordinate-zero", item, _numbers(item.corners))
     return box
 
