@@ -102,7 +102,7 @@ class Place(NamedTuple):
         if item.corners:
             of_corners = keys_of_corners(self._points(item.corners))
             keys = {**keys, "corners": of_corners["corners"]} if keys else of_corners
-            edges = edges or edges_of([*chain.from_iterable(keys["corners"])])
+            edges = edges or edges_of(of_corners["segmentation"][0])
         key_points = {name: self._key_point(*point) for name, point in item.key_points.items()}
         if edges is None:
             seen = [number for x, y, visible in item.key_points.values() if visible for number in (x, y)]

@@ -209,15 +209,15 @@ def number_of(value: object, name: str) -> float:
     return number
 
 
-def numbers_of(values: Iterable[object], name: str) -> list[float]:
+def numbers_of(values: Iterable[Any], name: str) -> list[float]:
     """Return finite numbers, of json or of text. Raises ObjectError."""
     values = [*values]
-    try:  # all at once, which takes a third of the time
-        found: list[Any] = [float(each) if type(each) is str and "_" not in each else each for each in values]
-        are_finite = {*map(type, found)} <= {int, float} and math.isfinite(sum(found))
-        if are_finite and min(found) > -_LARGEST and max(found) < _LARGEST:
+    try:  # all at once, which takes half of the time
+        are_numbers = {*map(type, values)} <= {int, float}
+        found = values if are_numbers else [*map(float, values)]
+        if sum(map(abs, found)) < _LARGEST and (are_numbers or "_" not in "".join(values)):  # float() accepts 1_000
             return found
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         pass
     return [number_of(value, name) for value in values]  # says which one is wrong
 
@@ -269,7 +269,8 @@ def list_of(value: object, name: str) -> list[Any]:
 
 def edges_of(numbers: Sequence[float]) -> Edges:
     """Return the box around points x, y, x, y, ..."""
-    return min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2])
+    xs, ys = numbers[::2], numbers[1::2]
+    return min(xs), min(ys), max(xs), max(ys)
 
 
 def ring_with_holes(exterior: Sequence[float], holes: Sequence[Sequence[float]]) -> list[float]:
