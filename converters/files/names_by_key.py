@@ -29,9 +29,9 @@ class NamesByKey:
         found = [*self._each(key)]
         return tuple(sorted(found, key=preference) if len(found) > 1 else found)
 
-    def count(self, key: str, most: int) -> int:
-        """Return how many names a key has, counted up to `most`."""
-        return sum(1 for _ in islice(self._each(key), most))
+    def some(self, key: str, most: int) -> list[str]:
+        """Return up to `most` names of a key, in their order."""
+        return [*islice(self._each(key), most)]
 
     def _each(self, key: str) -> Iterator[str]:
         wanted = hash(key)

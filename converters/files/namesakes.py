@@ -30,9 +30,9 @@ class Namesakes:
         Parts count at the end and at the beginning. Images with the whole name come before those with its stem only.
         """
         last, parts = folded(last_part(path)), parts_of(path)
-        if self._by_stem.count(parts[-1], most=2) < 2:
-            return [*self._by_stem.get(parts[-1])]
-        exact = self._by_name.count(last, most=1) > 0
+        if len(found := self._by_stem.some(parts[-1], most=2)) < 2:
+            return found
+        exact = bool(self._by_name.some(last, most=1))
 
         def fitting(images: Sequence[str]) -> list[str]:
             return [image for image in images if not exact or folded(last_part(image)) == last]

@@ -66,9 +66,7 @@ class Images:
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
         best = self._found.namesakes.nearest(name)
-        if _unclear(best):
-            best = self._in_trees(name, best)
-        if _unclear(best):
+        if _unclear(best) and _unclear(best := self._in_trees(name, best)):
             option = "--images of convert, IMAGES of convert-dota"
             note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: {option}"
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
