@@ -44,12 +44,13 @@ def _walk(top: str) -> Iterator[tuple[str, bool]]:
         seen.add((status.st_dev, status.st_ino))
         with os.scandir(os.path.join(top, prefix)) as entries:
             for entry in entries:
-                if entry.name.startswith(".") or entry.name == "__MACOSX":
+                name = entry.name
+                if name.startswith(".") or name == "__MACOSX":
                     continue
                 mode = _mode(entry)
-                if stat.S_ISDIR(mode):
-                    waiting.append(f"{prefix}{entry.name}/")
-                yield prefix + entry.name, stat.S_ISREG(mode)
+                if mode == stat.S_IFDIR:
+                    waiting.append(f"{prefix}{name}/")
+                yield prefix + name, mode == stat.S_IFREG
 
 
 def _mode(entry: os.DirEntry[str]) -> int:

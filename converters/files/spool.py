@@ -38,8 +38,7 @@ class Spool:
         start = self._end
         try:
             self._file.seek(start)
-            for value in values:
-                self._file.write(pickle.dumps(value, 5))
+            self._file.write(b"".join([pickle.dumps(value, 5) for value in values]))
         except OSError as error:
             raise self._fault(error) from None
         self._end = self._file.tell()

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import unicodedata
+from codecs import BOM_UTF8
 from typing import Any
 
 from detaug.converters.files.known_files import LFS, what_is
@@ -20,9 +21,9 @@ _CONTROL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U0001000
 
 def read_text(path: PathLike) -> str:
     """Read a text file in UTF-8, with or without BOM, of at most 8 MiB. Raises OSError and InputError."""
-    data = _read(path, MAX_TEXT_BYTES)
+    data = _read(path, MAX_TEXT_BYTES).removeprefix(BOM_UTF8)
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
 
