@@ -21,6 +21,7 @@ import click
 import pytest
 import torch
 from alike import alike
+from benchmark_scripts import load_script
 from click.testing import CliRunner
 from documents import (
     anchors,
@@ -100,7 +101,7 @@ def folder(demo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("folder", "cpu")
-@pytest.mark.parametrize("path", [marked(path) for path in RUNNABLE if path != ACCURACY])
+@pytest.mark.parametrize("path", [marked(path) for path in RUNNABLE])
 def test_a_document_runs_and_prints_what_it_says(path: Path) -> None:
     assert run_document(path, not_run=NOT_RUN) == path.read_text(), "python tests/test_docs.py writes the outputs again"
 
@@ -222,18 +223,14 @@ def test_quoted_headings_are_texts_of_the_program() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("folder", "cpu")
-def test_the_boxes_are_as_exact_as_the_document_says() -> None:
-    written = ACCURACY.read_text()
-    measured = figures(run_document(ACCURACY, not_run=NOT_RUN))
-    assert measured == pytest.approx(figures(written), rel=0.1, abs=0.011)
-    table = re.findall(r"^\| (?:by hand, as.*|detaug) \| ([\d.]+) \| ([\d.]+) \|$", written, re.M)
-    assert [float(number) for row in table for number in row] == figures(written)
-
-
-def figures(document: str) -> list[float]:
-    """Return mean and max of the program that is written by hand, then of detaug."""
-    return [float(number) for row in re.findall(r"mean ([\d.]+)  max ([\d.]+)", document) for number in row][-4:]
+@pytest.mark.usefixtures("cpu")
+def test_the_boxes_are_as_exact_as_the_document_says(capsys: pytest.CaptureFixture[str]) -> None:
+    load_script("box_accuracy").main()
+    measured = re.findall(r"mean ([\d.]+)  max ([\d.]+)", capsys.readouterr().out)
+    written = re.findall(r"^\| (?:by hand, as.*|detaug) \| ([\d.]+) \| ([\d.]+) \|$", ACCURACY.read_text(), re.M)
+    numbers = [[float(number) for row in table for number in row] for table in (measured, written)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=0.1, abs=0.011)
+    assert len(numbers[1]) == 4
 
 
 # ---------------------------------------------------------------- what is written
