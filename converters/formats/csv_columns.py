@@ -28,19 +28,17 @@ class Table(NamedTuple):
     size: tuple[int, ...]
     columns: Mapping[str, int]
     """All others."""
+    words: int
+    """How many a whole row has."""
     has_head: bool = True
-
-    def word(self, row: Sequence[str], at: int) -> str:
-        """Return the word in a column, "" where a row is shorter."""
-        return row[at] if at < len(row) else ""
 
     def edges_of(self, row: Sequence[str]) -> Edges:
         """Return the box of a row. Raises ObjectError."""
-        left, top, right, bottom = numbers_of([self.word(row, at) for at in self.edges], "a coordinate")
+        left, top, right, bottom = numbers_of([row[at] for at in self.edges], "a coordinate")
         return (left, top, left + right, top + bottom) if self.has_sides else (left, top, right, bottom)
 
 
-RETINANET = Table(0, 5, (1, 2, 3, 4), False, (), {}, has_head=False)
+RETINANET = Table(0, 5, (1, 2, 3, 4), False, (), {}, 6, has_head=False)
 
 
 def table_with_head(head: Sequence[str]) -> Table | None:
@@ -53,7 +51,8 @@ def table_with_head(head: Sequence[str]) -> Table | None:
     size = (width, height) if width is not None and height is not None else ()
     used = {image, class_name, *size, *(at[name] for name in edges)}
     columns = {word: position for position, word in enumerate(head) if word and position not in used}
-    return Table(image, class_name, tuple(at[name] for name in edges), edges[2] == "bbox_width", size, columns)
+    places = tuple(at[name] for name in edges)
+    return Table(image, class_name, places, edges[2] == "bbox_width", size, columns, len(head))
 
 
 def is_retinanet(row: Sequence[str]) -> bool:

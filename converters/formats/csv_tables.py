@@ -84,12 +84,12 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
     if table is None:
         raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
     for _, row in _rows(path, table):
-        counts[table.word(row, table.image)] += 1
+        counts[row[table.image]] += 1
         if largest <= _LARGEST_RELATIVE:
             with suppress(ObjectError):
                 largest = max(largest, *table.edges_of(row))
     unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
-    by_image = ((table.word(row, table.image), (line, row)) for line, row in _rows(path, table))
+    by_image = ((row[table.image], (line, row)) for line, row in _rows(path, table))
     for image, rows in grouped(by_image, counts, source.temporary):
         record = Record(file, [image] if image else [], unit=unit)
         for line, row in rows:
@@ -98,26 +98,26 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
 
 
 def _rows(path: Path, table: Table) -> Iterator[tuple[int, list[str]]]:
-    """Return the rows of objects with their lines."""
-    return islice(rows_of_csv(path), int(table.has_head), None)
+    """Yield the rows of objects with their lines; "" for words that a row lacks at its end."""
+    for line, row in islice(rows_of_csv(path), int(table.has_head), None):
+        yield line, row if len(row) >= table.words else [*row, *[""] * (table.words - len(row))]
 
 
 def _add_row(record: Record, line: int, row: Sequence[str], table: Table, names: Mapping[str, str]) -> None:
     try:
         if not record.names:
             raise ObjectError("a row must name its image", "row-invalid")
-        if not any(table.word(row, at) for at in (*table.edges, table.class_name)):
+        if not (row[table.class_name] or any(row[at] for at in table.edges)):
             return
         edges = table.edges_of(row)
-        if table.size and record.size is None and all(table.word(row, at) for at in table.size):
-            width, height = (number_of(table.word(row, at), "width and height") for at in table.size)
+        if table.size and record.size is None and all(row[at] for at in table.size):
+            width, height = (number_of(row[at], "width and height") for at in table.size)
             record.size = int(width), int(height)
-        name = text_of(table.word(row, table.class_name), "class")
+        name = text_of(row[table.class_name], "class")
     except ObjectError as error:
         record.findings.append(Finding(record.file, "row-invalid", None, line, note=str(error)))
         return
-    words = {key: table.word(row, at) for key, at in table.columns.items()}
-    columns = {key: _value(word) for key, word in words.items() if word}
+    columns = {key: _value(row[at]) for key, at in table.columns.items() if row[at]}
     is_group = columns.get("IsGroupOf") == 1
     record.objects.append(Object(names.get(name, name), edges, is_crowd=is_group, columns=columns, line=line))
 

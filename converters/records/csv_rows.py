@@ -21,7 +21,7 @@ def rows_of_csv(path: PathLike) -> Iterator[tuple[int, list[str]]]:
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=head.count))
             for row in reader:
-                words = [word.strip() for word in row]
+                words = [*map(str.strip, row)]
                 if any(words):
                     yield reader.line_num, words
     except OSError as error:
