@@ -17,10 +17,8 @@ _ROUNDING = 0.01  # pixels by which a box may leave its image because of the dec
 
 
 def rounded_numbers(values: Iterable[float]) -> list[float]:
-    """Return numbers with 3 decimals, whole ones as ints. Often all are whole: to see this is quicker than to round."""
-    values = [*values]
-    integers: list[float] = [*map(int, values)]
-    return integers if integers == values else [whole(round(value, DECIMALS)) for value in values]
+    """Return numbers with 3 decimals, whole ones as ints. Many are whole: to see this is quicker than to round them."""
+    return [whole(round(value, DECIMALS)) if value % 1 else int(value) for value in values]
 
 
 def cut_to_image(edges: tuple[float, float, float, float], size: tuple[int, int]) -> tuple[Box | None, str]:
