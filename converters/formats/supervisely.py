@@ -31,7 +31,7 @@ def read_supervisely(source: Source) -> Contents:
     nodes = {str(entry.get("title")): _node_names(entry) for entry in classes}
 
     def read(file: str, record: Record) -> None:
-        document = object_of(read_json(source.folder / file), "an annotation")
+        document = object_of(read_json(source.name(file)), "an annotation")
         record.names = [re.sub(r"(^|/)ann/([^/]*)$", r"\1img/\2", record.stem)]
         size = document.get("size")
         width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))

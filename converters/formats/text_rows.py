@@ -9,6 +9,7 @@ from __future__ import annotations
 from detaug.converters.records.record import Contents, Object, ObjectError, Source, numbers_of
 from detaug.converters.records.rows import read_rows
 
+_KITTI_COLUMNS = ("truncated", "occluded", "alpha", "dimensions", "location", "rotation_y", "score")
 _DOTA_HEADS = ("imagesource", "gsd", "acquisition dates")
 VISDRONE_CLASSES = (
     *("pedestrian", "people", "bicycle", "car", "van", "truck", "tricycle", "awning-tricycle", "bus", "motor"),
@@ -29,16 +30,9 @@ def _kitti(words: list[str]) -> Object:
     if len(words) not in (15, 16):
         raise ObjectError(f"must be 15 values, or 16 with a score, got {len(words)}")
     truncated, occluded, alpha, left, top, right, bottom, *space = numbers_of(words[1:], "values after the class")
-    found = Object(words[0], (left, top, right, bottom), is_ignored=words[0] == "DontCare")
-    names = ("dimensions", "location", "rotation_y", "score")
-    places = (space[:3], space[3:6], space[6], *space[7:])
-    found.columns = {
-        "truncated": truncated,
-        "occluded": int(occluded),
-        "alpha": alpha,
-        **dict(zip(names, places, strict=False)),
-    }
-    return found
+    values = truncated, int(occluded), alpha, space[:3], space[3:6], *space[6:]
+    columns = dict(zip(_KITTI_COLUMNS, values, strict=False))  # the last one is missing in most files
+    return Object(words[0], (left, top, right, bottom), is_ignored=words[0] == "DontCare", columns=columns)
 
 
 def read_visdrone(source: Source) -> Contents:
@@ -80,6 +74,7 @@ def _dota(words: list[str]) -> Object | None:
         corners = numbers_of(words[:8], "")
     except ObjectError:
         raise ObjectError(f"{rule}, with eight finite numbers, got {' '.join(words[:8])[:60]!r}") from None
-    if words[9:] and not words[9].isdecimal():
-        raise ObjectError(f"{rule}; difficult must be a whole number, got {words[9][:20]!r}")
-    return Object(words[8], corners=corners, columns={"difficult": int(words[9:] == ["1"])})
+    difficult = words[-1] if len(words) > 9 else "0"
+    if not difficult.isdecimal():
+        raise ObjectError(f"{rule}; difficult must be a whole number, got {difficult[:20]!r}")
+    return Object(words[8], corners=corners, columns={"difficult": int(difficult == "1")})

@@ -103,7 +103,7 @@ class Place(NamedTuple):
             of_corners = keys_of_corners(self._points(item.corners))
             keys = {**keys, "corners": of_corners["corners"]} if keys else of_corners
             edges = edges or edges_of(of_corners["segmentation"][0])
-        key_points = {name: self._key_point(*point) for name, point in item.key_points.items()}
+        points = item.key_points and {name: self._key_point(*point) for name, point in item.key_points.items()}
         if edges is None:
             seen = [number for x, y, visible in item.key_points.values() if visible for number in (x, y)]
             edges = self._scaled(edges_of(seen)) if seen else None
@@ -114,8 +114,7 @@ class Place(NamedTuple):
             return None
         is_crowd, columns = _crowd_of(item)
         more = columns_of(columns, item.tool_id) if columns or item.tool_id is not None else {}
-        rest = is_crowd, item.track, more, item.line, item.object_index
-        return Placed(item.class_name, box, keys, key_points, *rest)
+        return Placed(item.class_name, box, keys, points, is_crowd, item.track, more, item.line, item.object_index)
 
     def note(self, kind: str, item: Object, before: object = None, after: object = None) -> None:
         """Append a finding about an object."""

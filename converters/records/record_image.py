@@ -62,7 +62,8 @@ class StoredObjects(Spool):
         regions: Sequence[Placed],
     ) -> None:
         """Store the objects and the regions of an image. row, file: those of `About`, and its entry."""
-        counts, key_points = dict[str, int](), dict[str, list[str]]()
+        counts: dict[str, int] = {}
+        key_points: dict[str, list[str]] = {}
         for item in objects:
             counts[item.class_name] = counts.get(item.class_name, 0) + 1
             if item.key_points:

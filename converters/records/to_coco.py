@@ -182,7 +182,8 @@ def _image_of(
     scale = (size[0] / record.unit[0], size[1] / record.unit[1]) if record.unit else (1.0, 1.0)
     place = Place(size[::-1], scale, record)
     seen: dict[tuple[Any, ...], list[Placed]] = {}
-    objects, regions = list[Placed](), list[Placed]()
+    objects: list[Placed] = []
+    regions: list[Placed] = []
     for item in record.objects:
         class_name = joined_spaces(item.class_name)
         if class_name != item.class_name:
