@@ -60,7 +60,6 @@ FOLDERS = [path for folder in ("trainers", "history") for path in sorted(ROOT.gl
 DOCUMENTS = [*GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *FOLDERS]
 
 NOT_RUN = {
-    "detaug convert export.json -o all.json --images photos": "the reader has it; see test_label_studio.py",
     "detaug demo": "the workplace has what it makes; test_demo.py runs it",
     "detaug bench train.json demo/VOC/JPEGImages --batch-size 8 --chart bench.png": "takes a minute; see test_bench.py",
     "detaug preview train.json demo/VOC/JPEGImages -o own.png --recipe own.yaml --ops my_ops.py": "the reader has it",
