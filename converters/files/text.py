@@ -28,11 +28,18 @@ def read_text(path: PathLike) -> str:
         raise InputError(f"must be UTF-8 text, got byte {data[error.start]:#x} at {error.start:,}") from None
 
 
-def _read(path: PathLike, most: float = math.inf) -> bytes:
-    if require_file(path).st_size > most:
+def read_file(path: PathLike, most: float = math.inf) -> bytes:
+    """Read a regular file. Raises OSError, and InputError for one of more bytes than `most`."""
+    length = require_file(path).st_size
+    if length > most:
         raise InputError(f"is larger than {int(most) >> 20} MiB")
     with open(path, "rb", buffering=0) as file:
-        data = file.readall()
+        data = file.read(length + 1)  # one call of the system, where readall has four
+        return data if len(data) == length else data + file.readall()
+
+
+def _read(path: PathLike, most: float = math.inf) -> bytes:
+    data = read_file(path, most)
     if data.startswith(LFS):
         raise InputError(what_is(os.path.basename(path), data))
     return data

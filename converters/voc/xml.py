@@ -13,7 +13,7 @@ from lxml import etree
 from detaug.converters.coco.table import THIN
 from detaug.converters.coco.writer import Box
 from detaug.converters.files.known_files import LFS, what_is
-from detaug.converters.files.paths import require_file
+from detaug.converters.files.text import read_file
 from detaug.errors import InputError
 
 MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
@@ -97,14 +97,11 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
 
 def _read_bytes(path: str) -> bytes:
     try:
-        length = require_file(path).st_size
-        with open(path, "rb", buffering=0) as file:
-            data = file.readall() if length <= MAX_XML_BYTES else b""  # to ask for 8 MiB of each file takes longer
+        return read_file(path, MAX_XML_BYTES)
     except OSError as error:
         raise XmlError("xml-unreadable", f"cannot be read: {error.strerror or error}") from error
-    if length > MAX_XML_BYTES:
-        raise XmlError("xml-too-large", f"is larger than {MAX_XML_BYTES >> 20} MiB, the limit for one XML")
-    return data
+    except InputError as error:
+        raise XmlError("xml-too-large", f"{error}, the limit for one XML") from None
 
 
 def _parse(data: bytes) -> Any:
