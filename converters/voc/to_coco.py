@@ -142,6 +142,17 @@ def _image_rows(dataset: VocDataSet) -> Iterator[Row]:
         yield {"id": image_id, "file_name": result.image, "width": result.width, "height": result.height}
 
 
+_FLAG_KEYS = tuple(
+    {
+        "difficult": int(bool(bits & DIFFICULT)),
+        "truncated": int(bool(bits & TRUNCATED)),
+        "occluded": int(bool(bits & OCCLUDED)),
+    }
+    for bits in range(8)
+)
+"""Of the row of a box, by its bits."""
+
+
 def _annotation_rows(dataset: VocDataSet, class_names: Sequence[str], rules: VocRules) -> Iterator[Row]:
     category_ids = {name: category_id for category_id, name in enumerate(class_names, 1)}
     annotation_id = 0
@@ -151,10 +162,5 @@ def _annotation_rows(dataset: VocDataSet, class_names: Sequence[str], rules: Voc
         for name, box, bits, pose, keys in zip(*columns, strict=True):
             annotation_id += 1
             crowd = rules.difficult == "crowd" and bool(bits & DIFFICULT)
-            yield annotation_row(annotation_id, image_id, category_ids[name], box, iscrowd=crowd) | {
-                "difficult": int(bool(bits & DIFFICULT)),
-                "truncated": int(bool(bits & TRUNCATED)),
-                "occluded": int(bool(bits & OCCLUDED)),
-                "pose": pose,
-                **keys,
-            }
+            row = annotation_row(annotation_id, image_id, category_ids[name], box, iscrowd=crowd)
+            yield {**row, **_FLAG_KEYS[bits], "pose": pose, **keys}
