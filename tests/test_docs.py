@@ -284,25 +284,30 @@ def test_the_help_in_the_documents_is_the_programs() -> None:
     assert same, "python tests/test_docs.py writes docs/commands.md again"
 
 
+GROUPS = {
+    "Errors of conversions and merge": (KINDS, "error", "The file cannot be used."),
+    "Dropped": (KINDS, "dropped", "Something is not in the result."),
+    "Repaired": (KINDS, "repaired", "A value was changed."),
+    "Noted": (KINDS, "noted", "Nothing was changed; a person may want to look."),
+    "Errors of detaug check": (CHECK_KINDS, "error", "Training would stop, or learn something wrong."),
+    "Warnings of detaug check": (CHECK_KINDS, "warning", "A person should look."),
+}
+"""The kinds and the effect of each section of docs/findings.md, and what the effect means."""
+
+
 def findings_page() -> str:
     """Return docs/findings.md: all kinds of findings, from the tables in the code."""
-    conversions = [f"| `{name}` | {kind.effect} | {kind.meaning} |" for name, kind in KINDS.items()]
-    checks = [f"| `{name}` | {kind.effect} | {kind.meaning} |" for name, kind in CHECK_KINDS.items()]
-    return "\n".join(
-        [
-            "# Findings\n\nWhat a `--report` may contain; made by `python tests/test_docs.py`.\n",
-            "## Conversions and merge\n",
-            "error: the file cannot be used. dropped: something is not in the result. repaired: a value was changed.",
-            "noted: nothing was changed; a person may want to look.\n",
-            "| kind | effect | meaning |\n|---|---|---|",
-            *conversions,
-            "\n## detaug check\n",
-            "error: training would stop, or learn something wrong. warning: a person should look.\n",
-            "| kind | severity | meaning |\n|---|---|---|",
-            *checks,
-            "",
-        ]
-    )
+    lines = ["# Findings\n\nWhat a `--report` may contain; made by `python tests/test_docs.py`.\n"]
+    for title, (kinds, effect, meaning) in GROUPS.items():
+        lines += [f"## {title}\n", f"{meaning}\n", "| kind | meaning |\n|---|---|"]
+        lines += [f"| `{name}` | {kind.meaning} |" for name, kind in kinds.items() if kind.effect == effect]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def test_every_effect_of_findings_has_a_section() -> None:
+    sections = [(kinds, effect) for kinds, effect, _ in GROUPS.values()]
+    assert all((kinds, kind.effect) in sections for kinds in (KINDS, CHECK_KINDS) for kind in kinds.values())
 
 
 def test_every_kind_of_finding_is_documented() -> None:
