@@ -17,7 +17,8 @@ from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import Contents, Mask, Object, Record, Source, object_of, text_of
 from detaug.errors import ConversionError, InputError
 
-_LARGEST_PNG = 64 << 20
+_FOLDER = re.compile(r"(?<![^/])ann/(?=[^/]*$)")
+"""Of the annotations of a data set: the images are in img."""
 
 
 def read_supervisely(source: Source) -> Contents:
@@ -32,7 +33,7 @@ def read_supervisely(source: Source) -> Contents:
 
     def read(file: str, record: Record) -> None:
         document = object_of(read_json(source.name(file)), "an annotation")
-        record.names = [re.sub(r"(^|/)ann/([^/]*)$", r"\1img/\2", record.stem)]
+        record.names = [_FOLDER.sub("img/", record.stem)]
         size = document.get("size")
         width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))
         record.size = (width, height) if type(width) is int and type(height) is int else None

@@ -93,9 +93,12 @@ class Place(NamedTuple):
     def put(self, item: Object) -> Placed | None:
         """Return the object in pixels of the image; None, with a finding, if nothing of it is inside."""
         keys: dict[str, Any] = {}
-        edges = self._scaled(item.edges) if item.edges else None
-        if item.edges and (item.edges[0] > item.edges[2] or item.edges[1] > item.edges[3]):
-            self.note("box-reversed", item, [*item.edges], edges and [*edges])
+        edges: Edges | None = None
+        if item.edges:
+            edges = self._scaled(item.edges)
+            if edges[0] > edges[2] or edges[1] > edges[3]:
+                edges = edges_of(edges)
+                self.note("box-reversed", item, [*item.edges], [*edges])
         if item.masks or item.rings:
             keys, around = self._mask_keys(item) if item.masks else self._ring_keys(item)
             edges = edges or around
@@ -122,10 +125,8 @@ class Place(NamedTuple):
         self.record.findings.append(Finding(file, kind, item.object_index, item.line, before, after))
 
     def _scaled(self, edges: Edges) -> Edges:
-        x, y = self.scale
-        left, right = sorted((edges[0] * x, edges[2] * x))
-        top, bottom = sorted((edges[1] * y, edges[3] * y))
-        return left, top, right, bottom
+        (x, y), (left, top, right, bottom) = self.scale, edges
+        return left * x, top * y, right * x, bottom * y
 
     def _key_point(self, x: float, y: float, visible: int) -> tuple[float, float, int]:
         if not visible:
