@@ -35,7 +35,7 @@ def keys_of_corners(numbers: Points) -> dict[str, Any]:
     """Return the keys of an annotation with a rotated box, of four corners x, y, x, y, ... in pixels."""
     keys = keys_of_rings([numbers])
     (ring,) = keys["segmentation"]
-    return keys | {"corners": [ring[at : at + 2] for at in range(0, 8, 2)]}
+    return {**keys, "corners": [ring[:2], ring[2:4], ring[4:6], ring[6:8]]}
 
 
 def keys_of_mask(mask: NDArray[np.bool_]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ _CROWD = frozenset({"iscrowd", "is_crowd"})
 _DEEPEST = 50
 """Of values in values, in a column."""
 
-_PLAIN = frozenset({str, int, bool, type(None)})
+_PLAIN, _FLOAT = frozenset({str, int, bool, type(None)}), frozenset({float})
 
 
 def columns_of(columns: Mapping[str, Any], tool_id: int | str | None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         return {key: _plain(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list):
-        if {*map(type, value)} == {float} and math.isfinite(sum(value)):  # the usual ones need no call for each
+        if _FLOAT.issuperset(map(type, value)) and math.isfinite(sum(value)):  # the usual ones need no call for each
             return value
         return [each if type(each) in _PLAIN else _plain(each, depth + 1) for each in value]
     return value

@@ -190,6 +190,7 @@ def unused_shape(record: Record, index: int | None, what: str, line: int | None 
     record.findings.append(Finding(record.about(line), "shape-unused", index, line, before=what))
 
 
+_NUMBERS = frozenset({int, float})
 _LARGEST = 1e9
 """Of a coordinate: far above that of any image."""
 
@@ -214,7 +215,7 @@ def numbers_of(values: Iterable[Any], name: str) -> list[float]:
     values = [*values]
     is_text = bool(values) and type(values[0]) is str
     try:  # all at once, which takes half of the time
-        are_usual = "_" not in "".join(values) if is_text else {*map(type, values)} <= {int, float}
+        are_usual = "_" not in "".join(values) if is_text else _NUMBERS.issuperset(map(type, values))
         found = [*map(float, values)] if is_text else values
         if are_usual and sum(map(abs, found)) < _LARGEST:
             return found
