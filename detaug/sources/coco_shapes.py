@@ -59,7 +59,7 @@ class WantedShapes:
                 f"{data.path}: no annotation has a segmentation, which masks are made from; leave out masks=True"
             )
         rows = missing if self.masks else missing[with_corners]
-        return outlines.with_rings(rows, corners_of(data, keep, outlines)[rows])
+        return outlines.with_rings(rows, corners_of(data, keep, outlines)[rows]) if len(rows) else outlines
 
 
 def corners_of(data: Annotations, keep: Bools, outlines: OutlineColumns) -> Floats:
