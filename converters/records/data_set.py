@@ -30,7 +30,7 @@ class DataSet(NamedTuple):
     last_track: int | None
     """The largest number of a track, None where no object has one."""
     shapes: frozenset[str]
-    """Kinds that objects have: masks, corners, or "" for a box alone."""
+    """Kinds that objects have beside boxes: masks, corners."""
 
 
 def data_set_of(

@@ -43,11 +43,7 @@ class About(NamedTuple):
     """Names of key points that objects have, by class, in the order in which they occur."""
     last_track: int | None
     shapes: frozenset[str]
-    """Kinds that objects have: masks, corners, or "" for a box alone."""
-
-
-def _shape_of(item: Placed) -> str:
-    return "corners" if "corners" in item.keys else "masks" if "segmentation" in item.keys else ""
+    """Kinds that objects have beside boxes: masks, corners."""
 
 
 class StoredObjects(Spool):
@@ -64,13 +60,16 @@ class StoredObjects(Spool):
         """Store the objects and the regions of an image. row, file: those of `About`, and its entry."""
         counts: dict[str, int] = {}
         key_points: dict[str, list[str]] = {}
+        shapes: set[str] = set()
         for item in objects:
             counts[item.class_name] = counts.get(item.class_name, 0) + 1
+            if item.keys:
+                shapes.add("corners" if "corners" in item.keys else "masks")
             if item.key_points:
                 known = key_points.setdefault(item.class_name, [])
                 known += [name for name in item.key_points if name not in known]
         last_track = max((item.track for item in objects if item.track is not None), default=None)
-        about = About(row, *file, counts, key_points, last_track, frozenset(map(_shape_of, objects)))
+        about = About(row, *file, counts, key_points, last_track, frozenset(shapes))
         image.has_regions = bool(regions)
         image.start = self.put(tuple(about), [*map(tuple, objects)], [*map(tuple, regions)])
 
@@ -80,7 +79,7 @@ class StoredObjects(Spool):
 
     def objects(self, image: RecordImage) -> Iterator[Placed]:
         """Return the objects of an image."""
-        self.about(image)
+        self.get(image.start)
         return map(Placed._make, self.following())
 
     def regions(self, image: RecordImage) -> Iterator[Placed]:

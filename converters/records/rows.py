@@ -34,6 +34,6 @@ def read_rows(source: Source, parse: Callable[[list[str]], Object | None], separ
 
     def read(file: str, record: Record) -> None:
         lines = enumerate(read_text(source.name(file)).splitlines(), 1)
-        read_objects(record, [(line, row) for line, row in lines if row.strip()], one, lambda item: item[0])
+        read_objects(record, [line for line in lines if line[1].strip()], one, lambda item: item[0])
 
     return Contents(records_of_files(source.files, read), len(source.files))
