@@ -551,7 +551,7 @@ BOX = {"boxes": torch.zeros(1, 4), "scores": torch.ones(1), "labels": torch.ones
     [
         ([1, 2], [BOX], "one dict for each of the batch's 2 images, got 1"),
         ([1], [{**BOX, "labels": torch.tensor([3])}], r"must be 1\.\.2, the json's classes, got 3"),
-        ([1], [{**BOX, "labels": torch.tensor([0])}], "0 is the background"),
+        ([1], [{**BOX, "labels": torch.tensor([0])}], "leave out those of 0, the background"),
         ([1], [{**BOX, "scores": torch.ones(2)}], r"predictions\[0\] must have boxes \(K, 4\)"),
         (
             [1],

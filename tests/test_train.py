@@ -784,3 +784,15 @@ def test_a_file_that_is_no_trained_model_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_is_not_taken_for_a_model(trained: Trained) -> None:
     with pytest.raises(ValueError, match=r"is a checkpoint for --resume, and the models are best\.pt and model\.pt"):
         load_model(trained.output / "checkpoint.pt")
+
+
+@pytest.mark.parametrize("model", ["retinanet_resnet50_fpn_v2", "fcos_resnet50_fpn"])
+def test_the_background_is_no_detection(model: str) -> None:
+    detector: Any = make_detector(model, 3).model.eval()
+    logits = detector.head.classification_head.cls_logits
+    torch.nn.init.zeros_(logits.weight)
+    logits.bias.data = torch.tensor([0.0, 1, -9]).repeat(len(logits.bias) // 3)
+    with torch.inference_mode():
+        (found,) = detector(torch.zeros(1, 3, 64, 64))
+    assert set(found["labels"].tolist()) == {1}
+    assert len(found["boxes"]) == len(found["scores"]) == len(found["labels"])

@@ -82,7 +82,8 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
     if len(labels) and not (labels.min() >= 1 and labels.max() <= classes):
         raise InputError(
             f"labels of predictions must be 1..{classes}, the json's classes, got {labels.min()}..{labels.max()}; "
-            "0 is the background"
+            "add 1 to labels that start at 0, or leave out those of 0, the background, which RetinaNet and FCOS of "
+            "torchvision find too"
         )
     return Columns(shapes, *(list(torch.split(column, counts)) for column in (scores, labels)))
 

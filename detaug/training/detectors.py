@@ -119,13 +119,20 @@ class PassThrough(nn.Module):
         return ImageList(images, [(height, width)] * len(images)), targets
 
     def postprocess(self, result: Any, image_sizes: Any, _original_sizes: Any) -> Any:
-        """Return the detections of each image; their masks, if they have any, as (K, 1, H, W) in its pixels."""
+        """Return the detections of each image; their masks, if they have any, as (K, 1, H, W) in its pixels.
+
+        Those of label 0, which torchvision's RetinaNet and FCOS have too, are left out: it is the background.
+        """
         from torchvision.models.detection.roi_heads import paste_masks_in_image
 
+        detections = []
         for found, size in zip(result, image_sizes, strict=False):  # in training there are no detections
+            objects = found["labels"] > 0
+            found = {name: each[objects] for name, each in found.items()}
             if "masks" in found:
                 found["masks"] = paste_masks_in_image(found["masks"], found["boxes"], size)
-        return result
+            detections.append(found)
+        return detections
 
 
 def _to_float32(output: Any) -> Any:
