@@ -343,6 +343,12 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_by_a_name_are_defined_and_used(path: Path) -> None:
+    text = re.sub(r"`[^`\n]*`", "", prose(path.read_text()))
+    assert set(re.findall(r"\]\[([^]\s]+)\]", text)) == set(re.findall(r"^\[([^]]+)\]: ", text, re.M))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_the_files_that_a_document_names_exist(path: Path) -> None:
     """Logs in docs/history may name modules of then, but the scripts that repeat their numbers exist."""
     folders = "benchmarks" if path.parent.name == "history" else "detaug|converters|benchmarks|tests|docs"
