@@ -44,10 +44,8 @@ def read_shape(element: Any, label: Any, record: Record) -> Object | None:
 
 
 def _columns(element: Any) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    for attribute in element.iterchildren("attribute"):
-        if attribute.get("name"):
-            columns[attribute.get("name")] = attribute.text or ""
+    attributes = [(each.get("name"), each.text or "") for each in element.iterchildren("attribute")]
+    columns: dict[str, Any] = {name: text for name, text in attributes if name}
     if element.get("occluded") in ("0", "1"):
         columns["occluded"] = int(element.get("occluded"))
     if (element.get("group_id") or "").isdecimal():
