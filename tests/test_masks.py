@@ -335,6 +335,18 @@ def test_trainers_get_masks(tmp_path: Path, device: str) -> None:
         assert torch.equal(yolo["sem_masks"][image], classes[expected.long()])
 
 
+def test_trainers_get_masks_of_a_batch_without_objects(tmp_path: Path, device: str) -> None:
+    batch = first_batch(tmp_path, device, [da.Resize((96, 96)), da.SanitizeBoundingBoxes(min_size=96)])
+    assert batch.boxes.shape == (6, 0, 4)
+    assert [len(each["masks"]) for each in batch.targets(masks=True)] == [0] * 6
+    assert [len(each) for each in batch.as_mask2former()["mask_labels"]] == [0] * 6
+    yolo = batch.as_yolo("segment")
+    assert yolo["bboxes"].shape == (0, 4)
+    assert yolo["masks"].shape == yolo["sem_masks"].shape == (6, 24, 24)
+    assert not yolo["masks"].any()
+    assert not yolo["sem_masks"].any()
+
+
 def change(path: Path, **entries: Any) -> Path:
     """Change the annotations of a json: a value for each, None to leave the key out."""
     document = json.loads(path.read_text())
