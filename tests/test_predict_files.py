@@ -111,6 +111,25 @@ def test_the_lowest_score_and_the_edges(folder: Path, tmp_path: Path) -> None:
     assert whole["category_id"] == 1
 
 
+class FindsInThePadding(FindsWhite):
+    """Finds the white pixels, and something right of the image."""
+
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        found = super().forward(images)
+        for each in found:
+            each["boxes"][1] = torch.tensor([160.0, 3, 190, 40])
+        return found
+
+
+@pytest.mark.parametrize("finds", [(), ("masks", "keypoints")])
+def test_what_is_out_of_the_image_is_left_out(folder: Path, tmp_path: Path, finds: tuple[str, ...]) -> None:
+    padded = replace(model(*finds), model=FindsInThePadding(*finds))
+    out = {"drawings": tmp_path / "drawn", "pre_labels": {"cvat": tmp_path / "cvat"}}
+    predicted = predict_files(padded, [folder / "a.png"], tmp_path / "found.json", min_score=0.3, **out)
+    (row,) = read(tmp_path / "found.json")["annotations"]
+    assert (predicted.objects, row["score"]) == (1, 0.9)
+
+
 @pytest.mark.parametrize("name", ["*.png", "**/*.png"])
 def test_patterns(folder: Path, tmp_path: Path, name: str) -> None:
     predict_files(model(), [folder / name, folder / "a.png"], tmp_path / "found.json")
