@@ -155,6 +155,8 @@ BAD_ROWS = {
     "has category_id \\[\\]": [0, [], [1, 2, 3, 4], 0.5],
     "wrong numbers, or not as many": [0, 3, [1, 2, 3], 0.5],
     "wrong numbers": [0, 3, [1, 2, 3, "a"], 0.5],
+    "too large": [0, 3, [1, 2, 3, 4], 10**400],
+    "a score must be one number": [0, 3, [1, 2, 3, 4], [0.5]],
     "is not finite": [0, 3, [1, 2, 3, 4], float("nan")],
 }
 

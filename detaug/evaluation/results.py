@@ -45,7 +45,9 @@ def _known(path: Path, row: dict[str, Any], name: str, known: Any) -> Any:
 def _detections(path: Path, rows: list[dict[str, Any]], kind: Kind[Any]) -> ImageDetections:
     try:
         shapes, scores = kind.shapes(rows), np.array([row["score"] for row in rows], np.float64)
-    except (KeyError, TypeError, ValueError) as error:
+        if scores.ndim != 1:
+            raise ValueError("a score must be one number")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else f"wrong numbers, or not as many ({error})"
         raise InputError(f"{path}: a detection of image_id {rows[0]['image_id']} has {reason}; {_FORM}") from None
     if not np.isfinite(scores).all() or (shapes.dtype != object and not np.isfinite(shapes).all()):
