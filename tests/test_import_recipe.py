@@ -486,6 +486,18 @@ def test_a_recipe_has_one_fill() -> None:
     assert imported.entries[1].reasons == ["its fill is (9.0, 9.0, 9.0): a recipe has one fill"]
 
 
+@pytest.mark.parametrize(
+    ("ops", "fill"),
+    [
+        ("v2.RandomRotation((90, 90), fill=9)", (9, 9, 9)),
+        ("A.Rotate((90, 90), fill=9)", (9, 9, 9)),
+    ],
+)
+def test_the_fill_is_that_of_the_pipeline(ops: str, fill: tuple[int, int, int]) -> None:
+    moving = [op for op in import_ops(ops).ops if op.stage == "view"]
+    assert {op.fill for op in moving if op.fills} == {fill}  # type: ignore[attr-defined]
+
+
 @pytest.mark.slow
 def test_the_fill_of_pictures_is_taken_of_fills_by_type() -> None:
     torchvision = pytest.importorskip("torchvision.tv_tensors")

@@ -279,7 +279,7 @@ def _fill_of(op: Any) -> RGB | None:
     """Return the fill that an op shows; crops show theirs only around images that are too small."""
     if isinstance(op, _CONTAINERS):
         return next((fill for part in op.ops if (fill := _fill_of(part))), None)
-    quarter = isinstance(op, RandomRotation) and op.degrees == (90, 90)
+    quarter = isinstance(op, RandomRotation) and op.expand and op.degrees == (90, 90)
     shown = isinstance(op, Op) and op.fills and not isinstance(op, RandomCrop) and not quarter
     return tuple(op.fill) if shown and not (isinstance(op, CenterCrop) and op.fill == FILL) else None
 
