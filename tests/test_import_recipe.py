@@ -21,6 +21,7 @@ from imported import OLD_ARGUMENTS, import_ops, live, seed_apart
 from reference import v2functional
 
 import detaug as da
+from detaug.arguments import FILL
 from detaug.importing.translate import RULES
 
 PIPELINES = Path(__file__).parent / "pipelines"
@@ -491,11 +492,23 @@ def test_a_recipe_has_one_fill() -> None:
     [
         ("v2.RandomRotation((90, 90), fill=9)", (9, 9, 9)),
         ("A.Rotate((90, 90), fill=9)", (9, 9, 9)),
+        ("v2.RandomCrop(64, pad_if_needed=True)", (0, 0, 0)),
+        ("v2.RandomCrop(64)", FILL),  # never seen
+        ("[v2.RandomCrop(64), v2.RandomRotation(5, fill=9)]", (9, 9, 9)),
+        ("[v2.ScaleJitter((64, 64)), v2.RandomCrop(64, pad_if_needed=True, fill=9)]", (9, 9, 9)),
+        ("A.CenterCrop(64, 64, pad_if_needed=True)", (0, 0, 0)),
+        ("A.RandomCrop(64, 64, pad_if_needed=True, fill=9)", (9, 9, 9)),
+        ("A.RandomCrop(64, 64)", FILL),
     ],
 )
 def test_the_fill_is_that_of_the_pipeline(ops: str, fill: tuple[int, int, int]) -> None:
     moving = [op for op in import_ops(ops).ops if op.stage == "view"]
     assert {op.fill for op in moving if op.fills} == {fill}  # type: ignore[attr-defined]
+
+
+def test_the_position_in_padded_crops_is_told() -> None:
+    (entry,) = import_ops('A.CenterCrop(64, 64, pad_if_needed=True, pad_position="top_left")').entries
+    assert entry.reasons == ["the image lies in the middle, not at top_left"]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detaug.arguments import RGB, Range, is_number, is_wholes
+from detaug.arguments import FILL, RGB, Range, is_number, is_wholes
 from detaug.boxes.fields import STRONGEST
 from detaug.importing.rules import Arguments, CropSize, LeftOut, PadTo, Rules, Step, elastic, rule
 from detaug.ops.affine import Outline, RandomAffine, RandomPerspective, RandomRotation
@@ -96,15 +96,16 @@ def _pad(args: Arguments) -> Op:
 
 @rule(GEOMETRY, "RandomCrop")
 def _random_crop(args: Arguments) -> Op:
-    if _pads(args):
+    if args.get("pad_if_needed", False):
         args.differs("a smaller image lies anywhere, not in the middle")
-    return RandomCrop(_height_and_width(args), args.probability(1.0))
+    return RandomCrop(_height_and_width(args), args.probability(1.0), _fill_of_crop(args))
 
 
 @rule(GEOMETRY, "CenterCrop")
 def _center_crop(args: Arguments) -> Op:
-    _pads(args)
-    return maybe(CenterCrop(_height_and_width(args)), args.probability(1.0))
+    if args.get("pad_if_needed", False):
+        _position(args, "pad_position", ("center",))
+    return maybe(CenterCrop(_height_and_width(args), _fill_of_crop(args)), args.probability(1.0))
 
 
 @rule(GEOMETRY, "AtLeastOneBBoxRandomCrop")
@@ -265,19 +266,19 @@ def _resized(size: tuple[int, int], p: float) -> Step:
     return CropSize(size) if p < 1 else Resize(size)
 
 
-def _position(args: Arguments) -> str:
-    """Return "center" or "top_left", where the image lies in its padding."""
-    position = str(args.get("position", "center")).rpartition(".")[2].lower()
-    if position not in ("center", "top_left"):
+def _position(args: Arguments, name: str = "position", known: tuple[str, ...] = ("center", "top_left")) -> str:
+    """Return where the image lies in its padding; another position than those `known` is a difference."""
+    position = str(args.get(name, "center")).rpartition(".")[2].lower()
+    if position not in known:
         args.differs(f"the image lies in the middle, not at {position}")
         return "center"
     return position
 
 
-def _pads(args: Arguments) -> bool:
-    """Return whether a crop pads a smaller image in Albumentations; here it always does."""
+def _fill_of_crop(args: Arguments) -> RGB:
+    """Return the fill around a smaller image; Albumentations refuses one without pad_if_needed."""
     args.ignore("pad_position", "border_mode", "fill", "pad_mode", "pad_cval")
-    return bool(args.get("pad_if_needed", False))
+    return _border(args, "fill", "pad_cval") if args.get("pad_if_needed", False) else FILL
 
 
 def _border(args: Arguments, *names: str) -> RGB:

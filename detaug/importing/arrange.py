@@ -30,6 +30,8 @@ _RELATIVE = (*_FLIPS, flips_and_crops.RandomZoomOut, flips_and_crops.RandomBoxSa
 """Ops that do the same before and after an image is stretched."""
 _IN_PIXELS = (flips_and_crops.Pad, flips_and_crops.PadToMultiple, RandomCrop, CenterCrop)
 """Ops whose arguments are pixels."""
+_CROPS = (RandomCrop, CenterCrop, flips_and_crops.ScaleJitter)
+"""Ops that show their fill only around images that are too small."""
 _CONTAINERS = (RandomApply, RandomChoice, RandomOrder)
 _POINTWISE = (
     color_ops.ColorOp, RandomGamma, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes
@@ -276,12 +278,12 @@ def with_fill(op: Any, fill: RGB) -> Any:
 
 
 def _fill_of(op: Any) -> RGB | None:
-    """Return the fill that an op shows; crops show theirs only around images that are too small."""
+    """Return the fill that an op shows; for crops it is FILL where the pipeline has none."""
     if isinstance(op, _CONTAINERS):
         return next((fill for part in op.ops if (fill := _fill_of(part))), None)
     quarter = isinstance(op, RandomRotation) and op.expand and op.degrees == (90, 90)
-    shown = isinstance(op, Op) and op.fills and not isinstance(op, RandomCrop) and not quarter
-    return tuple(op.fill) if shown and not (isinstance(op, CenterCrop) and op.fill == FILL) else None
+    shown = isinstance(op, Op) and op.fills and not quarter
+    return tuple(op.fill) if shown and not (isinstance(op, _CROPS) and op.fill == FILL) else None
 
 
 def _bends(piece: Piece) -> bool:

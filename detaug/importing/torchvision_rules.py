@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from detaug.arguments import RGB, is_number
@@ -134,9 +135,10 @@ def _scale_jitter(args: Arguments) -> list[Op]:
 @rule(TORCHVISION, "RandomCrop")
 def _random_crop(args: Arguments) -> list[Op]:
     fill = _constant_fill(args)
-    padding, crop = args.tuple_or_number("padding"), flips_and_crops.RandomCrop(_size(args), 1.0, fill)
+    padding, crop = args.tuple_or_number("padding"), flips_and_crops.RandomCrop(_size(args))
     if args.get("pad_if_needed"):
         args.differs("a smaller image is padded to the size; torchvision pads it on both sides before it crops")
+        crop = replace(crop, fill=fill)
     return [flips_and_crops.Pad(padding, fill), crop] if padding else [crop]
 
 
