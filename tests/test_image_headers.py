@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
-from detaug.converters.files.image_headers import ImageError, read_image_header
+from detaug.converters.files.image_headers import ImageError, read_image_header, read_orientation, upright
 
 
 def turned(orientation: int = 6) -> bytes:
@@ -126,3 +128,16 @@ def test_what_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     path.write_bytes(data)
     with pytest.raises(ImageError, match=message):
         read_image_header(str(path))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
+def test_upright_turns_once(kind: str, orientation: int) -> None:
+    data = image_bytes(kind=kind, exif=turned(orientation))
+    with Image.open(io.BytesIO(image_bytes(kind=kind))) as image:
+        stored = np.asarray(image)
+    expected = {1: stored, 2: stored[:, ::-1], 3: stored[::-1, ::-1], 4: stored[::-1], 5: stored.swapaxes(0, 1)}
+    expected |= {6: np.rot90(stored, -1), 7: stored[::-1, ::-1].swapaxes(0, 1), 8: np.rot90(stored)}
+    with Image.open(io.BytesIO(data)) as image:
+        shown = np.asarray(upright(image, read_orientation(io.BytesIO(data))))
+    np.testing.assert_array_equal(shown, expected[orientation])

@@ -236,7 +236,7 @@ def test_a_share_of_the_empty_tiles_is_kept(scenes: Scenes) -> None:
 
 
 def save_pictures(folder: Path) -> tuple[Path, list[np.ndarray[Any, Any]]]:
-    """Write noise as a JPEG on its side, a PNG with a palette, and three kinds of TIFF; return what is seen."""
+    """Write noise as a JPEG on its side, a PNG with a palette, and kinds of TIFF; return what is seen."""
     rng = np.random.default_rng(0)
     shapes = rng.integers(0, 256, (20, 26, 3), np.uint8).repeat(10, 0).repeat(10, 1)
     image = Image.fromarray(shapes)
@@ -247,9 +247,10 @@ def save_pictures(folder: Path) -> tuple[Path, list[np.ndarray[Any, Any]]]:
     image.save(folder / "c.tif")
     tifffile.imwrite(folder / "d.tif", shapes, tile=(64, 64), compression="zlib", photometric="rgb")
     tifffile.imwrite(folder / "e.tif", shapes, tile=(64, 64), compression="jpeg", photometric="rgb")
+    image.rotate(90, expand=True).save(folder / "f.tif", exif=exif)
     rows = [
         {"id": at, "file_name": name, "height": 200, "width": 260}
-        for at, name in enumerate(["a.jpg", "b.png", "c.tif", "d.tif", "e.tif"], 1)
+        for at, name in enumerate(["a.jpg", "b.png", "c.tif", "d.tif", "e.tif", "f.tif"], 1)
     ]
     path = folder / "noise.json"
     path.write_text(json.dumps({"images": rows, "annotations": [], "categories": [{"id": 1, "name": "x"}]}))

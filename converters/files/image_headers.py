@@ -267,9 +267,15 @@ def read_orientation(file: BinaryIO) -> int:
 
 
 def upright(image: Any, orientation: int) -> Any:
-    """Return an image of Pillow as displayed. `orientation`: of its header, which Pillow itself may read otherwise."""
+    """Return an image of Pillow as displayed. `orientation`: of its header, which Pillow itself may read otherwise.
+
+    Pillow turns a TIFF when it decodes it, and then it has no orientation left; that of other formats stays.
+    """
     from PIL import Image
 
+    if image.format == "TIFF":
+        image.load()
+        orientation = image.getexif().get(0x0112, 1)
     turn = _TURNS.get(orientation)
     return image if turn is None else image.transpose(Image.Transpose[turn])
 

@@ -53,9 +53,9 @@ def read_picture(source: Source, index: int, content: bytes | None = None) -> Im
     except PILLOW_ERRORS as error:
         why = "" if isinstance(error, UnidentifiedImageError) else f" ({error})"
         raise OSError(header.pixels.fault(3, "uint8") or f"does not decode{why}") from None
-    if image.mode in ("P", "1"):
-        image = image.convert("RGBA" if "transparency" in image.info else "RGB" if image.mode == "P" else "L")
     turned: Image.Image = upright(image, header.orientation)
+    if turned.mode in ("P", "1"):
+        return turned.convert("RGBA" if "transparency" in turned.info else "RGB" if turned.mode == "P" else "L")
     return turned
 
 
