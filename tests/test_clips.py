@@ -377,3 +377,17 @@ def test_videos_without_boxes(own_videos: Videos) -> None:
     (first, *_) = loader(reader(own_videos), [RESIZE])
     assert (first.boxes.shape, first.track_id.shape, first.valid.any()) == ((3, 4, 0, 4), (3, 4, 0), False)
     assert len(first.as_images().targets()) == 12
+
+
+def test_columns_of_clips_without_boxes(own_videos: Videos) -> None:
+    def name_objects(document: dict[str, Any]) -> None:
+        for each in document["annotations"]:
+            each["name"] = f"object {each['id']}"
+
+    source = reader(changed(own_videos, name_objects), columns=["id", "name"])
+    (first, *_) = loader(source, [RESIZE, da.SanitizeBoundingBoxes(min_size=1e4)])
+    assert {name: column.shape for name, column in first.as_images().columns.items()} == {
+        "track_id": (12, 0),
+        "id": (12, 0),
+        "name": (12, 0),
+    }

@@ -138,4 +138,4 @@ def _in_order(column: Columns, order: Tensor) -> Columns:
     frames = torch.arange(len(order))[:, None]
     if isinstance(column, Tensor):
         return column.flatten(0, 1)[frames.to(column.device), order.to(column.device)]
-    return np.asarray(column.reshape(-1, *column.shape[2:])[frames.numpy(), order.numpy()])
+    return np.asarray(column.reshape(len(order), *column.shape[2:])[frames.numpy(), order.numpy()])
