@@ -221,9 +221,9 @@ def change(path: Path, edit: Any) -> Path:
     [
         (
             lambda c: c["categories"][0].update(keypoints=["left_hand", "foot", "nose"]),
-            "'left_hand' has a side, and there is no 'right_hand'.*flip_pairs",
+            r"'left_hand' has a side, and there is no 'right_hand'.*flip_pairs.*flip_idx.*such as \[0, 1, 2\]",
         ),
-        (lambda c: c["categories"][0].pop("keypoints"), "no names.*flip_pairs"),
+        (lambda c: c["categories"][0].pop("keypoints"), r"no names.*flip_pairs.*flip_idx.*such as \[0, 1, 2\]"),
         (
             lambda c: c["annotations"][1].update(keypoints=[1, 2]),
             "keypoints must have 3 numbers for each of 3",

@@ -151,7 +151,8 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
         if other not in at:
             raise InputError(
                 f"key point {name!r} has a side, and there is no {other!r}: which points change places in a mirrored "
-                "image? Give flip_pairs, such as [(1, 2), (3, 4)], or [] if none do"
+                "image? Give flip_pairs, such as [(1, 2), (3, 4)], or [] if none do; or in the json flip_idx of the "
+                f"category, such as {[*range(count)]} if none do"
             )
         swaps[position] = at[other]
     return swaps

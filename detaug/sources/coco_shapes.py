@@ -56,7 +56,8 @@ class WantedShapes:
         with_corners = ~np.isnan(outlines.corners[missing]).any((1, 2))
         if self.masks and len(missing) == len(outlines.corners) and len(missing) and not with_corners.any():
             raise AnnotationError(
-                f"{data.path}: no annotation has a segmentation, which masks are made from; leave out masks=True"
+                f"{data.path}: no annotation has a segmentation, which masks are made from; give a json with "
+                "outlines, or leave out masks=True (in detaug train: choose a --model of boxes)"
             )
         rows = missing if self.masks else missing[with_corners]
         return outlines.with_rings(rows, corners_of(data, keep, outlines)[rows]) if len(rows) else outlines
@@ -112,6 +113,7 @@ def _swaps(data: Annotations, names: list[list[str]], count: int, flip_pairs: Fl
     if all(each is None for each in swaps):
         raise InputError(
             f"{data.path}: the key points have no names, so which of them change places in a mirrored image is not "
-            "known: give flip_pairs, such as [(1, 2), (3, 4)], or [] if none do"
+            "known: give flip_pairs, such as [(1, 2), (3, 4)], or [] if none do; or in the json flip_idx of each "
+            f"category, such as {[*range(count)]} if none do"
         )
     return np.array([np.arange(count) if each is None else each for each in swaps])
