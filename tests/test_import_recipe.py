@@ -506,6 +506,21 @@ def test_the_fill_is_that_of_the_pipeline(ops: str, fill: tuple[int, int, int]) 
     assert {op.fill for op in moving if op.fills} == {fill}  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("ops", "left_out"),
+    [
+        ("[v2.Resize(40), v2.CenterCrop(30), v2.Resize(40)]", 1),
+        ("[A.Resize(40, 40), A.Sequential([A.HorizontalFlip(), A.CenterCrop(30, 20)], p=1), A.Resize(40, 40)]", 1),
+        ("[v2.RandomResizedCrop(40), v2.RandomResizedCrop(40)]", 1),
+        ("[v2.Resize(40), v2.CenterCrop(30), v2.Resize(30)]", 0),  # the crop has this size
+        ("[v2.Resize((40, 50)), v2.RandomCrop((40, 50)), v2.Resize((40, 50))]", 0),
+        ("[v2.Resize(40), v2.RandomHorizontalFlip(), v2.Resize(40)]", 0),
+    ],
+)
+def test_a_second_resize_is_left_out_if_it_changes_the_size(ops: str, left_out: int) -> None:
+    assert import_ops(ops).left_out == left_out
+
+
 def test_the_position_in_padded_crops_is_told() -> None:
     (entry,) = import_ops('A.CenterCrop(64, 64, pad_if_needed=True, pad_position="top_left")').entries
     assert entry.reasons == ["the image lies in the middle, not at top_left"]

@@ -107,8 +107,17 @@ class Arrangement:
             self.render = piece
         elif all(_is(moved.op, _FLIPS) for moved in self.after) and isinstance(op, Resize) and op.uniform:
             self._resize_again(piece, op)
-        elif op != self.render.op:
+        elif not self._keeps_size(op):
             piece.leave_out("a recipe has one Resize, and this is the second one", "Resize")
+
+    def _keeps_size(self, op: Any) -> bool:
+        """Return whether images have the size of a second Resize already, by the last crop or by the first Resize."""
+        assert self.render
+        crops: list[Any] = [piece.op for piece in self.after if not _is(piece.op, _FLIPS)]
+        if not crops:
+            return bool(op == self.render.op) and not isinstance(op, RandomResizedCrop)
+        size = getattr(crops[-1], "size", None)
+        return isinstance(op, Resize) and (op.size == size or op.size == (size, size) or (op.size,) * 2 == size)
 
     def _resize_again(self, piece: Piece, op: Resize) -> None:
         """Take the size of a later Resize: that of an earlier one does not show in the end."""
