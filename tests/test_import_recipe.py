@@ -521,6 +521,22 @@ def test_a_second_resize_is_left_out_if_it_changes_the_size(ops: str, left_out: 
     assert import_ops(ops).left_out == left_out
 
 
+@pytest.mark.parametrize(
+    ("turn", "first"),
+    [
+        ("A.Transpose(p=1)", True),
+        ("v2.RandomRotation((90, 90), expand=True)", True),
+        ("v2.RandomAffine(0, shear=(5, 15))", True),
+        ("v2.RandomAffine(10, shear=5)", False),  # as often to the left as to the right
+    ],
+)
+def test_flips_stay_in_front_of_turns_that_move_before_resize(turn: str, first: bool) -> None:
+    flip = "A.VerticalFlip(p=1)" if turn.startswith("A") else "v2.RandomVerticalFlip(1)"
+    size = "A.SmallestMaxSize(44)" if turn.startswith("A") else "v2.Resize(44)"
+    ops = import_ops(f"[{size}, {flip}, {turn}]").ops
+    assert (ops.index(da.RandomVerticalFlip(1)) == 0) == first
+
+
 def test_the_position_in_padded_crops_is_told() -> None:
     (entry,) = import_ops('A.CenterCrop(64, 64, pad_if_needed=True, pad_position="top_left")').entries
     assert entry.reasons == ["the image lies in the middle, not at top_left"]

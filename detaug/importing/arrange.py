@@ -89,6 +89,9 @@ class Arrangement:
         else:
             if not self._commutes(op):
                 piece.differs("it runs before Resize, in the image's own aspect ratio")
+            if _is_handed(op) and all(_is(moved.op, _FLIPS) for moved in self.after):
+                self.before += self.after  # a turn of a mirrored image is one to the other side
+                self.after.clear()
             self.before.append(piece)
 
     def _commutes(self, op: Op) -> bool:
@@ -293,6 +296,15 @@ def _fill_of(op: Any) -> RGB | None:
     quarter = isinstance(op, RandomRotation) and op.expand and op.degrees == (90, 90)
     shown = isinstance(op, Op) and op.fills and not quarter
     return tuple(op.fill) if shown and not (isinstance(op, _CROPS) and op.fill == FILL) else None
+
+
+def _is_handed(op: Any) -> bool:
+    """Return whether an op turns or shears to one side more often than to the other."""
+    if isinstance(op, _CONTAINERS):
+        return any(map(_is_handed, op.ops))
+    angles = (getattr(op, name, 0) for name in ("degrees", "shear"))
+    pairs = [pair for each in angles if isinstance(each, tuple) for pair in zip(each[::2], each[1::2], strict=True)]
+    return any(low != -high for low, high in pairs)
 
 
 def _bends(piece: Piece) -> bool:
