@@ -17,6 +17,7 @@ from detaug.demo import make_people
 from detaug.demo.people import NAMES, SKELETON
 from detaug.drawing.points import SIDES
 from detaug.errors import InputError
+from detaug.scoring import evaluate_model
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training import predict as predict_module
 from detaug.training.detectors import make_detector, without_transform
@@ -168,6 +169,21 @@ def test_evaluation_with_other_key_points_is_refused(people: Path, tmp_path: Pat
     settings = options(people, tmp_path / "run", val=tmp_path / "val.json", val_images=people.parent / "people")
     with pytest.raises(InputError, match=r"val\.json has 1 key points for each object, .*people\.json 17; evaluate"):
         train(settings, make_model=tiny_keypoint_rcnn, say=lambda _: None)
+
+
+def test_a_model_of_other_key_points_is_not_evaluated(
+    trained: Trained, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict_module, "make_detector", tiny_keypoint_rcnn)
+    document = json.loads(people.read_text())
+    document["categories"][0] |= {"keypoints": NAMES[:1], "skeleton": []}
+    for each in document["annotations"]:
+        each["keypoints"] = each["keypoints"][:3]
+    (tmp_path / "val.json").write_text(json.dumps(document))
+    with pytest.raises(
+        InputError, match=r"model\.pt finds 17 key points of each object, and .*val\.json has 1; evaluate"
+    ):
+        evaluate_model(trained[0] / "model.pt", tmp_path / "val.json", people.parent / "people", device="cpu")
 
 
 def test_a_json_without_key_points_is_refused(people: Path, tmp_path: Path) -> None:

@@ -151,6 +151,12 @@ def evaluate_model(
             f"{os.fspath(model)} finds the classes {', '.join(trained.class_names[1:])}, and {os.fspath(annotations)} "
             f"has {', '.join(reader.class_names[1:])}; convert with --classes in the order of the training"
         )
+    own, others = trained.keypoints, reader.shapes.keypoints
+    if own and others and own.count != others.count:
+        raise InputError(
+            f"{os.fspath(model)} finds {own.count} key points of each object, and {os.fspath(annotations)} has "
+            f"{others.count}; evaluate with the key points of the training"
+        )
     tiles = None if tile is None else TileReader(reader, tile, overlap)
     source = reader if tiles is None else tiles
     kinds = dict.fromkeys(("bbox", trained.finds))
