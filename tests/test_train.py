@@ -470,13 +470,14 @@ def test_the_default_recipe_and_the_evaluation_have_one_size(folder: tuple[Folde
         ({"lr": -1.0}, r"lr must be above 0, got -1\.0"),
         ({"lr": float("nan")}, r"lr must be above 0, got nan"),
         ({"momentum": 1.0}, r"momentum must be at least 0 and below 1, got 1\.0"),
+        ({"patience": 2}, r"patience must be 0 without val to evaluate on, got 2"),
         ({"optimizer": "lion"}, r"optimizer must be 'sgd' or 'adamw', got 'lion'"),
         ({"model": "ssd300_vgg16", "size": (512, 512)}, r"size of ssd300_vgg16 must be \(300, 300\), got \(512, 512\)"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        options(tmp_path, tmp_path / "a.json", tmp_path, **wrong)
+        options(tmp_path, tmp_path / "a.json", tmp_path, val=None, **wrong)
 
 
 def test_a_loss_that_is_not_finite_is_an_error(folder: tuple[Folder, Path]) -> None:

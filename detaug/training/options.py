@@ -75,6 +75,7 @@ class TrainOptions:
         for name in ("warm_up", "clip_norm", "checkpoint_every", "patience", "weight_decay", "seed"):
             check(name, getattr(self, name), (getattr(self, name) or 0) >= 0, "at least 0")
         check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "above 0")
+        check("patience", self.patience, not self.patience or self.val is not None, "0 without val to evaluate on")
         check("ema", self.ema, self.ema is None or 0 < self.ema < 1, "above 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
         fixed = isinstance(DETECTORS[self.model].size, tuple)
