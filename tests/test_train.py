@@ -462,6 +462,20 @@ def test_the_default_recipe_and_the_evaluation_have_one_size(folder: tuple[Folde
     assert resize.max_size == (None if "ssd" in model else 1333)
 
 
+@pytest.mark.parametrize("ending", [[], [da.Normalize()], [da.Normalize(dtype="uint8")]])
+def test_a_recipe_of_a_file_gets_the_normalization_of_the_evaluation(folder: tuple[Folder, Path], ending: Any) -> None:
+    painted, out = folder
+    out.mkdir(exist_ok=True)
+    mean, std, ops = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3), [da.Resize((64, 64)), *ending]
+    settings = options(*painted, out, recipe=out / "recipe.json")
+    da.save_recipe(ops, out / "recipe.json")
+    assert train_recipe(settings, mean, std) == [da.Resize((64, 64)), da.Normalize(mean, std)]
+    da.save_recipe(da.Stages([(0, ops), (3, ops)]), out / "recipe.json")
+    stages = train_recipe(settings, mean, std)
+    assert isinstance(stages, da.Stages)
+    assert [ops[-1] for _, ops in stages.stages] == [da.Normalize(mean, std)] * 2
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

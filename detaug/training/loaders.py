@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,11 +30,23 @@ from detaug.training.processes import is_first_rank
 def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] | Stages:
     """Return torchvision's reference recipe: SSD's own, SSDlite's crop and flip, a flip for the other models."""
     if options.recipe:
-        return load_recipe(options.recipe, import_ops(options.ops) if options.ops else ())
+        recipe = load_recipe(options.recipe, import_ops(options.ops) if options.ops else ())
+        return _normalized_for(recipe, Normalize(mean, std))
     if options.model == "ssd300_vgg16":
         return presets.ssd300(mean, std)
     crop: list[Op] = [RandomIoUCrop()] if options.model.startswith("ssdlite") else []
     return [*crop, RandomHorizontalFlip(), make_resize(options.output_size), Normalize(mean, std)]
+
+
+def _normalized_for(recipe: list[Op] | Stages, normalize: Normalize) -> list[Op] | Stages:
+    """Return a recipe that ends with the model's `normalize`, with which it is evaluated, in place of its own."""
+    if isinstance(recipe, Stages):
+        return Stages([(start, [*_without_normalize(ops), normalize]) for start, ops in recipe.stages])
+    return [*_without_normalize(recipe), normalize]
+
+
+def _without_normalize(ops: Sequence[Op]) -> list[Op]:
+    return [op for op in ops if not isinstance(op, Normalize)]
 
 
 def make_resize(size: Size) -> Resize:

@@ -23,15 +23,14 @@ class TrainOptions:
     `batch_size`: images a step on each process. `lr`: the highest learning rate; None takes torchvision's for the
     model, in proportion to the images a step. `warm_up`: steps; None is a tenth of all, at most 500. `size`: the
     loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it); None is the model's own.
-    `recipe`: a file of `save_recipe`, with its own `Resize` and `Normalize`; None is the model's. `ops`: a module with
-    ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a GPU. `clip_norm`: largest norm of the
-    gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time. `patience`: stop after so many
-    evaluations without a better AP; 0 is never. `ema`: the decay of an exponential moving average of the weights, such
-    as 0.9998, which is evaluated and saved in their place; None is no average. `tensorboard`: write the numbers of
-    metrics.jsonl for TensorBoard too, into output/tensorboard.
-    `checkpoint_every`: steps, for more checkpoints; 0 is none. `weights`: a file, see
-    `load_weights`; `pretrained`: instead, torchvision's weights of "coco", or of the "backbone" alone, fetched unless
-    they are in torch's cache.
+    `recipe`: a file of `save_recipe`, with its own `Resize`, while `Normalize` is the model's; None is the model's.
+    `ops`: a module with ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a GPU. `clip_norm`:
+    largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time. `patience`: stop
+    after so many evaluations without a better AP; 0 is never. `ema`: the decay of an exponential moving average of the
+    weights, such as 0.9998, which is evaluated and saved in their place; None is no average. `tensorboard`: write the
+    numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
+    checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, torchvision's weights of
+    "coco", or of the "backbone" alone, fetched unless they are in torch's cache.
     """
 
     annotations: Path
