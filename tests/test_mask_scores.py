@@ -369,3 +369,12 @@ def test_voc2007_and_wrong_outlines_are_refused(tmp_path: Path) -> None:
     write(path, [(1, SIZE, SIZE)], [entry_of(mask, 1, {"size": [3, 3], "counts": [9]})])
     with pytest.raises(da.AnnotationError, match="the size of the run lengths is"):
         da.CocoEvaluator(path, kind="segm")
+
+
+@pytest.mark.parametrize("counts", [[3, 4], [100, 1], [-3, 103], [], "junk", "zzzz", ""])
+def test_results_with_run_lengths_of_another_size_are_refused(counts: Any, tmp_path: Path) -> None:
+    truth = write(tmp_path / "truth.json", [(1, 10, 10)], [entry_of(square(1, 1, 5, 5)[:10, :10], 1)])
+    row = {"image_id": 1, "category_id": 7, "score": 0.5, "segmentation": {"size": [10, 10], "counts": counts}}
+    (tmp_path / "found.json").write_text(json.dumps([row]))
+    with pytest.raises(da.InputError, match="image_id 1 has wrong numbers"):
+        da.CocoEvaluator(truth, kind="segm").load(tmp_path / "found.json")

@@ -105,7 +105,9 @@ class MaskKind(Kind[MaskMetrics]):
             size, counts = row["segmentation"]["size"], row["segmentation"]["counts"]
             if size != self.sizes[row["image_id"]]:
                 raise ValueError(f"a mask of {size}, and an image of {self.sizes[row['image_id']]}")
-            runs = np.array([0] if isinstance(counts, str) else counts, np.int64)
+            runs = decode_counts(counts) if isinstance(counts, str) else np.array(counts, np.int64)
+            if (runs < 0).any() or runs.sum() != size[0] * size[1]:  # pycocotools would read beyond the mask
+                raise ValueError(f"run lengths of {runs.sum()} pixels, and an image of {size}")
             text = counts if isinstance(counts, str) else encode_many_counts(runs, np.array([0, len(runs)]))[0]
             found.append({"size": size, "counts": text})
         return np.array(found, object)
