@@ -223,7 +223,7 @@ def _size(size: Any) -> int | tuple[int, int]:
 def _is_one(images: Any) -> bool:
     if isinstance(images, np.ndarray | Tensor):
         return images.ndim <= 3
-    return isinstance(images, str | os.PathLike | Image.Image) or not isinstance(images, Iterable)
+    return isinstance(images, str | bytes | os.PathLike | Image.Image) or not isinstance(images, Iterable)
 
 
 def pixels_of(image: Any) -> NDArray[np.uint8]:
