@@ -291,9 +291,7 @@ def _in_rings(vertex, vertices, first_point, ring, last, y, x, cell, inside, cro
 @triton.jit
 def _crossed(x0, y0, x1, y1, y, x, cell):
     """Return 1 where an edge is left of points, in their row."""
-    up = y0 > y1
-    from_x, from_y = tl.where(up, x1, x0), tl.where(up, y1, y0)
-    to_x, to_y = tl.where(up, x0, x1), tl.where(up, y0, y1)
+    from_x, from_y, to_x, to_y = _downwards(x0, y0, x1, y1)
     left = (x - from_x).to(tl.int64) * (to_y - from_y).to(tl.int64)
     crossed = left >= (y - from_y).to(tl.int64) * (to_x - from_x).to(tl.int64)
     return ((y >= from_y) & (y < to_y) & crossed).to(tl.int32)
@@ -304,17 +302,22 @@ def _crossed_bits(x0, y0, x1, y1, y, x, cell):
     """Do as `_crossed` for rows (R,) and columns (32,) that are `cell` apart: return a word (R,) with a bit for each
     column, so that a thread takes an edge through a whole row at once.
     """
-    up, first_x = y0 > y1, tl.min(x, 0)
-    from_x, from_y = tl.where(up, x1, x0), tl.where(up, y1, y0)
-    to_x, to_y = tl.where(up, x0, x1), tl.where(up, y0, y1)
+    from_x, from_y, to_x, to_y = _downwards(x0, y0, x1, y1)
     rise = tl.maximum(to_y - from_y, 1).to(tl.int64)
-    distance = (from_x - first_x) * rise + (y - from_y).to(tl.int64) * (to_x - from_x)
+    distance = (from_x - tl.min(x, 0)) * rise + (y - from_y).to(tl.int64) * (to_x - from_x)
     step = rise * cell
-    column = tl.ceil(tl.minimum(tl.maximum(distance.to(tl.float32) / step.to(tl.float32), -1.0), 33.0)).to(tl.int32)
+    column = tl.ceil(tl.minimum(tl.maximum(distance.to(tl.float32) / step.to(tl.float32), 1.0), 32.0)).to(tl.int32)
     column -= ((column - 1) * step >= distance).to(tl.int32)  # single precision may be one column off
     column += (column * step < distance).to(tl.int32)
     crossed = (y >= from_y) & (y < to_y) & (column < 32)
-    return tl.where(crossed, -1 << tl.minimum(tl.maximum(column, 0), 31), 0)
+    return tl.where(crossed, -1 << tl.minimum(column, 31), 0)
+
+
+@triton.jit
+def _downwards(x0, y0, x1, y1):
+    """Return the ends of an edge, the upper one first."""
+    up = y0 > y1
+    return tl.where(up, x1, x0), tl.where(up, y1, y0), tl.where(up, x0, x1), tl.where(up, y0, y1)
 
 
 @triton.jit
