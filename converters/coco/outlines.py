@@ -176,7 +176,7 @@ def read_outlines(
     runs = [nothing] * len(lists)
     for row, value in enumerate(segmentations):
         if value and not isinstance(value, list):
-            runs[row], fault = _read_runs(value, int(heights[row]), int(widths[row]))
+            runs[row], fault = read_runs(value, int(heights[row]), int(widths[row]))
             if fault:
                 faults.segmentation[row] = fault
     row_of = np.repeat(np.arange(len(lists)), np.fromiter(map(len, lists), np.int64, len(lists)))
@@ -240,7 +240,7 @@ def _fault_of_rings(rings: Sequence[Any]) -> str:
     return ""
 
 
-def _read_runs(value: Any, height: int, width: int) -> tuple[Ints, str]:
+def read_runs(value: Any, height: int, width: int) -> tuple[Ints, str]:
     """Return where the runs of an RLE end, and what is wrong with it."""
     nothing = np.zeros(0, np.int64)
     if not isinstance(value, dict) or "counts" not in value:

@@ -16,7 +16,13 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints, start_offsets
 from detaug.converters.coco.annotations import read_annotations
-from detaug.converters.coco.outlines import decode_counts, encode_counts, encode_many_counts, ends_of_part
+from detaug.converters.coco.outlines import (
+    decode_counts,
+    encode_counts,
+    encode_many_counts,
+    ends_of_part,
+    read_runs,
+)
 from detaug.converters.coco.rings import mask_of_runs
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
@@ -102,13 +108,11 @@ class MaskKind(Kind[MaskMetrics]):
         """Return the run lengths, as compressed texts."""
         found = []
         for row in rows:
-            size, counts = row["segmentation"]["size"], row["segmentation"]["counts"]
-            if size != self.sizes[row["image_id"]]:
-                raise ValueError(f"a mask of {size}, and an image of {self.sizes[row['image_id']]}")
-            runs = decode_counts(counts) if isinstance(counts, str) else np.array(counts, np.int64)
-            if (runs < 0).any() or runs.sum() != size[0] * size[1]:  # pycocotools would read beyond the mask
-                raise ValueError(f"run lengths of {runs.sum()} pixels, and an image of {size}")
-            text = counts if isinstance(counts, str) else encode_many_counts(runs, np.array([0, len(runs)]))[0]
+            size, counts = self.sizes[row["image_id"]], row["segmentation"]["counts"]
+            ends, fault = read_runs(row["segmentation"], *size)
+            if fault:
+                raise ValueError(fault)
+            text = counts if isinstance(counts, str) else encode_counts(np.diff(ends, prepend=0))
             found.append({"size": size, "counts": text})
         return np.array(found, object)
 
