@@ -103,7 +103,7 @@ class RotatedKind(Kind[RotatedMetrics]):
     def __init__(self, path: Path) -> None:
         truth, data = read_ground_truth(path), read_annotations(path, outlines=True)
         assert data.outlines is not None, "they were asked for"
-        self.truth = truth._replace(shapes=corners_of(data, np.ones(len(data.boxes), np.bool_), data.outlines))
+        self.truth = truth._replace(shapes=corners_of(data.boxes, data.outlines))
         empty = np.flatnonzero((area(self.truth.shapes) == 0) & ~truth.ignored)
         if len(empty):
             raise AnnotationError(f"{path}: {len(empty)} rotated boxes have no area, such as {truth.rows[empty[0]]}")

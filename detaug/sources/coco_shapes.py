@@ -45,7 +45,7 @@ class WantedShapes:
         outlines = data.outlines if self.outlines else None
         if outlines and not keep.all():
             outlines = outlines.of(np.flatnonzero(keep))
-        corners = corners_of(data, keep, outlines) if self.rotated and outlines else None
+        corners = corners_of(data.boxes[keep], outlines) if self.rotated and outlines else None
         if outlines and (self.tight or self.masks):
             return Shapes(key_points, corners, self._complete(data, keep, outlines), self.masks, self.tight)
         return Shapes(key_points, corners)
@@ -60,12 +60,12 @@ class WantedShapes:
                 "outlines, or leave out masks=True (in detaug train: choose a --model of boxes)"
             )
         rows = missing if self.masks else missing[with_corners]
-        return outlines.with_rings(rows, corners_of(data, keep, outlines)[rows]) if len(rows) else outlines
+        return outlines.with_rings(rows, corners_of(data.boxes[keep][rows], outlines.of(rows)))
 
 
-def corners_of(data: Annotations, keep: Bools, outlines: OutlineColumns) -> Floats:
+def corners_of(boxes: Floats, outlines: OutlineColumns) -> Floats:
     """Return (A, 4, 2): the corners of rotated boxes: `corners`, a segmentation of four points, else the box."""
-    corners = corners_of_boxes(data.boxes[keep])
+    corners = corners_of_boxes(boxes)
     rows, quadrangles = single_rings_of_four(outlines)
     corners[rows] = quadrangles
     has = ~np.isnan(outlines.corners).any((1, 2))
