@@ -128,6 +128,10 @@ def test_what_is_out_of_the_image_is_left_out(folder: Path, tmp_path: Path, find
     predicted = predict_files(padded, [folder / "a.png"], tmp_path / "found.json", min_score=0.3, **out)
     (row,) = read(tmp_path / "found.json")["annotations"]
     assert (predicted.objects, row["score"]) == (1, 0.9)
+    reader = da.CocoReader(folder, tmp_path / "found.json")
+    (batch,) = da.Loader(reader, padded.ops, 1, train=False, device="cpu")
+    (found,) = padded.predict(batch, min_score=0.3)
+    assert {name: len(each) for name, each in found.items()} == dict.fromkeys(found, 1)
 
 
 @pytest.mark.parametrize("name", ["*.png", "**/*.png"])

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from detaug.arguments import SCORE, check, is_number, is_whole
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
-from detaug.converters.coco.table import MIN_SIDE
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder, made_folder, refuse_other_content
 from detaug.converters.files.atomic import write_json
@@ -116,9 +115,8 @@ def predict_files(
     rows = list[dict[str, Any]]()
     with torch.inference_mode(), nullcontext() if drawings is None else made_folder(Path(drawings)):
         for at, found in enumerate(source.detections(trained, batch_size, min_score)):
-            size = source.images[at]["height"], source.images[at]["width"]
-            found = _in_image(found, size)
-            rows += _rows(found, size)
+            image = source.images[at]
+            rows += _rows(found, (image["height"], image["width"]))
             if pictures is not None:
                 _draw(trained, source.read_pixels(at), found, pictures[at])
             if progress:
@@ -206,30 +204,11 @@ def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[P
     return pictures
 
 
-def _in_image(found: Detections, size: Sequence[int]) -> Detections:
-    """Return the detections cut at the image's edges. Those with nothing left, as in a batch's padding, are left out.
-
-    A json may not have such boxes. `size`: (height, width).
-    """
-    height, width = size
-    boxes = found.boxes.clip(0, [width, height] * 2).round(3)
-    left = ((boxes[:, 2:] - boxes[:, :2]).round(3) >= MIN_SIDE).all(1)
-    rows = np.flatnonzero(left).tolist()
-    return Detections(
-        found.image_id,
-        boxes[left],
-        [found.labels[row] for row in rows],
-        [found.scores[row] for row in rows],
-        None if found.keypoints is None else found.keypoints[left],
-        None if found.masks is None else found.masks[left],
-    )
-
-
 def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield what the json has of each object, without its id."""
     height, width = size
     runs = None if found.masks is None else run_lengths(torch.from_numpy(found.masks))
-    for at, (x0, y0, x1, y1) in enumerate(found.boxes.tolist()):
+    for at, (x0, y0, x1, y1) in enumerate(found.boxes.round(3).tolist()):
         sides = round(x1 - x0, 3), round(y1 - y0, 3)
         row = {
             "image_id": found.image_id,

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from detaug.arguments import SCORE
+from detaug.converters.coco.table import THIN
 from detaug.converters.findings.finding import counted
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile, make_sheet
@@ -35,7 +36,7 @@ class Detections(NamedTuple):
 
     @staticmethod
     def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]], min_score: float = SCORE) -> list[Detections]:
-        """Return the detections of at least `min_score` in each image of a batch.
+        """Return the detections of at least `min_score` in each image of a batch, see `in_image`.
 
         predictions: N dicts with boxes, scores and labels, and with key points, masks or neither, as torchvision's
         detectors return them.
@@ -54,7 +55,25 @@ class Detections(NamedTuple):
         if drawn and "masks" in drawn[0]:
             masks = [of_image.cpu().numpy() for of_image in batch.masks_to_source([one["masks"] for one in drawn])]
         rows = zip(batch.image_id.tolist(), boxes, labels, scores, keypoints, masks, strict=True)
-        return [Detections(*row) for row in rows]
+        sizes = batch.source_size.tolist()
+        return [Detections(*row).in_image(*size) for row, size in zip(rows, sizes, strict=True)]
+
+    def in_image(self, height: int, width: int) -> Detections:
+        """Return these detections cut at the edges of the image, without those that lie in the padding of a batch.
+
+        A json may not have boxes without an area.
+        """
+        boxes = self.boxes.clip(0, [width, height] * 2)
+        written = boxes.round(3)  # as in a json
+        left = np.flatnonzero((written[:, 2:] - written[:, :2] >= THIN).all(1))
+        return Detections(
+            self.image_id,
+            boxes[left],
+            [self.labels[row] for row in left],
+            [self.scores[row] for row in left],
+            None if self.keypoints is None else self.keypoints[left],
+            None if self.masks is None else self.masks[left],
+        )
 
 
 def detections_sheet(

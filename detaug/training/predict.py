@@ -82,7 +82,8 @@ class TrainedModel:
 
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels. A
-        `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources.
+        `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources; those in
+        the padding are left out.
         `min_score`: the lowest score that counts, 0..1. The pictures of `detaug train` have the same default.
         `tile`: for large pictures, detect in tiles of so many pixels a side, whose neighbours have the share `overlap`
         of a side in common, and merge what is found, see `merge_tiles`; not for models of masks.
@@ -105,9 +106,8 @@ class TrainedModel:
         with torch.inference_mode():
             every = Detections.of(batch, self.model(batch.images), min_score)
         detections = []
-        for found, (height, width) in zip(every, batch.source_size.tolist(), strict=True):
-            boxes = torch.from_numpy(found.boxes).float()
-            each = {"boxes": boxes.clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))}
+        for found in every:
+            each = {"boxes": torch.from_numpy(found.boxes).float()}
             each |= {"scores": torch.tensor(found.scores), "labels": torch.tensor(found.labels, dtype=torch.int64)}
             if found.masks is not None:
                 each["masks"] = torch.from_numpy(found.masks)
