@@ -102,10 +102,8 @@ def test_a_full_disk_is_not_the_fault_of_the_table(tmp_path: Path, monkeypatch: 
 def test_the_table_of_formats_in_the_documents() -> None:
     page = (Path(__file__).parents[1] / "docs/data-formats.md").read_text(encoding="utf-8")
     for each in FORMATS:
-        lost = f"; not {each.lost}" if each.lost else ""
-        assert f"| `{each.name}` | {each.title} | {each.kept}{lost} |\n" in page
-        assert not each.command or f"\ndetaug {each.command} " in page
-        assert all(tool in page for tool in re.findall(r"[\w-]+ \d+(?:\.\d+)+", each.tried))
+        command = f"`detaug {each.command}`" if each.command else ""
+        assert f"| `{each.name}` | {each.title} | {each.kept} | {each.lost} | {command} | {each.tried} |\n" in page
 
 
 @pytest.mark.parametrize(
