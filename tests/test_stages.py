@@ -141,6 +141,24 @@ def test_a_state_of_other_stages_is_refused(folder: Folder) -> None:
             here.load_state_dict(state)
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [([FLIP, FIT], [da.RandomIoUCrop(), FIT]), ([FIT, da.GaussianNoise()], [FIT, da.RandomHSV()])],
+)
+def test_a_state_has_the_draws_of_every_stage(
+    folder: Folder, first: list[da.Op], then: list[da.Op], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where two recipes have different ops at the same place."""
+    stages = da.Stages([(0, [*first, NORMALIZE]), (1, [*then, NORMALIZE])])
+    with loader(folder, stages) as staged:
+        state = staged.state_dict()
+    (last,) = (type(op) for op in then if op is not FIT)
+    draw = last.draw
+    monkeypatch.setattr(last, "draw", lambda op, rng, n: draw(op, np.random.default_rng(rng.integers(9)), n))
+    with loader(folder, stages) as staged, pytest.raises(da.InputError, match="draws other random numbers"):
+        staged.load_state_dict(state)
+
+
 @pytest.mark.parametrize("name", ["stages.yaml", "stages.json"])
 def test_files_and_code_give_back_the_stages(name: str, tmp_path: Path) -> None:
     da.save_recipe(STAGES, tmp_path / name)

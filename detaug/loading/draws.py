@@ -38,7 +38,10 @@ class Block(NamedTuple):
 
 @dataclass(eq=False)
 class PositionDraws:
-    """Draws for positions, and keeps what the blocks of the last call drew: the next call may need the same blocks."""
+    """Draws for positions of one recipe.
+
+    Keeps what the blocks of the last call drew: the next call may need the same blocks.
+    """
 
     seed: int
     global_batch: int
