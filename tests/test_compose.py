@@ -391,6 +391,11 @@ def test_wrong_images_are_refused(image: Any, message: str) -> None:
             GOOD | {"labels": torch.tensor([1, 2])},
             r"target\['labels'\] must have a row for each of 1 boxes, got 2 rows",
         ),
+        (
+            GOOD | {"labels": torch.ones(1, 2)},
+            r"target\['labels'\] must be \(1,\), a label for each box, got 2 numbers",
+        ),
+        (GOOD | {"area": torch.tensor(3)}, r"target\['area'\] must have a row for each of 1 boxes, got Tensor"),
         (GOOD | {"area": torch.zeros(3)}, r"target\['area'\] must have a row for each of 1 boxes, got 3 rows"),
         (GOOD | {"difficult": 1}, r"target\['difficult'\] must have a row for each of 1 boxes, got int"),
         (GOOD | {"labels": [0]}, r"target\['labels'\]\[0\] must be a whole number from 1, or a name, got 0: .* add 1"),

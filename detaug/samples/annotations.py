@@ -69,10 +69,13 @@ def read_target(
     xyxy = _read_boxes(boxes) if corners is None else hull(corners).clip(0, np.tile(size[::-1], 2))
     for name in columns:
         rows = target.get(name)
-        if rows is not None and (not hasattr(rows, "__len__") or len(rows) != len(xyxy)):
-            got = f"{len(rows)} rows" if hasattr(rows, "__len__") else type(rows).__name__
+        has_rows = hasattr(rows, "__len__") and getattr(rows, "ndim", 1) > 0
+        if rows is not None and (not has_rows or len(rows) != len(xyxy)):
+            got = f"{len(rows)} rows" if has_rows else type(rows).__name__
             raise InputError(f"target[{name!r}] must have a row for each of {len(xyxy)} boxes, got {got}")
     labels = _labels(target["labels"])
+    if len(labels) != len(xyxy):
+        raise InputError(f"target['labels'] must be ({len(xyxy)},), a label for each box, got {len(labels)} numbers")
     return xyxy, labels, read_shapes(target, corners, len(labels), size, flip_pairs)
 
 
