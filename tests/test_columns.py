@@ -137,6 +137,30 @@ def test_eager_samples_have_columns(device: str) -> None:
         da.batch(images, boxes, columns={"name": columns["name"][:5]})
 
 
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        ([2**53 + 1, 7], "i"),
+        ([True, False], "b"),
+        ([[1, 2, 3], [4, 5, 6]], "i"),
+        ([[1, 2], [3]], "O"),
+        (["a", "b"], "U"),
+    ],
+)
+def test_an_image_without_boxes_does_not_change_the_type_of_a_column(rows: list[Any], kind: str, order: slice) -> None:
+    boxes: list[Any] = [[[1, 1, 9, 9], [5, 5, 30, 30]], []][order]
+    (found,) = da.batch([np.zeros((40, 60, 3), np.uint8)] * 2, boxes, columns={"a": [rows, []][order]}).columns.values()
+    assert [each.tolist() for each in found] == [rows, []][order]
+    assert [each.dtype.kind for each in found] == [kind, kind]
+
+
+def test_rows_of_several_shapes_are_lists() -> None:
+    boxes, columns = [[[1, 1, 9, 9]]] * 2, {"a": [[[1, 2]], [[1, 2, 3]]]}
+    samples = da.batch([np.zeros((40, 60, 3), np.uint8)] * 2, boxes, columns=columns)
+    assert [each.tolist() for each in samples.columns["a"]] == columns["a"]
+
+
 def test_clips_have_columns(workplace: Path) -> None:
     reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=3, stride=2, columns=["id"])
     by_id = {each["id"]: each for each in json.loads(Path("demo/clips.json").read_text())["annotations"]}
@@ -177,6 +201,21 @@ def test_joined_sources_have_the_columns_of_all(coded: Folder) -> None:
     assert joined.columns["id"].tolist() == [*ids, *ids, *[-1] * count]
     assert np.isnan(joined.columns["score"][count:]).all()
     assert set(joined.columns["note"][count:]) == {None}
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_a_source_without_objects_does_not_change_the_type_of_a_column(
+    coded: Folder, tmp_path: Path, order: slice
+) -> None:
+    """Such as one of background images."""
+    document = json.loads(coded[1].read_text())
+    (tmp_path / "empty.json").write_text(json.dumps({**document, "annotations": []}))
+    names = ["id", "score", "note", "bbox"]
+    with_all = da.CocoReader(*coded, columns=names)
+    joined = da.ConcatReader([with_all, da.CocoReader(coded[0], tmp_path / "empty.json", columns=names)][order])
+    for name, column in with_all.columns.items():
+        assert joined.columns[name].dtype == column.dtype
+        assert np.array_equal(joined.columns[name], column, equal_nan=column.dtype.kind == "f")
 
 
 def test_a_source_of_ones_own_has_columns() -> None:

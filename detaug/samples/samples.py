@@ -20,6 +20,7 @@ from detaug.boxes.shape_group import ShapeGroup
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views, rows_left, whole_where_close
+from detaug.converters.coco.values import as_objects
 from detaug.drawing.images import to_image
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import notebook_png
@@ -32,6 +33,7 @@ from detaug.ops.op import Arrays, Op
 from detaug.ops.recipe import Plan, Recipe, draws_from, make_rendering_recipe
 from detaug.samples.annotations import source_views
 from detaug.samples.rendering import Renderer
+from detaug.sources.columns import join
 
 Array = NDArray[Any]
 
@@ -276,13 +278,21 @@ def _labels(at: int, given: ArrayLike) -> Ints:
 
 def _concatenated(name: str, column: Sequence[ArrayLike], boxes: list[Floats]) -> Array:
     """Return the rows (B, ...) of a column of all images. Raises InputError where an image has too few or too many."""
-    arrays = [np.asarray(each) for each in column]
+    arrays = [_as_rows(each) for each in column]
     if len(arrays) != len(boxes):
         raise InputError(f"columns[{name!r}] must hold rows for each of {len(boxes)} images, got {len(arrays)}")
     for at, (array, own) in enumerate(zip(arrays, boxes, strict=True)):
         if array.shape[:1] != (len(own),):
             raise InputError(f"columns[{name!r}][{at}] must have a row for each of {len(own)} boxes, got {array.shape}")
-    return np.concatenate([array.reshape(len(array), *arrays[0].shape[1:]) for array in arrays])
+    return join([{name: array} for array in arrays], [len(own) for own in boxes])[name]
+
+
+def _as_rows(rows: ArrayLike) -> Array:
+    """Return rows as an array; lists of several lengths are objects."""
+    try:
+        return np.asarray(rows)
+    except ValueError:
+        return as_objects(list(rows))  # type: ignore[arg-type]  # no number or text fails
 
 
 def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:

@@ -56,7 +56,9 @@ def join(columns: Sequence[Mapping[str, Column]], lengths: Sequence[int]) -> dic
 
 
 def _join(parts: Sequence[Column | None], lengths: Sequence[int]) -> Column:
-    given = [part for part in parts if part is not None]
+    known = [part for part in parts if part is not None]
+    given = [part for part in known if len(part)] or known[:1]  # a part without annotations has no type of its own
+    parts = [part if part is not None and len(part) else None for part in parts]
     if len({part.shape[1:] for part in given}) > 1 or len({part.dtype.kind == "O" for part in given}) > 1:
         given = [as_objects(part.tolist()) for part in given]
         parts = [None if part is None else as_objects(part.tolist()) for part in parts]
