@@ -287,6 +287,9 @@ def test_what_batches_make_of_masks(tmp_path: Path, device: str) -> None:
     assert tight.shape == (len(real), 28, 28)
     share = areas / (real[:, 2:] - real[:, :2]).prod(1)
     assert (tight.float().mean((1, 2)) - share).abs().max() < 0.05
+    for wrong in (rows - 1, rows + 1):  # -1: a proposal that was matched with no object
+        with pytest.raises(da.InputError, match=f"places among {len(real)} masks, from 0, got {wrong.min()} to"):
+            batch.roi_masks(real, wrong)
 
 
 def test_polygons_are_the_outlines_of_masks(tmp_path: Path) -> None:

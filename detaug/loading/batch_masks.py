@@ -21,6 +21,7 @@ from detaug.boxes.masks import (
 )
 from detaug.boxes.units import FAR, ONE
 from detaug.drawing.points import Marks
+from detaug.errors import InputError
 from detaug.gpu.masks import GridOnGpu, ObjectsOnGpu, pixel_grid_on_gpu
 from detaug.gpu.streams import to_device
 from detaug.loading.batch_shapes import ShapesOfBoxes, with_masks
@@ -111,12 +112,17 @@ class MasksOfBoxes(ShapesOfBoxes):
         """Return (R, size, size) bool: masks within boxes, sampled at the centres of size x size cells of each.
 
         `boxes`: (R, 4) XYXY in output pixels. `rows`: (R,) whose mask it is, as a place among those of `masks()`.
-        These are the targets of a mask head, without masks of whole images.
+        These are the targets of a mask head, without masks of whole images. Rows on the CPU must be among the masks;
+        rows on a GPU are not checked, since that would wait for it: those beyond are the first or the last mask.
         """
         check("size", size, is_whole(size, 1), "a whole number of at least 1")
         count = int(self._is_real.sum())
         good = boxes.shape == (len(rows), 4) and (count > 0 or not len(rows))
         check("boxes and rows", (*boxes.shape, *rows.shape), good, f"(R, 4) and (R,), of {count} masks")
+        if rows.device.type == "cpu" and len(rows):
+            lowest, highest = int(rows.min()), int(rows.max())
+            if lowest < 0 or highest >= count:
+                raise InputError(f"rows must be places among {count} masks, from 0, got {lowest} to {highest}")
         rows = rows.to(self.labels.device).clamp(0, max(count - 1, 0))
         y, x = box_grid(boxes.to(self.labels.device), size)
         if self.labels.is_cuda:
