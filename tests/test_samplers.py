@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,6 +112,33 @@ def test_every_class_comes_as_often_as_the_others(reader: da.CocoReader) -> None
     seen = counts(loader, 60) / 60
     assert seen[7] == 0
     assert seen == pytest.approx(factors, abs=0.35)
+
+
+def test_shares_are_those_of_epochs_with_tiles_of_several_grids(reader: da.CocoReader) -> None:
+    """An epoch has the tiles of one grid of each source, and a source of many grids has more tiles than that."""
+    sources = [da.TileReader(reader, 4, grids=3, whole=8), da.TileReader(reader, 4)]
+    joined = da.ConcatReader(sources)
+    assert joined.rounds is not None
+    source_of = np.repeat([0, 1], [len(each) for each in sources])
+    images, labels = joined.labels()
+    classes = np.zeros((len(joined), 4))
+    classes[images, labels] = 1
+
+    def in_epochs(sampler: Any, marks: np.ndarray) -> list[float]:
+        """Return how many images that have each of the marks (n, K) come in an epoch, on average over the grids."""
+        factors = sampler(joined)
+        return np.mean([factors[each] @ marks[each] for each in joined.rounds], axis=0).tolist()
+
+    total = float(joined.rounds.sum(1).mean())
+    sampler = da.SourceWeightSampler([3, 1])
+    assert in_epochs(sampler, np.eye(2)[source_of]) == pytest.approx([total * 3 / 4, total / 4])
+    empty = ~classes.any(1, keepdims=True)
+    assert in_epochs(da.EmptyImageSampler(0.3), np.hstack([empty, ~empty])) == pytest.approx([total * 0.3, total * 0.7])
+    count = np.mean([classes[each].sum(0) for each in joined.rounds], axis=0)
+    share = np.divide(classes, count, where=count > 0, out=np.zeros_like(classes)).sum(1)
+    assert da.ClassBalancedSampler()(joined) == pytest.approx(share * total / 3)
+    rarity = np.where(classes, np.maximum(np.sqrt(0.9 * total / np.maximum(count, 1e-9)), 1), 1)
+    assert da.RepeatFactorSampler(0.9)(joined) == pytest.approx(rarity.max(1))
 
 
 @pytest.mark.parametrize("world", [1, 3])

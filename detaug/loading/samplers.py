@@ -1,4 +1,7 @@
-"""Samplers for `Loader(..., sampler=...)`: functions that return how often each image comes in an epoch."""
+"""Samplers for `Loader(..., sampler=...)`: functions that return how often each image comes in an epoch.
+
+Of tiles of several grids each epoch has those of one: a factor says how often a tile comes in the epochs that have it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,8 @@ class RepeatFactorSampler:
     def __call__(self, reader: Source) -> Floats:
         """Return (n,): how often each image comes in an epoch, on average."""
         indices, labels = reader.labels()
-        share = np.bincount(labels, minlength=len(reader.class_names)) / len(reader)
+        presence = _presence(reader)
+        share = np.bincount(labels, presence[indices], len(reader.class_names)) / presence.sum()
         factors = np.ones(len(reader))
         np.maximum.at(factors, indices, np.sqrt(self.threshold / share[labels]))
         return factors
@@ -64,9 +68,10 @@ class ClassBalancedSampler:
     def __call__(self, reader: Source) -> Floats:
         """Return (n,): how often each image comes in an epoch, on average."""
         indices, labels = reader.labels()
-        images = np.bincount(labels, minlength=len(reader.class_names))
+        presence = _presence(reader)
+        images = np.bincount(labels, presence[indices], len(reader.class_names))
         share = 1 / images[labels] / np.count_nonzero(images)
-        return np.asarray(np.bincount(indices, share, minlength=len(reader)) * len(reader), np.float64)
+        return np.asarray(np.bincount(indices, share, minlength=len(reader)) * presence.sum(), np.float64)
 
 
 @dataclass(frozen=True)
@@ -90,13 +95,13 @@ class EmptyImageSampler:
     def __call__(self, reader: Source) -> Floats:
         """Return (n,): how often each image comes in an epoch, on average. Raises InputError if it cannot be kept."""
         indices, _ = reader.labels()
-        empty = np.bincount(indices, minlength=len(reader)) == 0
+        empty, presence = np.bincount(indices, minlength=len(reader)) == 0, _presence(reader)
         shares = ((empty, self.share, "without objects"), (~empty, 1 - self.share, "with objects"))
         factors = np.zeros(len(reader))
         for images, share, kind in shares:
             if share and not images.any():
                 raise InputError(f"share must fit the images, got {self.share} where there is none {kind}")
-            factors[images] = share * len(reader) / max(images.sum(), 1)
+            factors[images] = share * presence.sum() / max(presence[images].sum(), np.finfo(float).tiny)
         return factors
 
 
@@ -169,5 +174,11 @@ class SourceWeightSampler:
         lengths = [len(source) for source in reader.sources] if isinstance(reader, ConcatReader) else []
         rule = f"one for each of the {len(lengths)} sources of a da.ConcatReader"
         check("weights", self.weights, len(lengths) == len(self.weights), rule)
-        share = np.array(self.weights, np.float64) / sum(self.weights)
-        return np.repeat(share * len(reader) / lengths, lengths)
+        share, presence = np.array(self.weights, np.float64) / sum(self.weights), _presence(reader)
+        of_sources = np.bincount(np.repeat(np.arange(len(lengths)), lengths), presence)
+        return np.repeat(share * presence.sum() / of_sources, lengths)
+
+
+def _presence(reader: Source) -> Floats:
+    """Return (n,): the share of the epochs of training that have each image, less than 1 for tiles of several grids."""
+    return np.ones(len(reader)) if reader.rounds is None else np.asarray(reader.rounds.mean(0), np.float64)
