@@ -241,7 +241,9 @@ def video(prefix: str, name: str) -> Document:
 
 
 def test_videos_stay_apart_and_tracks_stay(tmp_path: Path) -> None:
-    content, _ = merged(tmp_path, video("x", "one"), video("y", "two"))
+    content, summary = merged(tmp_path, video("x", "one"), video("y", "two"))
+    load = f'load it: da.ClipReader(IMAGES, "{summary.output}"), the images\' folder first'
+    assert str(summary).splitlines()[-1] == load
     assert content["videos"] == [{"id": 1, "name": "one", "fps": 25}, {"id": 2, "name": "two", "fps": 25}]
     assert [row["video_id"] for row in content["images"]] == [1, 1, 1, 2, 2, 2]
     assert [row["frame_id"] for row in content["images"]] == [0, 1, 2] * 2

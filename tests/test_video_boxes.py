@@ -194,6 +194,23 @@ def test_a_video_that_is_missing(files: Files) -> None:
     assert not check_coco(files.json.with_name("clean.json"), files.videos).kind_counts
 
 
+def test_readers_and_commands_of_images_say_what_reads_video_files(files: Files, tmp_path: Path) -> None:
+    message = r"the frames are in video files, as 'sub/v0\.mkv', and are no files; da\.VideoReader\(VIDEOS, annotations"
+    for reader in (da.CocoReader, da.ClipReader):
+        with pytest.raises(da.InputError, match=message):
+            reader(files.videos, files.json)
+    picture = tmp_path / "a.png"
+    wrong = detaug("preview", files.json, files.videos, "-o", picture)
+    assert (wrong.code, "detaug preview --frames N" in wrong.err) == (2, True)
+    assert detaug("preview", files.json, files.videos, "-o", picture, "--frames", 4).code == 0
+    wrong = detaug("pack", files.json, files.videos, "-o", tmp_path / "packed")
+    assert (wrong.code, "and shards hold images; write the frames as the files that file_name" in wrong.err) == (
+        2,
+        True,
+    )
+    assert detaug("pack", files.json, files.frames, "-o", tmp_path / "packed").code == 0
+
+
 def test_frames_that_are_files_too_are_checked(files: Files) -> None:
     assert not check_coco(files.json, files.videos).kind_counts
     assert not check_coco(files.json, files.frames).kind_counts
@@ -205,7 +222,9 @@ def test_merged_jsons_name_their_files(files: Files, tmp_path: Path) -> None:
     more, other = tmp_path / "more", tmp_path / "other.json"
     shutil.copytree(files.videos, more)
     shutil.copy(files.json, other)
-    merge_coco([files.json, other], tmp_path / "both.json", images=[files.videos, more])
+    merged = merge_coco([files.json, other], tmp_path / "both.json", images=[files.videos, more])
+    _, _, line = str(merged).rpartition("\n")
+    assert line == f'load it: da.VideoReader("{tmp_path}", annotations="{merged.output}")'
     document = json.loads((tmp_path / "both.json").read_text())
     names = [each["file_name"] for each in document["videos"]]
     assert len(da.VideoReader(tmp_path, annotations=tmp_path / "both.json", frames=4).clips) == 2 * 7

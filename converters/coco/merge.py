@@ -20,6 +20,7 @@ from detaug.converters.coco.parts import (
     text_of_joined,
 )
 from detaug.converters.coco.rows import CocoRows, read_coco_rows
+from detaug.converters.coco.videos import how_to_load
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes
@@ -129,7 +130,7 @@ def _merge_parts(sources: Sequence[Path], paths: dict[str, Path]) -> Summary:
         class_counts=class_counts,
         findings=(),
         report=report,
-        next_step=f'load it: da.CocoReader(IMAGES, "{paths["output"]}"), the images\' folder first',
+        next_step=how_to_load(paths["output"], None, document.get("videos", ())),
     )
 
 
@@ -269,7 +270,6 @@ class _Merged:
     def summary(self, paths: dict[str, Path], folder: Path) -> Summary:
         """Return the summary of the merged file."""
         counts = Counter(row["category_id"] for row in self.annotations)
-        load = f'load it: da.CocoReader(IMAGES, "{paths["output"]}"), the images\' folder first'
         return Summary(
             output=paths["output"],
             image_folder=folder,
@@ -278,5 +278,5 @@ class _Merged:
             class_counts={name: counts[row["id"]] for name, row in self.categories.items()},
             findings=tuple(self.findings),
             report=paths.get("report"),
-            next_step=load if folder == Path(".") else "",
+            next_step=how_to_load(paths["output"], None if folder == Path(".") else folder, self.videos),
         )

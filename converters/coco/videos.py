@@ -6,16 +6,27 @@ of its video.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from detaug.converters.coco.columns import Rows, whole_numbers
-from detaug.converters.coco.file_names import video_files_of
+from detaug.converters.coco.file_names import is_video, video_files_of
 from detaug.converters.coco.table import Coco, Ints, Mask, VideoColumns
 from detaug.converters.findings.finding import shown
 
 TRACK_KEYS = ("track_id", "instance_id")
+
+
+def how_to_load(path: Path, folder: Path | None, videos: Sequence[Mapping[str, Any]]) -> str:
+    """Return the line that loads a json, of these videos if it has any. `folder`: of its files; None: not known."""
+    where, which = ("IMAGES", ", the images' folder first") if folder is None else (f'"{folder}"', "")
+    if any(is_video(video.get("file_name")) for video in videos):
+        where, which = where.replace("IMAGES", "VIDEOS"), which.replace("images", "videos")
+        return f'load it: da.VideoReader({where}, annotations="{path}"){which}'
+    return f'load it: da.{"ClipReader" if videos else "CocoReader"}({where}, "{path}"){which}'
 
 
 def video_columns(coco: Coco, images: Rows, objects: Rows, image_index: Ints, sizes: Ints) -> VideoColumns:

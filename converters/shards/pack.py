@@ -153,7 +153,14 @@ def _check_paths(source: Path, images: Path, folder: Path, report: PathLike | No
 def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
     """Return the rows that can be packed, and findings. No image is opened but those with an unusual extension."""
     rows, findings = read_coco_rows(source)
-    rows, faults = leave_out(rows, [*_faults(rows, images)])
+    faulty = [*_faults(rows, images)]
+    video_files = rows.table.videos.files
+    if video_files and sum(fault.kind == "image-missing" for _, fault in faulty) == len(rows.images):
+        raise ConversionError(
+            f"{source}: the frames are in video files, as {min(video_files.values())!r}, and shards hold images; "
+            "write the frames as the files that file_name says"
+        )
+    rows, faults = leave_out(rows, faulty)
     own = sum("category" in rows.table.row("annotations", at) for at in rows.boxes.tolist())
     if own:
         note = f"annotations.category, in {own:,} of its rows, becomes the category's name in the shards"

@@ -78,19 +78,10 @@ class ClipReader(CocoReader):
         content = f"{len(self.clips)} clips of {frames} frames, {videos} videos, {len(self)} images"
         return f"ClipReader({str(self.images)!r}, {str(self.annotations)!r})  # {content}"
 
-    def check_files(self) -> None:
-        """Raise AnnotationError if a frame was missing when the reader was made."""
-        if len(self.missing) and self._video_files:
-            raise AnnotationError(
-                f"{self.annotations}: the frames are in video files, as {min(self._video_files.values())!r}, and are "
-                "no files; da.VideoReader(VIDEOS, annotations=JSON) reads them"
-            )
-        super().check_files()
-
     def _keep_columns(self, data: Annotations) -> None:
         if (data.video_ids < 0).any():
             raise AnnotationError(
                 f"{data.path}: no videos; a CocoVID json has a list of them, and video_id and frame_id in its images"
             )
         self.frames = FrameColumns(data.video_ids, data.frame_ids, data.frame_ids / data.frame_rates)
-        self.tracks, self._video_files = tracks_of(data), data.video_files
+        self.tracks = tracks_of(data)

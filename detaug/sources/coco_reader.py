@@ -107,6 +107,7 @@ class CocoReader(FolderSource):
         wanted = WantedShapes(keypoints, flip_pairs, rotated, tight, masks)
         read = wanted.with_columns(names)
         data = open_annotations(self.annotations, cache_folder, columns=read, outlines=wanted.outlines, cache=cache)
+        self._video_files = data.video_files
         self._keep_columns(data)
         keep = ~data.crowd | (crowds == "keep")
         arguments = source_columns(data, keep, names) | {"origin": str(self.annotations)}
@@ -145,6 +146,11 @@ class CocoReader(FolderSource):
             raise AnnotationError(
                 f"{self.folder / self._storage.shards.name(int(cut[0]))} ends before {len(cut)} of the images that "
                 f"{self.annotations} has in it; get it again, or convert it again"
+            )
+        if len(self.missing) == len(self) and self._video_files:
+            raise AnnotationError(
+                f"{self.annotations}: the frames are in video files, as {min(self._video_files.values())!r}, and are "
+                "no files; da.VideoReader(VIDEOS, annotations=JSON) reads them, and so does detaug preview --frames N"
             )
         if len(self.missing):
             shard = self._storage.shards.name(int(self.missing[0]))
