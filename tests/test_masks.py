@@ -527,6 +527,21 @@ def test_compose_drops_boxes_with_their_masks() -> None:
     assert np.array_equal(moved["masks"], changed["masks"][1:, 70:130, 110:150])
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.bool, torch.float32])
+@pytest.mark.parametrize("kind", ["tensor", "array", "Mask"])
+def test_compose_keeps_the_values_of_masks(kind: str, dtype: torch.dtype) -> None:
+    """Such as 255, or the number of an instance."""
+    image, target = random_masks(1)
+    masks = (target["masks"].int() * torch.tensor([7, 255, 3])[:, None, None]).to(dtype)
+    given: Any = masks.numpy() if kind == "array" else masks
+    if kind == "Mask":
+        given = pytest.importorskip("torchvision.tv_tensors").Mask(masks)
+    _, moved = da.Compose([da.CenterCrop((60, 40))])(image, {**target, "masks": given})
+    assert type(moved["masks"]) is type(given)
+    assert moved["masks"].dtype == given.dtype
+    assert np.array_equal(np.asarray(moved["masks"]), masks[1:, 70:130, 110:150].numpy())
+
+
 def test_compose_and_batches_give_the_same_masks() -> None:
     image, target = random_masks(2)
     recipe: list[da.Op] = [da.RandomRotation(30), da.RandomIoUCrop(), da.Resize((200, 200))]

@@ -39,7 +39,8 @@ class Compose:
     `track_id`, `track_ids` and `scores` have a row for each box, and lose those of dropped boxes; their values stay.
     `keypoints` are (M, K, 3) x, y, visibility, of which those out of view become zeros, or (M, K, 2) or KeyPoints, of
     which all are moved; continuous pixels. Rotated BoundingBoxes stay rotated: the smallest rectangles around them.
-    `masks` are (M, H, W), or a tv_tensors.Mask, 0 where an object is not; a box whose mask is out of view is dropped.
+    `masks` are (M, H, W), or a tv_tensors.Mask, 0 where an object is not, and keep their values, such as 255; a box
+    whose mask is out of view is dropped.
     All other entries stay whole. Raises InputError for images and targets of another shape or type, and for boxes
     outside of the image.
 

@@ -47,11 +47,20 @@ def _read_masks(masks: Any, boxes: int, size: tuple[int, int]) -> Bools:
 
 
 def like_masks(given: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
-    """Return the masks of the boxes that are left, (M, H, W), as those given are: sampled where pixels come from."""
+    """Return the masks of the boxes that are left, (M, H, W), as those given are: sampled where pixels come from.
+
+    A mask keeps its largest value, such as 1 or 255.
+    """
     masks = rasterise(shapes.mask_table, objects_of(placement), pixel_grid(*size, 1))
+    array = given
+    if isinstance(given, Tensor):
+        plain = given.detach().as_subclass(Tensor).cpu()
+        array = (plain.double() if plain.is_floating_point() else plain).numpy()  # NumPy has no bfloat16
+    values = array[placement.rows].max((1, 2), keepdims=True)
+    result = np.where(masks, values, np.zeros_like(values))
     if isinstance(given, np.ndarray):
-        return masks.astype(given.dtype)
-    tensor = torch.from_numpy(masks).to(given.dtype)
+        return result
+    tensor = torch.from_numpy(result).to(given.dtype)
     return wrap_like(given, tensor) if is_tv_tensor(given) else tensor
 
 
