@@ -12,7 +12,8 @@ from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
-_ROWS_AT_ONCE = 1000  # the C encoder takes whole lists; a thousand rows at a time need little memory
+_ROWS_OF_LINE = 1000
+_ROWS_AT_ONCE = 50  # the C encoder takes whole lists; more rows would keep the garbage collector busy
 
 T = TypeVar("T")
 Row = Mapping[str, object]
@@ -98,10 +99,15 @@ def coco_text(
 def _lines(rows: Iterable[T], opening: str, text: Callable[[list[T]], str]) -> Iterator[str]:
     """Yield the text of a thousand rows on each line, with `opening` before the first and commas between the lines."""
     rows, separator = iter(rows), opening
-    while batch := list(islice(rows, _ROWS_AT_ONCE)):
+    while texts := [text(batch) for batch in _batches(islice(rows, _ROWS_OF_LINE))]:
         yield separator
-        yield text(batch)
+        yield ",".join(texts)
         separator = ",\n"
+
+
+def _batches(rows: Iterator[T]) -> Iterator[list[T]]:
+    while batch := list(islice(rows, _ROWS_AT_ONCE)):
+        yield batch
 
 
 def _strict_text(rows: list[Row]) -> str:
