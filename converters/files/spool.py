@@ -6,8 +6,9 @@ import pickle
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import closing, suppress
+from io import BytesIO
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, Any, Generic, TypeVar
 
 _IN_MEMORY = 8 << 20  # bytes of values, as they are in the file
@@ -25,7 +26,7 @@ class Spool:
     """A temporary file of values, plain ones that pickle knows. Small ones stay in memory. Close it."""
 
     def __init__(self, folder: Path) -> None:
-        self._file: IO[bytes] = SpooledTemporaryFile(max_size=_IN_MEMORY, mode="w+b", dir=str(folder))  # noqa: SIM115, see close
+        self._file: IO[bytes] = BytesIO()  # not a SpooledTemporaryFile, of which reads are calls of Python
         self._folder, self._end = str(folder), 0
 
     def close(self) -> None:
@@ -39,6 +40,10 @@ class Spool:
         try:
             self._file.seek(start)
             self._file.write(b"".join([pickle.dumps(value, 5) for value in values]))
+            if isinstance(self._file, BytesIO) and self._file.tell() > _IN_MEMORY:
+                in_memory = self._file.getbuffer()
+                self._file = TemporaryFile(dir=self._folder)  # noqa: SIM115, see close
+                self._file.write(in_memory)
         except OSError as error:
             raise self._fault(error) from None
         self._end = self._file.tell()
