@@ -54,7 +54,7 @@ class Namesakes:
         best = max(scores.values())
         return sorted((image for image, score in scores.items() if score == best), key=preference)
 
-    def _parts(self, name: str) -> list[str]:
+    def _parts(self, name: str) -> Sequence[str]:
         return parts_of(self._place(name))
 
     @cached_property
@@ -72,7 +72,8 @@ class Namesakes:
         return NamesByKey(self._names, lambda name: _beginning(self._parts(name), count))
 
 
-def parts_of(path: str) -> list[str]:
+@lru_cache(8)  # to find an image compares its path and another one several times
+def parts_of(path: str) -> Sequence[str]:
     """Return the parts of a path, `folded`: folders, and the file name without the extension of an image."""
     return folded(stem_of(path) if path.lower().endswith(IMAGE_EXTENSIONS) else path).split("/")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,20 +49,21 @@ def columns_of(columns: Mapping[str, Any], tool_id: int | str | None) -> dict[st
     """Return the keys of a row that are its format's: the id in the labelling tool, and columns as json has them."""
     found: dict[str, Any] = {} if tool_id is None else {TOOL_ID: tool_id}
     for name, value in columns.items():
-        found[f"{PREFIX}{name}" if name in OWN_KEYS else name] = value if type(value) in _PLAIN else _plain(value)
+        is_plain = type(value) in _PLAIN or (type(value) is float and isfinite(value))
+        found[f"{PREFIX}{name}" if name in OWN_KEYS else name] = value if is_plain else _plain(value)
     return found
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
     """Return a value without NaN and infinity, which json does not have, and without what is nested endlessly."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if isfinite(value) else None
     if depth > _DEEPEST:
         return None
     if isinstance(value, dict):
         return {key: _plain(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list):
-        if _FLOAT.issuperset(map(type, value)) and math.isfinite(sum(value)):  # the usual ones need no call for each
+        if _FLOAT.issuperset(map(type, value)) and isfinite(sum(value)):  # the usual ones need no call for each
             return value
         return [each if type(each) in _PLAIN else _plain(each, depth + 1) for each in value]
     return value
@@ -144,7 +145,7 @@ class Place(NamedTuple):
         height, width = self.size
         rings = [*map(self._points, item.rings)]
         keys = keys_of_rings(rings)
-        left, top, right, bottom = edges = edges_of([*chain.from_iterable(keys["segmentation"])])
+        left, top, right, bottom = edges = _edges_of_rings(keys["segmentation"])
         outside = max(-left, -top, right - width, bottom - height)
         if outside > 0:
             cut = (cut_ring(points_of(ring), width, height) for ring in rings)
@@ -154,7 +155,7 @@ class Place(NamedTuple):
             if outside > _ROUNDING:
                 self.note("outline-cut", item)
             keys = keys_of_rings(rings)
-            edges = edges_of([*chain.from_iterable(keys["segmentation"])])
+            edges = _edges_of_rings(keys["segmentation"])
         return keys, edges
 
     def _mask_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
@@ -174,3 +175,7 @@ class Place(NamedTuple):
         if is_cut:
             self.note("outline-cut", item)
         return (keys_of_mask(pixels), box_of_mask(pixels)) if pixels.any() else ({}, None)
+
+
+def _edges_of_rings(rings: Sequence[Sequence[float]]) -> Edges:
+    return edges_of(rings[0] if len(rings) == 1 else [*chain.from_iterable(rings)])
