@@ -231,6 +231,14 @@ def test_a_function_of_your_own(painted: Folder) -> None:
     assert counts_of(loader) == dict.fromkeys(range(10, 15), 2)
 
 
+def test_numbers_of_numpy_leave_a_state_that_json_stores(painted: Folder) -> None:
+    numbers: Any = {"seed": np.int64(3), "shard": (np.int64(1), np.int64(2))}
+    loader = da.Loader(da.CocoReader(*painted), TINY, np.int64(5), device="cpu", **numbers)  # type: ignore[arg-type]
+    next(iter(loader))
+    state = loader.state_dict()
+    assert json.loads(json.dumps(state)) == state
+
+
 def counts_of(loader: da.Loader) -> dict[int, int]:
     return dict(Counter(i for batch in loader for i in batch.image_id.tolist()))
 
@@ -239,6 +247,9 @@ def counts_of(loader: da.Loader) -> dict[int, int]:
     ("settings", "message"),
     [
         ({"sampler": lambda reader: np.ones(3)}, "returns 21 numbers"),
+        ({"sampler": np.ones(21)}, "a function of the reader, .* got ndarray; for weights of images, sampler=lambda"),
+        ({"sampler": torch.utils.data.WeightedRandomSampler([1.0], 1)}, "got WeightedRandomSampler; for weights"),
+        ({"shard": (0.0, 2)}, r"shard must be \(rank, world size\) .* got \(0\.0, 2\)"),
         ({"sampler": lambda reader: -np.ones(21)}, "of at least 0"),
         ({"sampler": lambda reader: np.zeros(21)}, "one above 0"),
         ({"sampler": lambda reader: np.full(21, np.nan)}, "returns 21 numbers"),

@@ -13,6 +13,7 @@ from threading import Thread
 import torch
 from nvidia.dali import fn, types
 
+from detaug.arguments import is_whole
 from detaug.errors import InputError
 from detaug.ops.dali_internals import release_unused_memory
 from detaug.ops.op import Node
@@ -75,9 +76,9 @@ def rank_and_world() -> tuple[int, int]:
 def resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     """Return (rank, world size), by default this process's. Raises InputError for a rank outside of the world."""
     rank, world = shard or rank_and_world()
-    if not 0 <= rank < world:
+    if not (is_whole(rank, 0) and is_whole(world, 1) and rank < world):
         raise InputError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
-    return rank, world
+    return int(rank), int(world)  # NumPy's numbers would keep a state out of a json
 
 
 def ranks_of_machine(shard: tuple[int, int]) -> range:

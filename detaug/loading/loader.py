@@ -127,7 +127,7 @@ class Loader(NoDataLoader, Generic[T]):
         check_cache(cache)
         if memory is not None:
             check_size("memory", memory)
-        _check_for_training(train, sampler or aspect_ratio_grouping or isinstance(ops, Stages), last_batch)
+        _check_for_training(train, sampler, aspect_ratio_grouping or isinstance(ops, Stages), last_batch)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.cache = reader, cache
         self.batch_size = _check_positive("batch_size", batch_size)
@@ -384,9 +384,14 @@ def _check_positive(name: str, value: int) -> int:
     return int(value)
 
 
-def _check_for_training(train: bool, orders: object, last_batch: LastBatch) -> None:
+def _check_for_training(train: bool, sampler: object, orders: bool, last_batch: LastBatch) -> None:
     check("last_batch", last_batch, last_batch in ("fill", "partial", "drop"), "'fill', 'partial' or 'drop'")
-    if not train and (orders or last_batch != "fill"):
+    if sampler is not None and not callable(sampler):
+        raise InputError(
+            "sampler must be a function of the reader, such as da.RepeatFactorSampler(0.001), got "
+            f"{type(sampler).__name__}; for weights of images, sampler=lambda reader: WEIGHTS"
+        )
+    if not train and (sampler or orders or last_batch != "fill"):
         rule = "sampler, aspect_ratio_grouping, last_batch and Stages are for training"
         raise InputError(f"{rule}; evaluation has each image once")
 
