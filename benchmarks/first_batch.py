@@ -3,9 +3,10 @@
     python benchmarks/first_batch.py [FILE.json IMAGES] [--device cuda] [--batch-size 32] [--turns 5]
 
 Each turn is a process of its own. Prints the seconds of each step, medians of the turns, in brackets their range:
-Python and torch first, which a training needs anyway. Files that were read before come from the page cache. The last
-line is what a process takes longer that compiles Numba's loops, as the first one of an installation does. Without
-FILE.json, the images are generated: JPEGs of 500 x 375.
+Python and torch first, which a training needs anyway. Files that were read before come from the page cache. After
+them come the steps of a pipeline of DALI alone, which decodes and resizes the same files with as many threads; the
+loader's own part is what it takes longer. The last line is what a process takes longer that compiles Numba's loops, as
+the first one of an installation does. Without FILE.json, the images are generated: JPEGs of 500 x 375.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from tempfile import TemporaryDirectory
 
 from compare_versions import write_data
 
-STEPS = """
+IMPORTS = """
 import json, sys, time
 marks = [("start of Python", float(sys.argv[1]))]
 def mark(step):
+    if sys.argv[5] != "cpu" and "torch" in globals():
+        torch.cuda.synchronize()
     marks.append((step, time.time()))
 mark("start of Python")
 import torch
@@ -33,8 +36,11 @@ mark("import torch")
 if sys.argv[5] != "cpu":
     torch.zeros(1, device=sys.argv[5])
     mark("CUDA")
-import nvidia.dali.fn
+import nvidia.dali.fn as fn
 mark("import nvidia.dali")
+"""
+
+LOADER = """
 import detaug as da
 da.Loader
 mark("import detaug")
@@ -43,18 +49,33 @@ mark("CocoReader")
 loader = da.Loader(reader, da.presets.ssd300(), int(sys.argv[4]), device=sys.argv[5])
 mark("Loader")
 batch = next(iter(loader))
-if sys.argv[5] != "cpu":
-    torch.cuda.synchronize()
 mark("first batch")
+"""
+
+DALI = """
+from nvidia.dali import Pipeline
+on_gpu = sys.argv[5] != "cpu"
+pipeline = Pipeline(int(sys.argv[4]), 4 if on_gpu else 2, 0 if on_gpu else None)
+with pipeline:
+    file, _ = fn.readers.file(file_root="/", files=sorted(__import__("glob").glob(sys.argv[2] + "/*.jpg")))
+    pipeline.set_outputs(fn.resize(fn.decoders.image(file, device="mixed" if on_gpu else "cpu"), size=[300, 300]))
+pipeline.build()
+mark("pipeline of DALI")
+pipeline.run()
+mark("its first batch")
+"""
+
+PRINT = """
 print(json.dumps([(name, end - start) for (_, start), (name, end) in zip(marks, marks[1:])]))
 """
 
 
 def seconds_of_steps(
-    images: str, annotations: str, batch_size: int, device: str, **environment: str
+    what: str, images: str, annotations: str, batch_size: int, device: str, **environment: str
 ) -> dict[str, float]:
     """Return the seconds of each step of one process, in their order, and "total"."""
-    command = [sys.executable, "-c", STEPS, str(time.time()), images, annotations, str(batch_size), device]
+    given = [str(time.time()), images, annotations, str(batch_size), device]
+    command = [sys.executable, "-c", IMPORTS + what + PRINT, *given]
     run = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | environment)
     steps = dict(json.loads(run.stdout))
     return {**steps, "total": sum(steps.values())}
@@ -72,14 +93,27 @@ def main() -> None:
             write_data(Path(folder), 256)
         annotations, images = arguments.data or (f"{folder}/train.json", folder)
         given = images, annotations, arguments.batch_size, arguments.device
-        seconds_of_steps(*given)  # reads the files of the packages
-        turns = [seconds_of_steps(*given) for _ in range(arguments.turns)]
-        compiling = seconds_of_steps(*given, NUMBA_CACHE_DIR=f"{folder}/compiled")
-    for step in turns[0]:
-        times = [turn[step] for turn in turns]
-        print(f"{step}: {median(times):.2f} s ({min(times):.2f} to {max(times):.2f})")
-    longer = {step: compiling[step] - median(turn[step] for turn in turns) for step in ("Loader", "first batch")}
+        seconds_of_steps(LOADER, *given)  # reads the files of the packages
+        turns = [[seconds_of_steps(what, *given) for what in (LOADER, DALI)] for _ in range(arguments.turns)]
+        compiling = seconds_of_steps(LOADER, *given, NUMBA_CACHE_DIR=f"{folder}/compiled")
+    of_loader, of_dali = zip(*turns, strict=True)
+    for step in of_loader[0]:
+        print_times(step, [turn[step] for turn in of_loader])
+    for step in ("pipeline of DALI", "its first batch", "total"):
+        print_times(step, [turn[step] for turn in of_dali])
+    print_times("the loader's own part", [own_seconds(loader) - own_seconds(dali) for loader, dali in turns])
+    longer = {step: compiling[step] - median(turn[step] for turn in of_loader) for step in ("Loader", "first batch")}
     print("compiling Numba's loops, once:", ", ".join(f"{step} {seconds:.1f} s" for step, seconds in longer.items()))
+
+
+def own_seconds(steps: dict[str, float]) -> float:
+    """Return the seconds of the steps after those of `IMPORTS`."""
+    names = list(steps)
+    return sum(steps[name] for name in names[names.index("import nvidia.dali") + 1 :] if name != "total")
+
+
+def print_times(step: str, seconds: list[float]) -> None:
+    print(f"{step}: {median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")
 
 
 if __name__ == "__main__":

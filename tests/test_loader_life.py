@@ -19,12 +19,16 @@ from threading import Thread
 import numpy as np
 import pytest
 import torch
+from nvidia.dali import Pipeline, fn
 from painted_files import Folder, same, settings_file
 from PIL import Image
 from seeds import slow
 
 import detaug as da
+from detaug.loading import engine
 from detaug.loading.batch_targets import BatchTargets
+from detaug.ops.dali_internals import build_copy
+from detaug.ops.pipeline_worker import PipelineWorker
 
 RECIPE = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 
@@ -51,6 +55,35 @@ def use(reader: da.CocoReader, device: str, how: str) -> None:
     next(batches)
     if how == "closed":
         loader.close()
+
+
+def test_other_pipelines_than_the_first_are_made_after_the_first_batch(
+    painted: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(engine, "PipelineWorker", lambda *args: made.append(args) or PipelineWorker(*args))
+    loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu", pipelines=3)
+    for _ in range(2):  # and again after `close`
+        batches = (batch for _ in range(4) for batch in loader)
+        next(batches)
+        assert len(made) == 1
+        deque(batches, maxlen=0)
+        assert len(made) == 3
+        loader.close()
+        made.clear()
+
+
+def test_a_copy_of_a_pipeline_is_built_or_left_out(tmp_path: Path) -> None:
+    def reads(folder: Path) -> Pipeline:
+        pipeline = Pipeline(1, 1, None)
+        with pipeline:
+            pipeline.set_outputs(fn.readers.file(file_root=str(folder))[0])
+        return pipeline
+
+    (tmp_path / "of a class").mkdir()
+    (tmp_path / "of a class/image.jpg").touch()
+    assert build_copy(reads(tmp_path))
+    assert not build_copy(reads(tmp_path / "none"))
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ class BatchStream:
         return 0 if cache is None else len(cache)
 
     def open(self, position: Position) -> None:
-        """Make the pipelines for batches from a position on. It takes seconds on a GPU: the source may read ahead."""
+        """Make a pipeline for batches from a position on. It takes seconds on a GPU: the source may read ahead."""
         self._planner.prefetch(*position)
         self._engine.open()
 
@@ -162,6 +162,7 @@ class BatchStream:
     def _render_next(self, position: Position) -> None:
         """Render the group that was started first, or skip its bad files and plan the rest of the epoch again."""
         bad = BadFiles()
+        self._engine.grow()
         try:
             self._fill()
             job, outputs = self._engine.finish()

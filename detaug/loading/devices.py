@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
 import torch
-from nvidia.dali import fn, types
+from nvidia.dali import Pipeline, fn, types
 
 from detaug.arguments import is_whole
 from detaug.errors import InputError
-from detaug.ops.dali_internals import release_unused_memory
-from detaug.ops.op import Node
-from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
+from detaug.ops.dali_internals import build_copy, release_unused_memory
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:
@@ -138,26 +135,20 @@ def _load_nvjpeg() -> ctypes.CDLL | None:
     return None
 
 
-_kept_decoders: list[PipelineWorker] = []
-
-
 @cache
 def keep_decoder(device: torch.device) -> Thread:
     """Begin to make an image decoder for this GPU that stays, in a thread. Join it before you make another one.
 
     The first decoder of a process takes 1.7 s on an H200: nvImageCodec loads its libraries and opens the JPEG engine,
-    and closes them with its last decoder. Another one takes 0.5 s.
+    and closes them with its last decoder. Another one takes 0.5 s. Where the first one fails, the loader's own decoders
+    do too, where the error can be raised.
     """
-
-    def make() -> None:
-        def graph() -> list[Node]:
-            encoded = fn.external_source(name="encoded", dtype=types.UINT8, ndim=1)
-            return [fn.decoders.image(encoded, device="mixed", device_memory_padding=0, host_memory_padding=0)]
-
-        with suppress(*DALI_ERRORS):  # the loader's own decoders then fail too, where the error can be raised
-            _kept_decoders.append(PipelineWorker(graph, 1, 1, device))
-
-    thread = Thread(target=make, name="detaug-first-decoder")
+    pipeline = Pipeline(1, 1, device.index, seed=0, prefetch_queue_depth=1)
+    with pipeline:
+        encoded = fn.external_source(name="encoded", dtype=types.UINT8, ndim=1)
+        image = fn.decoders.image(encoded, device="mixed", device_memory_padding=0, host_memory_padding=0)
+        pipeline.set_outputs(image)
+    thread = Thread(target=build_copy, args=(pipeline,), name="detaug-first-decoder")
     thread.start()
     return thread
 

@@ -25,13 +25,19 @@ class InFlight(NamedTuple):
 
 
 class Engine:
-    """The pipelines, and the jobs that are in flight. `most_images`: of one job."""
+    """The pipelines, and the jobs that are in flight. `most_images`: of one job.
+
+    A pipeline takes half a second to make on a GPU, in which no other thread goes on, and one is enough for the first
+    batch: `open` makes one, `grow` the others.
+    """
 
     def __init__(
         self, renderer: Renderer, reader: Source, settings: Settings, most_images: int, device: torch.device
     ) -> None:
         self.renderer, self.reader, self.settings, self.device = renderer, reader, settings, device
         self._most_images = most_images
+        self._pipelines = 0
+        self._has_finished = False  # a job
         self._free: deque[PipelineWorker] = deque()  # each worker once for every job that it can take
         self._in_flight: deque[InFlight] = deque()
 
@@ -46,19 +52,23 @@ class Engine:
         return self._in_flight[0].job if self._in_flight else None
 
     def open(self) -> None:
-        """Make the pipelines, unless they exist."""
-        if not self._free and not self._in_flight:
+        """Make the first pipeline, unless it exists."""
+        if not self._pipelines:
             if self.device.type == "cuda" and not self.reader.decodes and self.reader.pixel_format.is_rgb8:
                 keep_decoder(self.device).join()
-            settings = self.settings
-            workers = [self._worker(self._most_images, settings.depth) for _ in range(settings.pipelines)]
-            self._free.extend(workers * settings.depth)
+            self._add_pipeline()
+
+    def grow(self) -> None:
+        """Make the other pipelines, once the first one has finished a job."""
+        while self._has_finished and self._pipelines < self.settings.pipelines:
+            self._add_pipeline()
 
     def close(self) -> None:
         """End the pipelines, and discard their jobs. `open` makes new ones."""
         workers = {*self._free, *(each.worker for each in self._in_flight)}
         self._free.clear()
         self._in_flight.clear()
+        self._pipelines, self._has_finished = 0, False
         for worker in workers:
             worker.close()
 
@@ -81,6 +91,7 @@ class Engine:
         except DALI_ERRORS as error:
             indices = np.concatenate(same_pipeline)
             raise BadFilesFound(files_behind(error, self.reader, indices, self.device)) from error
+        self._has_finished = True
         return job, outputs
 
     def discard(self) -> None:
@@ -110,6 +121,11 @@ class Engine:
         if inputs:
             worker.start(inputs)
         return bool(inputs)
+
+    def _add_pipeline(self) -> None:
+        depth = self.settings.depth
+        self._free.extend([self._worker(self._most_images, depth)] * depth)
+        self._pipelines += 1
 
     def _worker(self, size: int, depth: int) -> PipelineWorker:
         return PipelineWorker(self.renderer.graph, size, self.settings.threads, self.device, depth)

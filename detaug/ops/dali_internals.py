@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import re
 from collections.abc import Callable
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
+from nvidia import dali
 from nvidia.dali import Pipeline, backend, fn, tensors, types
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
@@ -105,6 +109,20 @@ def to_torch(tensor: Any, device: torch.device) -> Tensor:
     without a stream would make it wait once more, which costs ten times the rest.
     """
     return from_dlpack(tensor.__dlpack__(stream=-1) if device.type == "cuda" else tensor)
+
+
+def build_copy(pipeline: Pipeline) -> bool:
+    """Build a copy of a pipeline that stays until the process ends. Returns whether that was possible.
+
+    `Pipeline.build` keeps Python's lock, so that no other thread goes on; DALI's C library (dali.h) does not.
+    """
+    library = ctypes.CDLL(str(Path(dali.__file__).with_name("libdali.so")))
+    serialized, handle, no_overrides = pipeline.serialize(), ctypes.c_void_p(), bytes(1024)
+    size = ctypes.c_size_t(len(serialized))
+    if library.daliPipelineDeserialize(ctypes.byref(handle), serialized, size, no_overrides):
+        return False
+    atexit.register(library.daliPipelineDestroy, handle)
+    return not library.daliPipelineBuild(handle)
 
 
 def shut_down(pipeline: Pipeline) -> None:
