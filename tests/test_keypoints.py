@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from dali_pipelines import given, make, outputs
 from disc_files import NAMES, color_at, disc_samples, find_disc, paint_discs, write_discs
 from numpy.typing import NDArray
@@ -179,6 +180,19 @@ def test_clips(tmp_path: Path, device: str) -> None:
         found += sum(_compare(image, own, slot, 1.0, 0.1) for slot in range(3))
     assert found > 30
     assert not batch.keypoints[~batch.valid].any()
+
+
+def test_background_images_are_joined_without_key_points(tmp_path: Path) -> None:
+    path, backgrounds = write_discs(tmp_path, paint_discs(4)), tmp_path / "backgrounds.json"
+    backgrounds.write_text(json.dumps({**json.loads(path.read_text()), "annotations": []}))
+    with pytest.raises(da.InputError, match=r"has key points; .* leave out keypoints=True: da\.ConcatReader joins"):
+        da.CocoReader(tmp_path, backgrounds, keypoints=True)
+    reader = da.CocoReader(tmp_path, path, keypoints=True)
+    joined = da.ConcatReader([reader, da.CocoReader(tmp_path, backgrounds)])
+    (batch,) = da.Loader(joined, [RESIZE], 8, device="cpu", train=False)
+    (alone,) = da.Loader(reader, [RESIZE], 4, device="cpu", train=False)
+    assert torch.equal(batch.keypoints[:4], alone.keypoints)
+    assert not batch.valid[4:].any()
 
 
 def test_a_source_without_key_points_says_so(tmp_path: Path) -> None:

@@ -94,7 +94,10 @@ def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyP
         for _, fault in faults_of_category(category, count):
             raise AnnotationError(f"{data.path}: category {name!r}: {fault}; {remedy_of(data.path)}")
     if not count:
-        raise AnnotationError(f"{data.path}: no annotation has key points")
+        raise AnnotationError(
+            f"{data.path}: no annotation has key points; give a json with key points, or leave out keypoints=True: "
+            "da.ConcatReader joins a reader of background images without it to one with it"
+        )
     labelled = points[..., 2] > 0
     points[..., :2] = np.where(labelled[..., None], points[..., :2] + 0.5, 0)  # COCO counts pixels
     skeletons = [[(a - 1, b - 1) for a, b in category.get("skeleton") or []] for category in categories]
