@@ -15,12 +15,14 @@ from detaug.converters.records.record import (
     Record,
     Source,
     list_of,
-    number_of,
+    numbers_of,
     object_of,
     read_objects,
     records_of_lists,
     text_of,
 )
+
+_SIDES = ("x", "y", "width", "height")
 
 
 def read_createml(source: Source) -> Contents:
@@ -41,7 +43,7 @@ def read_createml(source: Source) -> Contents:
 def _object(value: Any) -> Object:
     entry = object_of(value, "an annotation")
     place = object_of(entry.get("coordinates"), "coordinates")
-    x, y, width, height = (number_of(place.get(key), key) for key in ("x", "y", "width", "height"))
+    x, y, width, height = numbers_of(map(place.get, _SIDES), _SIDES)
     edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
     columns = {key: each for key, each in entry.items() if key not in ("label", "coordinates")}
     return Object(text_of(entry.get("label"), "label"), edges, columns=columns)

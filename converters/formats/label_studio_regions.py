@@ -17,6 +17,7 @@ from detaug.converters.records.record import (
     Record,
     id_of,
     number_of,
+    numbers_of,
     object_of,
     points_of,
     read_objects,
@@ -31,20 +32,21 @@ _ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxo
 
 def read_regions(record: Record, results: list[dict[str, Any]]) -> None:
     """Read the regions of a task; results without a shape are about the region of their id."""
-    kinds = zip(map(_kind, results), results, strict=True)
-    regions = [(kind, each) for kind, each in kinds if kind or each.get("type") not in _ABOUT]
+    regions: list[tuple[str, str, dict[str, Any]]] = []  # kind, id, result
     about: dict[str, list[dict[str, Any]]] = {}
     for each in results:
-        about.setdefault(str(each.get("id", id(each))), []).append(each)
-    sizes = [(each.get("original_width"), each.get("original_height")) for _, each in regions]
+        kind, key = _kind(each), str(each.get("id", id(each)))
+        about.setdefault(key, []).append(each)
+        if kind or each.get("type") not in _ABOUT:
+            regions.append((kind, key, each))
+    sizes = [(each.get("original_width"), each.get("original_height")) for _, _, each in regions]
     size = next(((w, h) for w, h in sizes if type(w) is type(h) is int and min(w, h) > 0 and max(w, h) < 1e6), None)
     record.size, record.unit = size, size or (100, 100)
     by_id: dict[str, Object] = {}
     points: list[tuple[int, dict[str, Any]]] = []
 
-    def parse(item: tuple[int, tuple[str, dict[str, Any]]]) -> Object | None:
-        index, (kind, result) = item
-        key = str(result.get("id", id(result)))
+    def parse(item: tuple[int, tuple[str, str, dict[str, Any]]]) -> Object | None:
+        index, (kind, key, result) = item
         if key in by_id:  # the same region with its labels, of a tag of its own
             return None
         if kind == "keypoint":
@@ -57,7 +59,7 @@ def read_regions(record: Record, results: list[dict[str, Any]]) -> None:
 
     read_objects(record, enumerate(regions), parse)
     read_objects(record, points, lambda item: _add_point(record, *item, by_id))
-    of_regions = {str(each.get("id")) for _, each in regions}  # also of key points and of shapes that have no place
+    of_regions = {str(each.get("id")) for _, _, each in regions}  # also of key points and of shapes that have no place
     record.columns = _columns([each for each in results if str(each.get("id")) not in of_regions], [])
 
 
@@ -105,7 +107,7 @@ def _object(
 
 def _numbers(record: Record, value: dict[str, Any], *keys: str) -> list[float]:
     """Return numbers of a value, along x and y in turn, in pixels."""
-    return _in_pixels(record, [number_of(value.get(key), key) for key in keys])
+    return _in_pixels(record, numbers_of(map(value.get, keys), keys))
 
 
 def _in_pixels(record: Record, numbers: Sequence[float]) -> list[float]:

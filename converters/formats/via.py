@@ -120,7 +120,8 @@ def _shape_of(shape: Any) -> tuple[str, list[float]]:
     else:
         shape = object_of(shape, "shape_attributes")
         kind = str(shape.get("name") or "")
-        numbers = [number_of(shape.get(key), key) for key in _KEYS.get(kind, ())]
+        keys = _KEYS.get(kind, ())
+        numbers = numbers_of(map(shape.get, keys), keys)
         xs, ys = shape.get("all_points_x"), shape.get("all_points_y")
     if kind not in _OUTLINES:
         return kind, numbers

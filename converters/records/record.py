@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -210,8 +210,8 @@ def number_of(value: object, name: str) -> float:
     return number
 
 
-def numbers_of(values: Iterable[Any], name: str) -> list[float]:
-    """Return finite numbers, of json or of text. Raises ObjectError."""
+def numbers_of(values: Iterable[Any], name: str | Sequence[str]) -> list[float]:
+    """Return finite numbers, of json or of text. name: of all of them, or of each. Raises ObjectError."""
     values = [*values]
     is_text = bool(values) and type(values[0]) is str
     try:  # all at once, which takes half of the time
@@ -221,7 +221,8 @@ def numbers_of(values: Iterable[Any], name: str) -> list[float]:
             return found
     except (TypeError, ValueError, OverflowError):
         pass
-    return [number_of(value, name) for value in values]  # says which one is wrong
+    names = repeat(name) if isinstance(name, str) else name
+    return [*map(number_of, values, names)]  # says which one is wrong
 
 
 def points_of(value: object, name: str, least: int = 1) -> list[float]:
