@@ -6,18 +6,19 @@ Source: cvat/apps/dataset_manager/formats/cvat.py of CVAT 2, which writes both.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from copy import deepcopy
 from html import unescape
 from typing import Any
 
+from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.paths import last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.cvat_shapes import SHAPES, read_shape
-from detaug.converters.formats.cvat_tracks import Video
-from detaug.converters.records.frames import Stored
-from detaug.converters.records.groups import join_shapes
-from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, read_objects, whole_of
+from detaug.converters.formats.cvat_images import SHAPES, key_point, read_image, read_shape
+from detaug.converters.records.frames import Frames, KeyPoint, Stored
+from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, text_of, whole_of
 from detaug.converters.records.xml_elements import elements_of_xml
 
 
@@ -40,18 +41,18 @@ def read_cvat(source: Source) -> Contents:
 
 def _records(source: Source) -> Iterator[Record]:
     for file in source.files:
-        videos: dict[str, Video] = {}
+        videos: dict[str, _Video] = {}
         with closing(Stored(source.temporary)) as stored:
             try:
                 for around, element in elements_of_xml(source.name(file), ("image", "track"), ("track",)):
                     if element.tag == "image" and not around:
-                        yield _image(element, file)
+                        yield read_image(element, file)
                         continue
                     track = around[0] if around else element
                     task, subset = track.get("task_id", ""), track.get("subset", "")
                     if task not in videos:
-                        videos[task] = Video(source, file, _meta(source.name(file)), subset, task, stored)
-                    videos[task].add(around, element)
+                        videos[task] = _Video(source, file, _meta(source.name(file)), subset, task, stored)
+                    videos[task].add(track, around, element)
             except ObjectError as error:
                 yield Record(file, findings=[Finding(file, error.kind, note=str(error))])
                 videos.clear()  # tracks are missing in their frames
@@ -90,43 +91,63 @@ def _skeleton(svg: str, points: list[str]) -> list[tuple[int, int]]:
     return [(points.index(a) + 1, points.index(b) + 1) for a, b in pairs if a in points and b in points]
 
 
-def _image(element: Any, file: str) -> Record:
-    name, subset, folder = element.get("name", ""), element.get("subset"), file.rpartition("/")[0]
-    names = [f"{subset}/{name}", name] if subset else [name]
-    record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
-    if not name:
-        record.findings.append(Finding(file, "object-invalid", None, element.sourceline, note="an image has no name"))
-    record.tool_id = whole_of(element.get("id"), 17)
-    width, height = (whole_of(element.get(name)) for name in ("width", "height"))
-    record.size = None if width is None or height is None else (width, height)
-    if tags := [tag.get("label") for tag in element.iterchildren("tag")]:
-        record.columns = {"tags": tags}
-    shapes = [child for child in element if child.tag in SHAPES]
-    read_objects(
-        record, shapes, lambda shape: read_shape(shape, shape.get("label"), record), lambda shape: shape.sourceline
-    )
-    _join_groups(record)
-    return record
+class _Video:
+    """The frames of one task, and the objects of its tracks.
 
-
-def _join_groups(record: Record) -> None:
-    """Join shapes of one class and one group to one object, as CVAT's own COCO json does.
-
-    Outlines, or masks, with at most one box, which is then the object's, or its rotated box, and at most one skeleton.
-    Several boxes in a group are several objects.
+    Frames are the images frame_000000.PNG and so on, which CVAT writes for videos; a task of images has their names,
+    which are not in the XML, so they are numbered in their order. `outside` ends a track until its next shape. Between
+    two key frames of a file without the frames between them, boxes move evenly, as CVAT shows them.
     """
-    groups: dict[tuple[str, int], list[Object]] = {}
-    for each in record.objects:
-        if group := each.columns.get("group_id"):
-            groups.setdefault((each.class_name, group), []).append(each)
-    for group in groups.values():
-        boxes = [each for each in group if each.edges and not each.rings]
-        corners, masks, rings, points = (
-            [each for each in group if getattr(each, name)] for name in ("corners", "masks", "rings", "key_points")
-        )
-        if len(group) < 2 or len(boxes) + len(corners) > 1 or len(points) > 1 or (masks and rings):
-            continue
-        own_box = None if len(rings) > 1 or (rings and points) else group[0].edges
-        join_shapes(record, group, boxes[0].edges if boxes else own_box)
-        group[0].columns = {name: value for name, value in group[0].columns.items() if name != "group_id"}
-        record.objects = [each for each in record.objects if each not in group[1:]]
+
+    def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str, stored: Stored) -> None:
+        self.file, folder = file, file.rpartition("/")[0]
+        name = "" if meta is None else (meta.findtext("./task/name") or meta.findtext("./project/name") or "")
+        name = " ".join([name.strip() or stem_of(last_part(file)), *([f"task {task}"] if task else [])])
+        images = list_files(source.images, IMAGE_EXTENSIONS)
+        for part in (folder, subset):
+            images = [image for image in images if f"/{part}/" in f"/{image}"] or images if part else images
+        numbered = {int(found[1]): image for image in images if (found := re.search(r"frame_(\d{1,9})\.\w+$", image))}
+        self._by_order, by_number = not numbered, numbered or dict(enumerate(images))
+        texts = (None if meta is None else meta.findtext(f"./task/{each}_frame") for each in ("start", "stop"))
+        first, last = map(whole_of, texts)
+        within = range(first or 0, sys.maxsize if last is None else last + 1)
+        self._frames = Frames(file, name, by_number, (number for number in by_number if number in within), stored)
+        self._track: Any = None
+        self._number = self._index = 0  # of the track in the file; of the next shape in it
+        self._before: tuple[int, Object] | None = None
+
+    def add(self, track: Any, around: Sequence[Any], element: Any) -> None:
+        """Add a part of a track, or a track after its parts. around: the track, and a track of key points in it."""
+        if track is not self._track:
+            self._track, self._number, self._index, self._before = track, self._number + 1, 0, None
+        frame, index = whole_of(element.get("frame")), None
+        try:
+            if len(around) == 1 and element.tag in SHAPES:
+                index, self._index = self._index, self._index + 1
+                self._add_shape(frame, element)
+            elif len(around) == 2 and element.tag == "points":  # of a skeleton, in a track of its own: CVAT 2.1's form
+                name = text_of(around[1].get("label"), "label")
+                self._frames.add_point(frame or 0, self._number, KeyPoint(name, key_point(element)))
+        except ObjectError as error:
+            finding = Finding(self.file, error.kind, index, element.sourceline, note=str(error))
+            self._frames.add(frame or 0, self._number, finding)
+
+    def _add_shape(self, frame: int | None, element: Any) -> None:
+        if frame is None:
+            raise ObjectError(f"frame must be a whole number, got {element.get('frame', '')[:20]!r}")
+        record, found = Record(self.file), None
+        if element.get("outside") != "1":
+            found = read_shape(element, self._track.get("label"), record)
+        if self._before and (found or element.tag == "box"):
+            self._frames.add_between(self._number, self._before, (frame, found or self._before[1]))
+        if found:
+            found.track = whole_of(self._track.get("id"), 17)
+        self._before = (frame, found) if found else None
+        self._frames.add(frame, self._number, *record.findings, *([found] if found else []))
+
+    def records(self) -> Iterator[Record]:
+        """Yield the frames in their order."""
+        for at, record in enumerate(self._frames.records()):
+            if self._by_order and not at:
+                record.findings.append(Finding(self.file, "frames-by-order", before=record.names[0], after=0))
+            yield record

@@ -1,0 +1,127 @@
+"""The images of CVAT's XML, and its shapes, which tracks have, too."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from detaug.converters.coco.rings import mask_of_runs
+from detaug.converters.findings.finding import Finding
+from detaug.converters.records.groups import join_shapes
+from detaug.converters.records.record import (
+    Mask,
+    Object,
+    ObjectError,
+    Record,
+    number_of,
+    numbers_of,
+    read_objects,
+    text_of,
+    unused_shape,
+    whole_of,
+)
+
+SHAPES = frozenset({"box", "polygon", "polyline", "points", "ellipse", "mask", "cuboid", "skeleton"})
+
+_SIDES = ("left", "top", "width", "height")
+
+
+def read_image(element: Any, file: str) -> Record:
+    """Return the record of an <image>."""
+    name, subset, folder = element.get("name", ""), element.get("subset"), file.rpartition("/")[0]
+    names = [f"{subset}/{name}", name] if subset else [name]
+    record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
+    if not name:
+        record.findings.append(Finding(file, "object-invalid", None, element.sourceline, note="an image has no name"))
+    record.tool_id = whole_of(element.get("id"), 17)
+    width, height = (whole_of(element.get(name)) for name in ("width", "height"))
+    record.size = None if width is None or height is None else (width, height)
+    if tags := [tag.get("label") for tag in element.iterchildren("tag")]:
+        record.columns = {"tags": tags}
+    shapes = [child for child in element if child.tag in SHAPES]
+    read_objects(record, shapes, lambda each: read_shape(each, each.get("label"), record), attrgetter("sourceline"))
+    _join_groups(record)
+    return record
+
+
+def _join_groups(record: Record) -> None:
+    """Join shapes of one class and one group to one object, as CVAT's own COCO json does.
+
+    Outlines, or masks, with at most one box, which is then the object's, or its rotated box, and at most one skeleton.
+    Several boxes in a group are several objects.
+    """
+    groups: dict[tuple[str, int], list[Object]] = {}
+    for each in record.objects:
+        if group := each.columns.get("group_id"):
+            groups.setdefault((each.class_name, group), []).append(each)
+    for group in groups.values():
+        boxes = [each for each in group if each.edges and not each.rings]
+        corners, masks, rings, points = (
+            [each for each in group if getattr(each, name)] for name in ("corners", "masks", "rings", "key_points")
+        )
+        if len(group) < 2 or len(boxes) + len(corners) > 1 or len(points) > 1 or (masks and rings):
+            continue
+        own_box = None if len(rings) > 1 or (rings and points) else group[0].edges
+        join_shapes(record, group, boxes[0].edges if boxes else own_box)
+        group[0].columns = {name: value for name, value in group[0].columns.items() if name != "group_id"}
+        record.objects = [each for each in record.objects if each not in group[1:]]
+
+
+def read_shape(element: Any, label: Any, record: Record) -> Object | None:
+    """Return a shape as an object; None, with a finding, for one that has no place. Raises ObjectError."""
+    found = Object(text_of(label, "label"), columns=_columns(element), line=element.sourceline)
+    degrees = number_of(element.get("rotation", "0"), "rotation")
+    if element.tag == "box":
+        left, top, right, bottom = numbers_of(map(element.get, ("xtl", "ytl", "xbr", "ybr")), "xtl, ytl, xbr and ybr")
+        found.set_box((left, top, right, bottom), degrees, (left + right) / 2, (top + bottom) / 2)
+    elif element.tag == "polygon":
+        found.rings = [_points(element, 3)]
+    elif element.tag == "ellipse":
+        x, y, across, down = numbers_of(map(element.get, ("cx", "cy", "rx", "ry")), "cx, cy, rx and ry")
+        found.set_ellipse(x, y, across, down, degrees)
+    elif element.tag == "mask":
+        found.masks = [_mask(element)]
+    elif element.tag == "skeleton":
+        points = element.iterchildren("points")
+        found.key_points = {text_of(each.get("label"), "label"): key_point(each) for each in points}
+    else:
+        unused_shape(record, None, element.tag, element.sourceline)
+        return None
+    return found
+
+
+def _columns(element: Any) -> dict[str, Any]:
+    attributes = element.iterchildren("attribute")
+    columns: dict[str, Any] = {name: each.text or "" for each in attributes if (name := each.get("name"))}
+    if element.get("occluded") in ("0", "1"):
+        columns["occluded"] = int(element.get("occluded"))
+    if (element.get("group_id") or "").isdecimal():
+        columns["group_id"] = int(element.get("group_id")[:18])
+    return columns
+
+
+def _points(element: Any, least: int) -> list[float]:
+    """Return x, y, x, y, ... of "x,y;x,y;..."."""
+    pairs = [pair.split(",") for pair in (element.get("points") or "").split(";")]
+    if len(pairs) < least or any(len(pair) != 2 for pair in pairs):
+        raise ObjectError(f"points must be at least {least} of x,y;x,y;..., got {str(element.get('points'))[:40]!r}")
+    return numbers_of((number for pair in pairs for number in pair), "points")
+
+
+def key_point(element: Any) -> tuple[float, float, int]:
+    """Return a point of a skeleton: `outside` is not labelled, `occluded` is hidden. Raises ObjectError."""
+    x, y = _points(element, 1)[:2]
+    return x, y, 0 if element.get("outside") == "1" else 1 if element.get("occluded") == "1" else 2
+
+
+def _mask(element: Any) -> Mask:
+    """Return a mask of runs along the rows of a rectangle, the first one outside of the object."""
+    left, top, width, height = map(int, numbers_of(map(element.get, _SIDES), _SIDES))
+    runs = numbers_of((element.get("rle") or "").split(","), "rle")
+    if any(run % 1 for run in runs):
+        raise ObjectError("the runs of a mask (rle) must be whole numbers")
+    if min(runs) < 0 or min(width, height) < 1 or sum(runs) != width * height or sum(runs) > 1 << 28:
+        raise ObjectError(f"the runs of a mask (rle) must fill its {width} x {height} pixels, they are {sum(runs):.0f}")
+    return Mask(mask_of_runs(np.cumsum(runs).astype(np.int64), width, height).T, left, top)
