@@ -202,15 +202,14 @@ def test_pictures_that_differ_in_one_box_are_not_alike() -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_errors_in_the_documents_are_raised() -> None:
     page = (ROOT / "docs/errors-and-troubleshooting.md").read_text()
-    entries = re.findall(r"^### (.*)\n\n`(.*)` raises:\n\n```text\n(\w+): (.*)\n```$", page, re.M)
-    assert len(entries) == page.count("` raises:\n") >= 10
+    entries = re.findall(r"^\| `(.*)` \| (\w+) \| (.*) \|$", page, re.M)
+    assert len(entries) == page.count("\n| `") >= 10
     reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     names = {"da": da, "pickle": pickle, "reader": reader, "loader": da.Loader(reader, da.presets.ssd300(), 8)}
-    for heading, code, name, message in entries:
+    for code, name, message in entries:
         with pytest.raises(Exception) as raised:  # noqa: PT011
             eval(code, names)
         assert (type(raised.value).__name__, str(raised.value)) == (name, message)
-        assert re.search(".*".join(map(re.escape, heading.split("..."))), message), heading
 
 
 def test_quoted_headings_are_texts_of_the_program() -> None:
