@@ -1,37 +1,50 @@
 """Label Studio: exports as JSON and JSON-MIN. Coordinates are percent of the image.
 
-Sources: https://labelstud.io/guide/task_format, https://labelstud.io/tags; for the URLs of images
-io_storages/localfiles/models.py and data_import/models.py of label-studio, and get_local_path of label-studio-sdk.
+Sources: https://labelstud.io/guide/task_format, https://labelstud.io/tags; converter/imports/coco.py and get_local_path
+of label-studio-sdk; for URLs of images also io_storages/localfiles/models.py and data_import/models.py of label-studio.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part, list_files
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.label_studio_regions import labels_of, read_regions
+from detaug.converters.records.groups import add_key_point
 from detaug.converters.records.json_list import items_of_json
 from detaug.converters.records.record import (
     Contents,
+    Mask,
+    Object,
     ObjectError,
     Record,
     Source,
     id_of,
     list_of,
+    number_of,
+    numbers_of,
     object_of,
+    points_of,
+    read_objects,
     records_of_lists,
+    text_of,
+    unused_shape,
 )
+from detaug.converters.records.rle_pack import unpack_mask
 
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-")
 """What Label Studio puts in front of the names of uploaded files."""
 
 _DROPPED = re.compile(r"[^-\w.]")
 """What Django's get_valid_filename drops of these names, after it has made underscores of the spaces in them."""
+
+_ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxonomy", "datetime", "pairwise")
+"""Types of results without a shape: about the region of their id, or about the image."""
 
 
 def read_label_studio(source: Source) -> Contents:
@@ -76,7 +89,7 @@ def _record(file: str, index: int, task: Any, findings: list[Finding], renamed: 
         if results is None:
             findings.append(Finding(record.about(None), "task-unfinished"))
             return None
-        read_regions(record, [object_of(result, "a result") for result in results])
+        _read_regions(record, [object_of(result, "a result") for result in results])
     except ObjectError as error:
         record.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
     return record
@@ -128,12 +141,119 @@ def _results_of_min(task: dict[str, Any]) -> list[dict[str, Any]]:
         for at, region in enumerate(regions if isinstance(regions, list) else ())
         if isinstance(region, dict) and "original_width" in region
     ]
-    ids = {_shape_of(each): each["id"] for each in results if labels_of(each)}
+
+    def shape_of(region: dict[str, Any]) -> str:
+        return repr([region.get(key) for key in _SHAPE_KEYS])
+
+    ids = {shape_of(each): each["id"] for each in results if _labels_of(each)}
     for each in results:
-        if not labels_of(each):
-            each["id"] = ids.get(_shape_of(each), each["id"])
+        if not _labels_of(each):
+            each["id"] = ids.get(shape_of(each), each["id"])
     return results
 
 
-def _shape_of(region: dict[str, Any]) -> str:
-    return repr([region.get(key) for key in _SHAPE_KEYS])
+def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
+    """Read the regions of a task; results without a shape are about the region of their id."""
+    regions: list[tuple[str, str, dict[str, Any]]] = []  # kind, id, result
+    about: dict[str, list[dict[str, Any]]] = {}
+    for each in results:
+        kind, key = _kind(each), str(each.get("id", id(each)))
+        about.setdefault(key, []).append(each)
+        if kind or each.get("type") not in _ABOUT:
+            regions.append((kind, key, each))
+    sizes = [(each.get("original_width"), each.get("original_height")) for _, _, each in regions]
+    size = next(((w, h) for w, h in sizes if type(w) is type(h) is int and min(w, h) > 0 and max(w, h) < 1e6), None)
+    record.size, record.unit = size, size or (100, 100)
+    by_id: dict[str, Object] = {}
+    points: list[tuple[int, dict[str, Any]]] = []
+
+    def parse(item: tuple[int, tuple[str, str, dict[str, Any]]]) -> Object | None:
+        index, (kind, key, result) = item
+        if key in by_id:  # the same region with its labels, of a tag of its own
+            return None
+        if kind == "keypoint":
+            points.append((index, result))
+            return None
+        if not kind:
+            object_of(result.get("value"), "value")
+            unused_shape(record, index, str(result.get("type"))[:40])
+            return None
+        by_id[key] = _object(record, kind, result, about[key])
+        return by_id[key]
+
+    read_objects(record, enumerate(regions), parse)
+    read_objects(record, points, lambda item: _add_point(record, *item, by_id))
+    of_regions = {str(each.get("id")) for _, _, each in regions}  # also of key points and of shapes that have no place
+    record.columns = _columns([each for each in results if str(each.get("id")) not in of_regions], [])
+
+
+def _kind(result: dict[str, Any]) -> str:
+    """Return the kind of a region by its keys, "" where it has no shape."""
+    value = result.get("value")
+    if not isinstance(value, dict):
+        return ""
+    for key, kind in (("points", "polygon"), ("radiusX", "ellipse"), ("rle", "brush")):
+        if key in value:
+            return kind
+    if not {"x", "y"} <= value.keys():
+        return ""
+    return "rectangle" if {"width", "height"} <= value.keys() else "keypoint"
+
+
+def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[str, Any]]) -> Object:
+    value = result["value"]
+    if result.get("image_rotation"):
+        raise ObjectError("image_rotation must be 0: turn the image back in Label Studio, and export again")
+    labels = [name for each in about for name in _labels_of(each)]
+    name, columns = text_of(labels[0] if labels else None, "its label"), _columns(about, labels)
+    found = Object(name, columns=columns, tool_id=id_of(result.get("id")))
+    degrees = number_of(value.get("rotation") or 0, "rotation")
+    if kind == "polygon":
+        found.rings = [_in_pixels(record, points_of(value.get("points"), "points", 3))]
+    elif kind == "brush":
+        found.masks = [Mask(unpack_mask(value.get("rle"), record.size))]
+    elif kind == "ellipse":
+        x, y, across, down = _numbers(record, value, "x", "y", "radiusX", "radiusY")
+        found.set_ellipse(x, y, across, down, degrees)
+    else:
+        x, y, width, height = _numbers(record, value, "x", "y", "width", "height")
+        found.set_box((x, y, x + width, y + height), degrees, x, y)
+    return found
+
+
+def _numbers(record: Record, value: dict[str, Any], *keys: str) -> list[float]:
+    """Return numbers of a value, along x and y in turn, in pixels."""
+    return _in_pixels(record, numbers_of(map(value.get, keys), keys))
+
+
+def _in_pixels(record: Record, numbers: Sequence[float]) -> list[float]:
+    """Return numbers in percent of the width and the height, in turn, in the unit of the record."""
+    return [number * side / 100 for number, side in zip(numbers, cycle(record.unit or (100, 100)), strict=False)]
+
+
+def _labels_of(result: dict[str, Any]) -> list[Any]:
+    """Return the labels of a region: rectanglelabels, polygonlabels, labels and so on."""
+    value = result.get("value")
+    found = [value[key] for key in value if key.endswith("labels")] if isinstance(value, dict) else []
+    return [name for names in found if isinstance(names, list) for name in names]
+
+
+def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
+    columns: dict[str, Any] = {"labels": labels} if len({*map(str, labels)}) > 1 else {}
+    for each in about:
+        value = each.get("value")
+        for key in ("choices", "text", "number", "rating"):  # often together with the shape of the region
+            if isinstance(value, dict) and key in value:
+                entry = value[key]
+                is_single = isinstance(entry, list) and len(entry) == 1
+                columns[str(each.get("from_name") or key)] = entry[0] if is_single else entry
+    return columns
+
+
+def _add_point(record: Record, index: int, result: dict[str, Any], by_id: dict[str, Object]) -> None:
+    """Make a point a key point of the region that it is in."""
+    owner, labels, value = by_id.get(str(result.get("parentID"))), _labels_of(result), result["value"]
+    x, y = _numbers(record, value, "x", "y")
+    name = text_of(labels[0] if labels else None, "its label")
+    visible = 1 if value.get("hidden") is True else 2  # as its converter writes COCO's points
+    add_key_point(record, index, [owner] if owner else [], name, (x, y, visible))
