@@ -184,6 +184,18 @@ def test_no_photograph_becomes_a_drawing(folder: Path, tmp_path: Path) -> None:
         predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")
 
 
+def test_images_that_differ_in_their_format_have_their_own_drawings(folder: Path, tmp_path: Path) -> None:
+    for name in ("b.webp", "b.bmp"):
+        Image.open(folder / "b.jpg").save(folder / name)
+    predict_files(model(), [folder / "b.*"], tmp_path / "found.json", drawings=tmp_path / "drawn")
+    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["b.bmp.jpg", "b.jpg", "b.webp.jpg"]
+    (folder / "b.bmp").rename(folder / "b.jpg.webp")
+    (folder / "b.webp").rename(folder / "b.jpg.webp.jpg")
+    with pytest.raises(da.InputError, match=r"b\.jpg\.webp and b\.jpg\.webp\.jpg would have the same drawing; predict"):
+        predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "other")
+    predict_files(model(), [folder / "b.jpg.webp"], tmp_path / "found.json", drawings=tmp_path / "other")
+
+
 # ---------------------------------------------------------------- pre-labels
 
 

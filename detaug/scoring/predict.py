@@ -35,7 +35,7 @@ PathLike = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 
 PICTURES = (".jpg", ".png")
-"""Of drawings; one of an image of another format is a JPEG."""
+"""Of drawings; that of an image of another format is a JPEG, a.webp.jpg of a.webp."""
 
 EXTENSIONS = tuple(sorted({*VIDEO_EXTENSIONS}.union(*DECODED_FORMATS.values())))
 
@@ -195,10 +195,13 @@ def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[st
 def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[Path]:
     """Return the pictures to write. Raises ConversionError for one that is someone else's."""
     check_folder(drawings)
-    names = [Path(image["file_name"]) for image in source.images]
-    pictures = [
-        drawings / name.with_suffix(name.suffix if name.suffix.lower() in PICTURES else ".jpg") for name in names
-    ]
+    names = [image["file_name"] for image in source.images]
+    drawn = [name if name.lower().endswith(PICTURES) else name + ".jpg" for name in names]
+    taken = {*names}
+    for name, other in zip(names, drawn, strict=True):
+        if name != other and other in taken:
+            raise InputError(f"{name} and {other} would have the same drawing; predict one without the other")
+    pictures = [drawings / name for name in drawn]
     for picture in filter(Path.exists, pictures):
         output_files({"drawings": picture}, *files, extensions=PICTURES)
     return pictures
