@@ -73,11 +73,26 @@ def test_each_kind(tmp_path: Path) -> None:
     counts = [each.tolist() for each in (errors.objects, errors.detections, errors.right)]
     assert counts == [[4, 0, 1], [3, 1, 2], [1, 0, 0]]
     assert errors.errors_of_image == {0: 7}
-    assert errors.curve.scores.tolist() == [0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.3]
+    assert errors.curve.scores.tolist() == [0.9, 0.8, 0.7, 0.6, 0.5, 0.3]
     assert errors.curve.recall[-1] == 2 / 5
     assert errors.curve.precision[-1] == pytest.approx(2 / 7)
     assert evaluator.errors(min_score=0.2).kinds["missed"].tolist() == [1, 0, 0]
     assert errors.best_score == 0.9
+
+
+@pytest.mark.parametrize("scores", [[0.5], [0.3, 0.5, 0.9], [0.5, 0.9]])
+def test_a_threshold_takes_all_detections_of_equal_scores(tmp_path: Path, scores: list[float]) -> None:
+    """The curve and the best score count what a threshold would leave, in no order of the file."""
+    rng, box = np.random.default_rng(0), [0.0, 0, 40, 40]
+    objects = [[at, 3, box] for at in range(20)]
+    found = [[at, 3, box if rng.random() < 0.6 else [200.0, 0, 40, 40], float(rng.choice(scores))] for at in range(20)]
+    evaluator = da.CocoEvaluator(write(tmp_path, objects, 20)).load(write_results(tmp_path, found))
+    curve = evaluator.errors().curve
+    assert curve.scores.tolist() == sorted(scores, reverse=True)
+    for score, precision, recall in zip(curve.scores, curve.precision, curve.recall, strict=True):
+        shown = evaluator.errors(min_score=score)
+        assert precision == shown.right.sum() / shown.detections.sum()
+        assert recall == shown.right.sum() / 20
 
 
 def iou(a: list[float], b: list[float]) -> float:

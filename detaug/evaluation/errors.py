@@ -31,7 +31,7 @@ Bools = NDArray[np.bool_]
 
 
 class Curve(NamedTuple):
-    """Precision and recall of the detections of at least a score, for each score, from the highest on."""
+    """Precision and recall of the detections of at least a score, for each different score, from the highest on."""
 
     scores: Floats
     precision: Floats
@@ -39,7 +39,7 @@ class Curve(NamedTuple):
 
     @property
     def f1(self) -> Floats:
-        """Return (D,): the harmonic mean of precision and recall."""
+        """Return the harmonic mean of precision and recall, for each score."""
         return 2 * self.precision * self.recall / np.maximum(self.precision + self.recall, 1e-12)
 
 
@@ -126,8 +126,9 @@ def find_errors(truth: GroundTruth, found: Mapping[int, ImageDetections], min_sc
 
 def _curve(scores: Floats, right: Bools, objects: int) -> Curve:
     order = np.argsort(-scores, kind="stable")
-    hits = np.cumsum(right[order])
-    return Curve(scores[order], hits / np.arange(1, len(order) + 1), hits / max(objects, 1))
+    scores, hits = scores[order], np.cumsum(right[order])
+    last = np.flatnonzero(np.append(np.diff(scores), -1.0)[: len(scores)])  # no threshold divides equal scores
+    return Curve(scores[last], hits[last] / (last + 1), hits[last] / max(objects, 1))
 
 
 class _Image(NamedTuple):
