@@ -54,6 +54,12 @@ def test_retinanet(tmp_path: Path) -> None:
     assert converted(first_is_empty)[1].images_without_boxes == 1
 
 
+def test_classes_of_retinanet_may_be_numbers_or_have_commas(tmp_path: Path) -> None:
+    rows = 'a.jpg,10,10,40,30,"cat, tabby"\nb.jpg,10,10,40,30,7\n'
+    document, _ = converted(data_set(tmp_path / "set", {"a.csv": rows}, "a.jpg", "b.jpg"))
+    assert sorted(row["name"] for row in document["categories"]) == ["7", "cat, tabby"]
+
+
 def test_open_images(tmp_path: Path) -> None:
     files = {"boxes.csv": OPEN_IMAGES, "class-descriptions-boxable.csv": "/m/01yrx,Cat\n/m/0bt9lr,Dog\n"}
     root = data_set(tmp_path / "set", files, "train/a.jpg")

@@ -6,6 +6,7 @@ fits counts. A new format is one row, and its reader, if there ever is one, may 
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -67,10 +68,12 @@ BOX_COLUMNS = (
 def _is_retinanet(it: Sample) -> bool:
     """Return whether rows are path,x1,y1,x2,y2,class, or path,,,,, of an image without objects."""
 
-    def fits(words: Sequence[str]) -> bool:
-        return len(words) == 1 or (len(words) == 6 and _are_numbers(words[1:5]) and not _are_numbers(words[5:]))
+    def fits(row: Sequence[str]) -> bool:
+        is_box = len(row) == 6 and not _are_numbers(row[:1]) and _are_numbers(row[1:5]) and row[5] != ""
+        return is_box or (len(row) in (1, 6) and not any(row[1:]))
 
-    return it.name.endswith(".csv") and it.all_rows(fits, ",") and any(row.count(",") == 5 for row in it.rows)
+    rows = [*csv.reader(it.rows)] if it.name.endswith(".csv") else []
+    return all(map(fits, rows)) and any(len(row) == 6 for row in rows)
 
 
 def _is_yolo(words: Sequence[str]) -> bool:
