@@ -509,6 +509,30 @@ def test_evaluation_with_other_classes_is_refused(folder: tuple[Folder, Path]) -
         run(painted, out / "run", val=out / "val.json")
 
 
+def test_the_remedy_for_other_classes(trained: Trained, painted: Folder, tmp_path: Path) -> None:
+    """A COCO json needs the names in the order of their ids, also those without objects."""
+    document = json.loads(painted[1].read_text())
+    lost = document["categories"].pop(0)
+    document["annotations"] = [each for each in document["annotations"] if each["category_id"] != lost["id"]]
+    document["images"] = document["images"][:4]
+    images = {each["id"] for each in document["images"]}
+    document["annotations"] = [each for each in document["annotations"] if each["image_id"] in images]
+    val = tmp_path / "val.json"
+    val.write_text(json.dumps(document))
+    remedy = "give its categories the names of the training in the same order of their ids, also those without objects"
+    with pytest.raises(da.InputError, match=remedy):
+        run(painted, tmp_path / "run", val=val)
+    document["categories"].append(lost)
+    for at, row in enumerate((document["categories"], document["annotations"])):
+        for each in row:
+            name = "category_id" if at else "id"
+            each[name] = 3 * each[name] + 1  # other ids, in the same order
+    val.write_text(json.dumps(document))
+    evaluation = run(painted, tmp_path / "run", val=val, epochs=1)["evaluation"]
+    assert evaluation["images"] == 4
+    assert [*evaluation["AP_by_class"]] == [*trained.result["evaluation"]["AP_by_class"]]
+
+
 # ---------------------------------------------------------------- the best model
 
 

@@ -22,6 +22,7 @@ from detaug.sheets import Detections
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.reader import TileReader
 from detaug.training.detectors import READS
+from detaug.training.loaders import SAME_CLASSES
 from detaug.training.predict import load_model
 
 PathLike = str | os.PathLike[str]
@@ -149,7 +150,7 @@ def evaluate_model(
     if reader.class_names != trained.class_names:
         raise InputError(
             f"{os.fspath(model)} finds the classes {', '.join(trained.class_names[1:])}, and {os.fspath(annotations)} "
-            f"has {', '.join(reader.class_names[1:])}; convert with --classes in the order of the training"
+            f"has {', '.join(reader.class_names[1:])}; {SAME_CLASSES}"
         )
     own, others = trained.keypoints, reader.shapes.keypoints
     if own and others and own.count != others.count:

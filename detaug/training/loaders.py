@@ -108,6 +108,13 @@ def read_val(val: Path, options: TrainOptions) -> CocoReader:
     return _ValInTrainFolder(options.images, val, **shapes)
 
 
+SAME_CLASSES = (
+    "give its categories the names of the training in the same order of their ids, also those without objects; detaug "
+    "convert does so with --classes"
+)
+"""The remedy where a json has other classes than that of the training."""
+
+
 class OfData(NamedTuple):
     """What a model's heads depend on."""
 
@@ -128,7 +135,7 @@ def read_of_data(options: TrainOptions) -> OfData:
         if val.class_names != train.class_names:
             raise InputError(
                 f"{options.val} has the classes {val.class_names[1:]}, {options.annotations} {train.class_names[1:]}; "
-                "convert both with the same classes"
+                f"{SAME_CLASSES}"
             )
         if val != train:
             raise InputError(
