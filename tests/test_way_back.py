@@ -146,7 +146,7 @@ def test_labelme(tmp_path: Path, with_images: str) -> None:
     for name, rows in expected.items():
         assert same(rows, found[name]), (name, rows, found[name])
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
-    assert kinds(summary) == {}
+    assert kinds(summary) == {"points-order": 1}
     assert (tmp_path / "out dir/sub dir/b & <c>.jpg").is_symlink() == (with_images == "link")
     written = json.loads((tmp_path / "out dir/sub dir/ö/b.json").read_bytes())
     assert (tmp_path / "out dir/sub dir/ö" / written["imagePath"]).is_file()
@@ -186,7 +186,7 @@ def test_label_studio(tmp_path: Path, with_images: str) -> None:
     for name, rows in expected.items():
         assert same(rows, found[name]), (name, rows, found[name])
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
-    assert kinds(summary) == {"rings-joined": 1, "key-dropped": 1}
+    assert kinds(summary) == {"rings-joined": 1, "key-dropped": 1, "points-order": 1}
     config = ET.parse(tmp_path / "out dir/label_config.xml").getroot()
     assert [each.get("value") for each in config.find("RectangleLabels") or ()] == [*CLASSES]
     tasks = json.loads((tmp_path / "out dir/tasks.json").read_bytes())

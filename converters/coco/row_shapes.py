@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from detaug.converters.coco.rings import box_of_mask, mask_of_runs, points_of, r
 from detaug.converters.coco.rows import CocoRows
 from detaug.converters.coco.table import Floats
 from detaug.converters.coco.writer import OWN_KEYS, PREFIX
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 
 SHAPE_KEYS = frozenset({"segmentation", "corners", "area", "keypoints", "num_keypoints"})
 """The keys of annotations that a `Shape` has."""
@@ -122,6 +122,14 @@ class Shapes(NamedTuple):
     key_points: dict[int, Floats]
     point_names: dict[int, list[str]]
     """By category id."""
+
+    def unordered_points(self) -> Iterator[Finding]:
+        """Yield a finding for each class with several key points, of which a format has the names alone."""
+        table = self.rows.table
+        labelled = [at for at, points in self.key_points.items() if len(points) > 1 and points[:, 2].any()]
+        for category in sorted({*table.category_ids[labelled].tolist()}):
+            note = f"class {shown(table.categories[category])}: {', '.join(self.point_names[category])}"
+            yield Finding(str(table.path), "points-order", note=note)
 
     def of(self, at: int) -> Shape:
         """Return the shape of an annotation."""

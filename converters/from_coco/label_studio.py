@@ -93,7 +93,7 @@ def coco_to_label_studio(
         note = f"annotations.corners, in {lost:,} of its rows, are beside an outline"
         findings.append(Finding(str(export.source), "key-dropped", before=["annotations.corners", lost], note=note))
     known = SHAPE_KEYS | frozenset(tasks.columns) | ({_SCORE} if tasks.has_scores else frozenset())
-    findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known)]
+    findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known), *shapes.unordered_points()]
     export.stop_on_errors(rows, findings)
     names = [*map(joined_spaces, rows.table.categories.values())]
     file, classes = export.folder / "tasks.json", export.folder / "classes.txt"

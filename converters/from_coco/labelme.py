@@ -104,6 +104,7 @@ def coco_to_labelme(
     texts[labels] = "".join(f"{joined_spaces(name)}\n" for name in rows.table.categories.values())
     findings += [*faults, *([Finding(str(export.source), "box-outline", count=own_boxes)] if own_boxes else [])]
     findings += [*clipped(rows), *dropped_keys(rows, SHAPE_KEYS | shapes.columns, frozenset({"flags"}))]
+    findings += shapes.unordered_points()
     export.stop_on_errors(rows, findings)
     with export.writing(findings):
         export.write(rows, texts, export.folder, progress)
