@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from copy import deepcopy
-from html import unescape
 from typing import Any
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.cvat_images import SHAPES, key_point, read_image, read_shape
+from detaug.converters.formats.cvat_images import SHAPES, key_point, read_image, read_shape, skeleton_of
 from detaug.converters.records.frames import Frames, KeyPoint, Stored
 from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, text_of, whole_of
 from detaug.converters.records.xml_elements import elements_of_xml
@@ -77,18 +76,7 @@ def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]
     for name, parent, svg in names:
         if name.strip() and not parent:
             points = [child for child, its_parent, _ in names if its_parent == name and child.strip()]
-            yield name, points, _skeleton(svg, points)
-
-
-def _skeleton(svg: str, points: list[str]) -> list[tuple[int, int]]:
-    """Return the edges of a skeleton between its points, from 1; [] where the drawing does not name them."""
-    found = (
-        re.findall(r"""([\w-]+)=(?:"([^"]*)"|'([^']*)')""", tag) for tag in re.findall(r"<\w+[^<>]*>", svg[:100_000])
-    )
-    tags = [{name: unescape(one or other) for name, one, other in pairs} for pairs in found]
-    at = {tag["data-node-id"]: tag["data-label-name"] for tag in tags if {"data-node-id", "data-label-name"} <= {*tag}}
-    pairs = [(at.get(tag.get("data-node-from", "")), at.get(tag.get("data-node-to", ""))) for tag in tags]
-    return [(points.index(a) + 1, points.index(b) + 1) for a, b in pairs if a in points and b in points]
+            yield name, points, skeleton_of(svg, points)
 
 
 class _Video:

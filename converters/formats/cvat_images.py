@@ -1,7 +1,9 @@
-"""The images of CVAT's XML, and its shapes, which tracks have, too."""
+"""The images of CVAT's XML, and its shapes and skeletons, which tracks have, too."""
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from operator import attrgetter
 from typing import Any
 
@@ -114,6 +116,17 @@ def key_point(element: Any) -> tuple[float, float, int]:
     """Return a point of a skeleton: `outside` is not labelled, `occluded` is hidden. Raises ObjectError."""
     x, y = _points(element, 1)[:2]
     return x, y, 0 if element.get("outside") == "1" else 1 if element.get("occluded") == "1" else 2
+
+
+def skeleton_of(svg: str, points: list[str]) -> list[tuple[int, int]]:
+    """Return the edges of a skeleton between its points, from 1; [] where the drawing does not name them."""
+    found = (
+        re.findall(r"""([\w-]+)=(?:"([^"]*)"|'([^']*)')""", tag) for tag in re.findall(r"<\w+[^<>]*>", svg[:100_000])
+    )
+    tags = [{name: unescape(one or other) for name, one, other in pairs} for pairs in found]
+    at = {tag["data-node-id"]: tag["data-label-name"] for tag in tags if {"data-node-id", "data-label-name"} <= {*tag}}
+    pairs = [(at.get(tag.get("data-node-from", "")), at.get(tag.get("data-node-to", ""))) for tag in tags]
+    return [(points.index(a) + 1, points.index(b) + 1) for a, b in pairs if a in points and b in points]
 
 
 def _mask(element: Any) -> Mask:
