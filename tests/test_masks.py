@@ -489,6 +489,35 @@ def test_clips_have_masks(tmp_path: Path, device: str) -> None:
     assert torch.equal(images.semantic_map(), batch.semantic_map().flatten(0, 1))
 
 
+@pytest.mark.parametrize("frames", [0, 2])
+def test_batches_without_a_box(tmp_path: Path, device: str, frames: int) -> None:
+    """All that batches make of masks is empty or background."""
+    path = tmp_path / "none.json"
+    images = [{"id": at, "file_name": f"{at}.png", "width": 60, "height": 40} for at in range(4)]
+    for at, image in enumerate(images):
+        Image.new("RGB", (60, 40)).save(tmp_path / image["file_name"])
+        image.update(video_id=1, frame_id=at)
+    document = {"videos": [{"id": 1}], "images": images, "annotations": [], "categories": [{"id": 1, "name": "cat"}]}
+    path.write_text(json.dumps(document))
+    if frames:
+        reader: Any = da.ClipReader(tmp_path, path, frames=frames, masks=True)
+    else:
+        reader = da.CocoReader(tmp_path, path, masks=True)
+    ops = [da.Resize(40, max_size=90), da.Normalize()]
+    batch = next(iter(da.Loader(reader, ops, 2, device=device, train=False)))
+    axes = batch.labels.shape[:-1]
+    height, width = batch.images.shape[-2:]
+    assert batch.masks().shape == (0, height, width)
+    assert batch.masks(padded=True).shape == (*axes, 0, height, width)
+    assert (batch.instance_map() == -1).all()
+    inside = batch.semantic_map()[..., :40, :60]
+    assert inside.shape == (*axes, 40, 60)
+    assert not inside.any()
+    if not frames:
+        assert [len(each["masks"]) for each in batch.targets(masks=True)] == [0, 0]
+        assert not batch.as_yolo("segment")["masks"].any()
+
+
 # ------------------------------------------------------------------------------------------- Compose
 
 

@@ -89,7 +89,7 @@ class MasksOfBoxes(ShapesOfBoxes):
         Small objects lie on large ones; `ignore` is the value of the padding right of and below images.
         """
         places = self.instance_map(stride).long()
-        labels = torch.cat([self.labels, torch.zeros_like(self.labels[..., :1])], -1)
+        labels = torch.cat([self.labels, self.labels.new_zeros((*self.labels.shape[:-1], 1))], -1)
         places = torch.where(places < 0, labels.shape[-1] - 1, places)
         result = labels.gather(-1, places.flatten(-2)).reshape(places.shape)
         y, x = ((torch.arange(side, device="cpu") + 0.5) * stride for side in places.shape[-2:])
