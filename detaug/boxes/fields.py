@@ -144,7 +144,8 @@ class Field:
         strength = np.abs(self.lens)
         narrowest = 1 + 2.75 * np.minimum(self.lens, 0)  # the least derivative along a radius, at the corners
         curvature = 4 * strength / (self.size.min(1) * narrowest**3)
-        curvature += _second_differences(self.control) / self.spacing**2
+        second_differences = [np.abs(np.diff(self.control, 2, axis=axis)).max((1, 2, 3), initial=0) for axis in (1, 2)]
+        curvature += np.maximum(*second_differences) / self.spacing**2
         finest = np.sqrt(curvature / (8 * CHORD_ERROR)).clip(None, FINEST)
         count = np.ceil(np.minimum(np.nan_to_num(lengths), LONGEST) * finest[image])
         return np.asarray(count.clip(1).astype(np.int64))
@@ -167,12 +168,6 @@ def _padded(control: NDArray[np.float32], room: Sequence[int]) -> NDArray[np.flo
     return np.pad(
         control, [(0, 0), *((0, most - own) for most, own in zip(room, control.shape[1:3], strict=True)), (0, 0)]
     )
-
-
-def _second_differences(control: NDArray[np.float32]) -> Floats:
-    """Return (N,): the largest second difference of the shifts of neighbouring control points."""
-    largest = [np.abs(np.diff(control, 2, axis=axis)).max((1, 2, 3), initial=0) for axis in (1, 2)]
-    return np.asarray(np.maximum(*largest), np.float64)
 
 
 def _cell_of(place: Any) -> tuple[Any, Any]:

@@ -182,12 +182,6 @@ def _enclosed(rings: Rings, placement: Placement) -> tuple[Floats, Bools]:
     return boxes, whole
 
 
-def _ranges(vertices: Vertices, objects: Ints) -> tuple[Ints, Ints]:
-    """Return (B,) each: the vertices of objects, ascending, are first:last."""
-    first, last = (np.searchsorted(vertices.of_object, objects, side=side) for side in ("left", "right"))
-    return first, last
-
-
 def _regions_of(placement: Placement, objects: Ints) -> _Regions:
     layers, own = placement.layers, (placement.image[objects], placement.layer[objects])
     windows = np.concatenate([layers.rectangle[own], layers.source_bounds[own].reshape(-1, 4)], axis=1)
@@ -269,8 +263,8 @@ def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints
 def _in_outlines(points: Floats, objects: Ints, vertices: Vertices) -> Bools:
     """Return (B, K): whether points (B, K, 2) in source pixels lie in the outlines of these objects, ascending."""
     inside = np.zeros(points.shape[:2], np.bool_)
-    ranges = _ranges(vertices, objects)
-    _loops().contain(points, *ranges, vertices.points, vertices.ring, vertices.following, inside)
+    first, last = (np.searchsorted(vertices.of_object, objects, side=side) for side in ("left", "right"))
+    _loops().contain(points, first, last, vertices.points, vertices.ring, vertices.following, inside)
     return inside
 
 
