@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Floats
 
 LINEAR, ROOTS, GAMMA, LUMINANCE, ROOT_OF_LIGHTNESS, END = (
     int(at) for at in np.cumsum([0, 256, 2041, 4096, 256, 256], dtype=np.int64)
@@ -39,36 +39,20 @@ def color_tables() -> NDArray[np.int32]:
     linear values in 1/4096. LUMINANCE, ROOT_OF_LIGHTNESS: Y and its cube root from the lightness, a byte, in 1/16384.
     """
     byte = np.arange(256)
-    linear = 2040 * _to_linear(byte / 255)
-    gamma = 255 * _from_linear(np.arange(4096) / 4096)
-    tables = [linear, 32768 * _root(np.arange(2041) / 2040), gamma, 16384 * _luminance(byte), _root_of_lightness(byte)]
+    share, value = byte / 255, np.arange(4096) / 4096
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    gamma = np.where(value <= 0.0031308, value * 12.92, value ** (1 / 2.4) * 1.055 - 0.055)
+    luminance = np.where(byte <= 20, share * 100 * 27 / 29**3, ((share * 100 + 16) / 116) ** 3)
+    root_of_lightness = 16384 * (share * 100 + 16) / 116
+    roots = _root(np.arange(2041) / 2040)
+    tables = [2040 * linear, 32768 * roots, 255 * gamma, 16384 * luminance, root_of_lightness]
     return np.concatenate([np.rint(table) for table in tables]).astype(np.int32)
-
-
-def _to_linear(value: Floats) -> Floats:
-    """Return linear values from those with sRGB's gamma, both in 0..1."""
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def _from_linear(value: Floats) -> Floats:
-    return np.where(value <= 0.0031308, value * 12.92, value ** (1 / 2.4) * 1.055 - 0.055)
 
 
 def _root(value: Floats) -> Floats:
     """Return cube roots, of small values a line. OpenCV has them in float32, which changes how two of them round."""
     roots = np.where(value < 216 / 24389, value * 841 / 108 + 16 / 116, np.cbrt(value))
     return roots.astype(np.float32).astype(np.float64)
-
-
-def _luminance(lightness: Ints) -> Floats:
-    """Return Y in 0..1 of the lightness in 0..255; up to 20 it is a line."""
-    share = lightness / 255
-    return np.where(lightness <= 20, share * 100 * 27 / 29**3, ((share * 100 + 16) / 116) ** 3)
-
-
-def _root_of_lightness(lightness: Ints) -> Floats:
-    """Return the cube root of Y in 1/16384."""
-    return 16384 * (lightness / 255 * 100 + 16) / 116
 
 
 _on_device: dict[torch.device, Tensor] = {}
