@@ -198,15 +198,11 @@ class BatchStream:
                 return None
             indices, targets = indices[wanted], targets[wanted]
             params = tuple(select(wanted, drawn) for drawn in params)
-            height, width = self._canvas(targets.image_size)
+            height, width = pad_to(targets.image_size.amax(0).tolist(), self._planner.pad_multiple)
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
         flow = self._flow(images) if self._flow else None
         drawn = params if self._planner.return_params else None
         return make_batch(self._planner.reader, indices, images, targets, plan.epoch, drawn, flow)
-
-    def _canvas(self, size: Tensor) -> tuple[int, int]:
-        """Return the height and width of a batch of images of these sizes, (N, 2)."""
-        return pad_to(size.amax(0).tolist(), self._planner.pad_multiple)
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:

@@ -44,9 +44,10 @@ def _cuda_device(device: torch.device) -> torch.device:
 
 def _local_device() -> int:
     """Return the device that torch.cuda.set_device chose, else LOCAL_RANK's; 0 where a process sees only one."""
-    if not torch.cuda.is_available() or torch.cuda.current_device() != 0:
-        return torch.cuda.current_device() if torch.cuda.is_available() else 0
-    return choose_device(torch.cuda.device_count(), os.environ.get("LOCAL_RANK"), rank_and_world()[0])
+    if not torch.cuda.is_available():
+        return 0
+    chosen = torch.cuda.current_device()
+    return chosen or choose_device(torch.cuda.device_count(), os.environ.get("LOCAL_RANK"), rank_and_world()[0])
 
 
 def choose_device(count: int, local_rank: str | None, rank: int) -> int:

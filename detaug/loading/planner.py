@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -101,15 +101,11 @@ class Planner:
 
     def _blocks(self, epoch: int, step: int) -> Iterator[Block]:
         block = self._block_batches()
-        for each in self._epochs_from(epoch):
-            batches, first_step = self._epoch(each), step if each == epoch else 0
+        end = self.end if self.order.train else epoch + 1
+        for number in count(epoch) if end is None else range(epoch, end):
+            batches, first_step = self._epoch(number), step if number == epoch else 0
             for start in range(first_step - first_step % block, len(batches.indices), block):
                 yield self._plan(batches, range(start, min(start + block, len(batches.indices))))
-
-    def _epochs_from(self, epoch: int) -> Iterable[int]:
-        if not self.order.train:
-            return (epoch,)
-        return count(epoch) if self.end is None else range(epoch, self.end)
 
     def _epoch(self, epoch: int) -> EpochBatches:
         """Return the batches of an epoch, with stand-ins for the skipped images. Raises DataError if none is left."""

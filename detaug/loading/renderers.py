@@ -138,13 +138,10 @@ class _GraphJob:
     def start(self) -> dict[str, Any]:
         feed, indices = self.renderer.feed, self.group.indices
         self._in_memory = feed.images_in_memory(indices)
-        return {**feed.inputs(indices, self._in_memory), **self.group.inputs, **self._canvas()}
-
-    def _canvas(self) -> Arrays:
-        """Return the canvas as an input. Images of several sizes are in groups of one batch, which has one canvas."""
-        if self.renderer.recipe.uniform:
-            return {}
-        return {"canvas": np.full((len(self.group.indices), 2), self.group.batches[0].plan.canvas, np.float32)}
+        inputs = {**feed.inputs(indices, self._in_memory), **self.group.inputs}
+        if not self.renderer.recipe.uniform:  # images of several sizes are in groups of one batch
+            inputs["canvas"] = np.full((len(indices), 2), self.group.batches[0].plan.canvas, np.float32)
+        return inputs
 
     def images(self, outputs: list[Any]) -> list[Tensor]:
         rendered, *decoded = outputs

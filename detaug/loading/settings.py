@@ -194,7 +194,8 @@ def choose_settings(
     defaults are. `together`: images that a part has at least.
     """
     if device.type == "cpu":
-        default = _on_cpu(batch_size, pixels)
+        batches = _limited(GROUP_IMAGES_ON_CPU / _weight(pixels, 3) / batch_size, least=1)
+        default = Settings(1, available_cores(), batches_per_group=batches)
     else:
         default = _on_gpu(batch_size, pixels, can_group, not decodes_on_host and has_jpeg_engine(device))
     chosen = asdict(default)
@@ -244,11 +245,6 @@ def within_memory(
     batches = _limited(min(settings.batches_per_group, images / batch_size), least=1)
     parts = max(settings.parts_per_batch, -(-batch_size // images))
     return replace(settings, pipelines=pipelines, depth=depth, batches_per_group=batches, parts_per_batch=parts)
-
-
-def _on_cpu(batch_size: int, pixels: int) -> Settings:
-    batches = _limited(GROUP_IMAGES_ON_CPU / _weight(pixels, 3) / batch_size, least=1)
-    return Settings(1, available_cores(), batches_per_group=batches)
 
 
 def _on_gpu(batch_size: int, pixels: int, can_group: bool, jpeg_engine: bool) -> Settings:
