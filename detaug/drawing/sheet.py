@@ -67,10 +67,11 @@ def make_sheet(
     if not any(rows):
         raise InputError("rows must hold at least one image, got none; pass [[image, ...], ...]")
     lines = [[tile if isinstance(tile, Tile) else Tile(tile) for tile in row] for row in rows]
-    colors = _colors([tile for line in lines for tile in line], class_names)
+    shown = {name for line in lines for tile in line for name in tile.names}
+    every = shown.union(class_names)
+    colors = class_colors(every if len(every) <= len(PALETTE) else shown)
     drawn = [[_render(tile, cell, colors) for tile in line] for line in lines]
-    shown = {name for line in lines for tile in line for name in tile.names if name}
-    names = [name for name in dict.fromkeys([*class_names, *sorted(shown)]) if name in shown]
+    names = [name for name in dict.fromkeys([*class_names, *sorted(shown)]) if name and name in shown]
     has_legend = any(each.by_legend for line in drawn for each in line)
     legend = [(name, colors[name]) for name in names if has_legend]
     pictures = [[each.picture for each in line] for line in drawn]
@@ -114,13 +115,6 @@ def padding(image: Image.Image, size: Any) -> list[tuple[int, int, int, int]]:
     height, width = (image.height, image.width) if size is None else map(int, size)
     strips = [(width, 0, image.width, image.height), (0, height, width, image.height)]
     return [(x1, y1, x2, y2) for x1, y1, x2, y2 in strips if x1 < x2 and y1 < y2]
-
-
-def _colors(tiles: Sequence[Tile], class_names: Sequence[str]) -> dict[str, Color]:
-    """Return the colour of each name: those of all classes, or of the shown ones if there are too few colours."""
-    shown = {name for tile in tiles for name in tile.names}
-    every = shown.union(class_names)
-    return class_colors(every if len(every) <= len(PALETTE) else shown)
 
 
 class _Drawn(NamedTuple):
