@@ -81,17 +81,14 @@ def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Ar
         tall = max(height * count / most, LEAST_COLUMN) if count else 0
         position = f'x="{left + at * step:.1f}" y="{bottom - tall:.1f}" width="{max(step - 1.5, 1):.1f}"'
         parts.append(f'<rect {position} height="{tall:.1f}"><title>{escape(span)}: {count:,}</title></rect>')
-    shift, every = 0 if len(labels) > len(counts) else step / 2, math.ceil(_label_width(labels) / step)
+    shift = 0 if len(labels) > len(counts) else step / 2
+    room = 12 + math.ceil(7.6 * max(map(len, labels)))  # a digit of the font takes 7.6 pixels
+    every = math.ceil(room / step)
     for at in range(one % every, len(labels), every):
         x = left + at * step + shift
         parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(labels[at])}</text>')
     parts.append(f'<text x="{left}" y="10">most: {most:,}</text></svg></figure>')
     return "".join(parts)
-
-
-def _label_width(labels: Sequence[str]) -> int:
-    """Return the least distance of two labels of an axis in pixels: a digit of the font takes 7.6."""
-    return 12 + math.ceil(7.6 * max(map(len, labels)))
 
 
 def _map(relative: Array) -> str:

@@ -144,8 +144,10 @@ def save_animation(
     title, cell = ", ".join(filter(None, (title, note))), (size, size)
     pages = [make_sheet([list(frame)], title=title, cell=cell) for frame in zip(*rows, strict=True)]
     first, *others = _of_one_size(pages)
-    encoded = io.BytesIO()
-    duration = round(1000 / _rate(batch))
+    steps = np.diff(batch.time[0].numpy())
+    steps = steps[steps > 0]  # a clip may end with repeated frames
+    rate = min(MOST_RATE, float(1 / np.median(steps))) if len(steps) else USUAL_RATE
+    encoded, duration = io.BytesIO(), round(1000 / rate)
     first.save(encoded, "GIF", save_all=True, append_images=others, duration=duration, loop=0, comment=MARK)
     write_atomically(path, [encoded.getbuffer()])
     return Path(path)
@@ -182,10 +184,3 @@ def _of_one_size(pages: Sequence[Image.Image]) -> list[Image.Image]:
     for paper, page in zip(papers, pages, strict=True):
         paper.paste(page, (0, size[1] - page.height))
     return papers
-
-
-def _rate(batch: ClipBatch) -> float:
-    """Return the frames a second of the first clip."""
-    steps = np.diff(batch.time[0].numpy())
-    steps = steps[steps > 0]  # a clip may end with repeated frames
-    return min(MOST_RATE, float(1 / np.median(steps))) if len(steps) else USUAL_RATE

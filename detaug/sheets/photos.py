@@ -118,10 +118,6 @@ def _smallest(boxes: Array, size: Array) -> Score:
     return Score(-width * height / size.prod(), f"smallest {width:.3g} x {height:.3g}")
 
 
-def _crowded(boxes: Array, size: Array) -> Score:
-    return Score(len(boxes), f"{len(boxes)} boxes")
-
-
 def _suspicious(boxes: Array, size: Array) -> Score:
     """Return the highest of four scores, each in 0..1; 0.9 is odd."""
     sides = _sides(boxes)
@@ -137,7 +133,7 @@ def _suspicious(boxes: Array, size: Array) -> Score:
 
 _SCORES: dict[str, Callable[[Array, Array], Score]] = {
     "smallest": _smallest,
-    "crowded": _crowded,
+    "crowded": lambda boxes, _: Score(len(boxes), f"{len(boxes)} boxes"),
     "suspicious": _suspicious,
 }
 
