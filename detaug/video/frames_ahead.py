@@ -56,7 +56,8 @@ class FramesAhead:
     def start(self, upcoming: Iterator[Upcoming]) -> None:
         """Begin with another order of frames."""
         with self._lock:
-            self._drop()
+            while self._ahead:
+                self._pop().cancel()
             some = takewhile(lambda each: each.mine.any(), upcoming)  # ends where a loader has cached all frames
             self._runs = (run for each in some for run in self._runs_of(each.indices[each.mine]))
             self._fill()
@@ -90,11 +91,6 @@ class FramesAhead:
         while len(self._ahead) < RUNS_AHEAD and self._bytes < BYTES_AHEAD and (run := next(self._runs, None)):
             self._ahead.append((run, self._pool.submit(self._decode, run)))
             self._bytes += int(self._lengths[[*run]].sum())
-
-    def _drop(self) -> None:
-        self._runs = iter(())
-        while self._ahead:
-            self._pop().cancel()
 
     def _runs_of(self, indices: Ints) -> list[Run]:
         """Split frames into runs: where the video changes, where the numbers do not ascend, and at the longest.
