@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.arrays import Floats
 from detaug.converters.coco.boxes import DECIMALS
 from detaug.converters.coco.outlines import OutlineColumns, encode_counts
 from detaug.converters.coco.rings import area_of, cut_ring
@@ -27,19 +26,15 @@ def annotation_rows(table: Table, reader: TileReader) -> Iterator[dict[str, Any]
     tile_of_box = np.repeat(np.arange(len(reader)), counts)
     for at, (row, tile) in enumerate(zip(reader.cut.rows.tolist(), tile_of_box.tolist(), strict=True)):
         entry = table.row("annotations", int(order[row]))
+        x0, y0, x1, y1 = reader.cut.boxes[at].tolist()
         yield {
             **entry,
             "id": at + 1,
             "image_id": tile + 1,
-            "bbox": _box(reader.cut.boxes[at]),
+            "bbox": [whole(round(value, _BOX_DECIMALS)) for value in (x0, y0, x1 - x0, y1 - y0)],
             **_shapes(entry, reader, at, tile),
             "part_of": entry["id"],
         }
-
-
-def _box(box: Floats) -> list[float | int]:
-    x0, y0, x1, y1 = box.tolist()
-    return [whole(round(value, _BOX_DECIMALS)) for value in (x0, y0, x1 - x0, y1 - y0)]
 
 
 def _shapes(entry: dict[str, Any], reader: TileReader, at: int, tile: int) -> dict[str, Any]:

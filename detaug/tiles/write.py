@@ -143,7 +143,9 @@ def tile_coco(
     own = check_part(part)
     refuse_part(source)
     if own is None:
-        _check_output(folder)
+        check_folder(folder)
+        if folder.is_dir() and any(folder.iterdir()):
+            raise ConversionError(f"{folder} is not empty; give the name of a folder to make")
     table = examine_file(source)
     raise_on_errors(table)
     if table.coco.has_videos:
@@ -219,19 +221,13 @@ def _document(
         return document_text(document, {"images": images, "annotations": boxes})
     refuse_keys_of_parts(table.path, document)
     positions = {"images": chosen.tiles.tolist(), "annotations": chosen.boxes.tolist()}
-    rows = {name: _some(each, positions[name]) for name, each in (("images", images), ("annotations", boxes))}
+    rows = {"images": _some(images, positions["images"]), "annotations": _some(boxes, positions["annotations"])}
     return document_text({"part": part_head(part, [*names, rules]), **document, "positions": positions}, rows)
 
 
 def _some(rows: Iterator[dict[str, Any]], positions: Sequence[int]) -> Iterator[dict[str, Any]]:
     wanted = frozenset(positions)
     return (row for at, row in enumerate(rows) if at in wanted)
-
-
-def _check_output(folder: Path) -> None:
-    check_folder(folder)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ConversionError(f"{folder} is not empty; give the name of a folder to make")
 
 
 def _reader_of(table: Table, images: PathLike, pixels: PixelFormat) -> CocoReader:
