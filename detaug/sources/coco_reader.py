@@ -155,7 +155,9 @@ class CocoReader(FolderSource):
         if len(self.missing):
             shard = self._storage.shards.name(int(self.missing[0]))
             first = shard or self.file_names[self.missing[0]]
-            better = folder_that_has(first, self.images, self.annotations) or self._advice_for_some()
+            better = folder_that_has(first, self.images, self.annotations)
+            if not better and len(self.missing) < len(self):
+                better = ", or leave them out with detaug check --clean"
             raise AnnotationError(
                 f"{self.annotations}: {len(self.missing)} of {len(self)} images are not in {self.images}, the first is "
                 f"{first!r}; {self._advice_for_folder('shard' if shard else 'file_name')}{better}"
@@ -164,10 +166,6 @@ class CocoReader(FolderSource):
     def _advice_for_folder(self, key: str) -> str:
         """Return what an error advises where images are not in the folder. `key`: the json's key of the names."""
         return f"give the folder that {key} is relative to"
-
-    def _advice_for_some(self) -> str:
-        """Return what else an error advises: to leave out images, but not all of them."""
-        return "" if len(self.missing) == len(self) else ", or leave them out with detaug check --clean"
 
     def path(self, index: int) -> Path:
         """Return the file of an image; of an image in a shard, the shard's path and the image's name."""

@@ -20,16 +20,14 @@ from detaug.errors import InputError
 
 def as_columns(columns: Mapping[str, ArrayLike], rows: int, origin: str) -> dict[str, Column]:
     """Return columns as arrays: int64, float64 or objects. Raises InputError for one without `rows` rows."""
-    arrays = {name: _as_column(np.asarray(each)) for name, each in columns.items()}
-    for name, each in arrays.items():
-        if each.shape[:1] != (rows,):
-            raise InputError(f"{origin}: column {name!r} must have a row for each of {rows} boxes, got {each.shape}")
+    arrays: dict[str, Column] = {}
+    for name, values in columns.items():
+        array = np.asarray(values)
+        if array.shape[:1] != (rows,):
+            raise InputError(f"{origin}: column {name!r} must have a row for each of {rows} boxes, got {array.shape}")
+        kind = array.dtype.kind
+        arrays[name] = array.astype(np.int64 if kind in "biu" else np.float64 if kind == "f" else object)
     return arrays
-
-
-def _as_column(array: Column) -> Column:
-    kind = array.dtype.kind
-    return array.astype(np.int64 if kind in "biu" else np.float64 if kind == "f" else object)
 
 
 def gather(columns: Mapping[str, Column], rows: Ints) -> dict[str, Column]:

@@ -52,6 +52,7 @@ class ConcatReader(Source):
         self._first: Ints = np.concatenate([[0], np.cumsum([len(source) for source in self.sources])])
         names = list(dict.fromkeys(name for source in self.sources for name in source.class_names[1:]))
         objects = [source.objects() for source in self.sources]
+        image_ids = np.concatenate([source.image_ids for source in self.sources])
         super().__init__(
             np.concatenate([source.sizes for source in self.sources]),
             names,
@@ -61,7 +62,7 @@ class ConcatReader(Source):
                 [_renamed(source, names)[labels] for source, (_, _, labels) in zip(self.sources, objects, strict=True)]
             ),
             classes=_classes(self.sources, names),
-            image_ids=_image_ids(self.sources),
+            image_ids=image_ids if len(np.unique(image_ids)) == len(image_ids) else None,
             relative=True,
             shapes=join_shapes(self.sources, names),
             columns=join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects]),
@@ -171,11 +172,6 @@ def _rounds(sources: Sequence[Source]) -> Bools | None:
 def _renamed(source: Source, names: list[str]) -> Ints:
     """Return (K + 1,) the new label of each label of a source; 0 stays."""
     return np.array([0, *(names.index(name) + 1 for name in source.class_names[1:])], np.int64)
-
-
-def _image_ids(sources: Sequence[Source]) -> Ints | None:
-    ids = np.concatenate([source.image_ids for source in sources])
-    return ids if len(np.unique(ids)) == len(ids) else None
 
 
 def _classes(sources: Sequence[Source], names: list[str]) -> Ints | None:

@@ -50,7 +50,8 @@ def with_sizes(folder: Path, cached_as: Path, files: FileTable, *, cache: bool) 
     unknown = np.flatnonzero(sizes[:, 0] == 0).tolist()
     faults = _read_into(sizes, unknown, [os.path.join(folder, files.names[at]) for at in unknown])
     if cache and len(unknown) > len(faults):
-        save_columns(cached_as, key, {"names": _joined(files.names), "status": files.status, "sizes": sizes})
+        names = np.frombuffer("\0".join(files.names).encode("utf-8", "surrogateescape"), np.uint8)
+        save_columns(cached_as, key, {"names": names, "status": files.status, "sizes": sizes})
     sizes[[*faults]] = 1
     return sizes, faults
 
@@ -75,7 +76,3 @@ def _cached_sizes(cached_as: Path, key: str, files: FileTable) -> Ints:
     known = {(name, *each): at for at, (name, each) in enumerate(zip(names, status.tolist(), strict=True))}
     at = [known.get((name, *each), -1) for name, each in zip(files.names, files.status.tolist(), strict=True)]
     return np.concatenate([sizes, np.zeros((1, 2), np.int64)])[at]
-
-
-def _joined(names: Sequence[str]) -> Ints:
-    return np.frombuffer("\0".join(names).encode("utf-8", "surrogateescape"), np.uint8)

@@ -67,7 +67,9 @@ class StackReader(Source):
             shapes=first.shapes,
             origin=first.origin,
         )
-        self.pixel_format = _stacked_format(self.sources)
+        dtypes: list[DType] = ["uint8", "uint16", "float32"]
+        dtype = max((source.pixel_format.dtype for source in self.sources), key=dtypes.index)
+        self.pixel_format = PixelFormat(sum(source.pixel_format.count for source in self.sources), dtype)
         self.rounds, self.stretch_of_clip = first.rounds, first.stretch_of_clip
         pairs = zip(self.sources, self._positions, strict=True)
         self.missing = np.flatnonzero(
@@ -153,12 +155,6 @@ def _same_images(first: Source, source: Source) -> Ints:
             f"{first.origin}, {other_width} x {other_height} in {source.origin}; resample the files of one"
         )
     return positions
-
-
-def _stacked_format(sources: Sequence[Source]) -> PixelFormat:
-    order: list[DType] = ["uint8", "uint16", "float32"]
-    dtype = max((source.pixel_format.dtype for source in sources), key=order.index)
-    return PixelFormat(sum(source.pixel_format.count for source in sources), dtype)
 
 
 def _moved(upcoming: Iterator[Upcoming], positions: Ints, lock: Lock) -> Iterator[Upcoming]:
