@@ -128,7 +128,11 @@ def augment_to(
     _check_nodes(images, given if shapes is None else {**given, "shapes": shapes})
     _check_pipeline(images if shapes is None else shapes)
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
-    images, shapes = (images, images.shape(dtype=types.INT32)) if shapes is None else _of_shapes(images, shapes)
+    if shapes is None:
+        shapes = images.shape(dtype=types.INT32)
+    else:  # the pipeline fails if the images are not of these
+        shapes = fn.cat(fn.cast(shapes[:2], dtype=types.INT32), types.Constant([3], dtype=types.INT32, device="cpu"))
+        images = fn.reshape(images, shape=shapes, layout="HWC")
     planner = BatchPlanner(
         recipe,
         seed,
@@ -154,12 +158,6 @@ def augment_to(
     image = recipe.dali_graph(images, feed=inputs.__getitem__)
     image = image if "output" in recipe.stages else fn.reshape(image, layout="HWC")
     return (image, *planned[: planner.box_outputs])
-
-
-def _of_shapes(images: Node, shapes: Node) -> tuple[Node, Node]:
-    """Return images, whose pipeline fails if they are not of these shapes, and the shapes (H, W, 3)."""
-    shapes = fn.cat(fn.cast(shapes[:2], dtype=types.INT32), types.Constant([3], dtype=types.INT32, device="cpu"))
-    return fn.reshape(images, shape=shapes, layout="HWC"), shapes
 
 
 def _check_pipeline(source_of_shapes: Node) -> None:

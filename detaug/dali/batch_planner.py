@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, count
+from itertools import accumulate, chain, count
 from typing import Any, Literal, NamedTuple
 from weakref import ReferenceType
 
@@ -98,7 +98,8 @@ class BatchPlanner:
         rows = _rows(given) if given else _no_boxes(len(shapes))
         rows = rows._replace(boxes=_relative(rows, size, self.units))
         rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
-        views = _views(rows, size)
+        labels = padded(class_labels(rows.columns[0], len(rows.boxes)), rows.counts, -1)
+        views = whole_images(padded(rows.boxes, rows.counts, 0), labels, size)
         if self.has_polygons:
             relative = self.units == "relative"
             outlines = outlines_of(polygons[0], polygons[1], rows.boxes, rows.counts, size, relative=relative)
@@ -146,23 +147,13 @@ class BatchPlanner:
         return points
 
 
-def _views(rows: BatchBoxes, size: Floats) -> Views:
-    """Return the whole images. Their `rows` are the positions of the boxes in the batch's list."""
-    labels = padded(class_labels(rows.columns[0], len(rows.boxes)), rows.counts, -1)
-    return whole_images(padded(rows.boxes, rows.counts, 0), labels, size)
-
-
 def _rows(given: tuple[Samples, ...]) -> BatchBoxes:
     """Concatenate the rows of all samples. Raises InputError for shapes that do not fit."""
     boxes = [each if each.shape[1:] == (4,) else _empty_boxes(at, each) for at, each in enumerate(given[0])]
     counts = [len(each) for each in boxes]
-    columns = [_column(name, column, counts) for name, column in zip(_names(), given[1:], strict=False)]
+    names = chain(["labels"], (f"columns[{at}]" for at in count()))
+    columns = [_column(name, column, counts) for name, column in zip(names, given[1:], strict=False)]
     return BatchBoxes(np.concatenate(boxes).astype(np.float64), np.array(counts), columns)
-
-
-def _names() -> Iterator[str]:
-    yield "labels"
-    yield from (f"columns[{at}]" for at in count())
 
 
 def _column(name: str, column: Samples, counts: list[int]) -> Array:

@@ -90,16 +90,11 @@ def coco(
         dont_use_mmap=True,
         polygon_masks=polygons,
     )
-    encoded, rows, numbers, *outlines = outputs
+    encoded, rows, numbers, *outlines = outputs  # the first row and number of an image are its size and its id
     size = fn.cast(rows[0, :2], dtype=types.INT32)
-    return of_size(encoded, size), rows[1:], numbers[1:], numbers[:1], *_of_boxes(*outlines)
-
-
-def _of_boxes(rings: Node | None = None, vertices: Node | None = None) -> tuple[Node, ...]:
-    """Return the rings and vertices of the boxes: the first annotation of an image is its size."""
-    if rings is None:
-        return ()
-    return rings - types.Constant(np.array([[1, 0, 0]], np.int32)), vertices
+    if outlines:  # rings count the annotations from that row on
+        outlines[0] = outlines[0] - types.Constant(np.array([[1, 0, 0]], np.int32))
+    return of_size(encoded, size), rows[1:], numbers[1:], numbers[:1], *outlines
 
 
 def _check_for_dali(reader: CocoReader, shards: int) -> None:

@@ -105,8 +105,10 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     def __iter__(self) -> Self:
         """Start an epoch, or go on with one that was left before its end."""
         has_begun = self._ever_consumed or self._counter > 0  # the latter in a restored iterator
-        if has_begun and not self._ready and self._is_at_end():
-            self.reset()
+        if has_begun and not self._ready:
+            ended = 0 < self._size <= self._counter
+            if ended or self._advance_and_check_drop_last(dry_run=True, end_iteration=False):
+                self.reset()
         return self
 
     def reset(self) -> None:
@@ -122,10 +124,6 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
                 self._schedule_runs()
             self._counter = max(self._counter, self._size)
         super().reset()
-
-    def _is_at_end(self) -> bool:
-        ended = 0 < self._size <= self._counter
-        return ended or bool(self._advance_and_check_drop_last(dry_run=True, end_iteration=False))
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch; needs `reader_name`."""
