@@ -72,7 +72,8 @@ class Compose:
         """Return the image and its target after the ops."""
         pixels = read_image(image)
         size = pixels.shape[0], pixels.shape[1]
-        draws = draws_from(np.random.default_rng(self._next_seed()))
+        seed = int(torch.randint(2**63 - 1, ())) if self.seed is None else self.seed
+        draws = draws_from(np.random.default_rng(seed))
         columns = (*COLUMNS, *self.columns)
         boxes, labels, shapes = read_target(target, size, columns, self.flip_pairs)
         views = replace(source_views([size], [boxes], [labels], ["target['boxes']"]), shapes=shapes)
@@ -93,6 +94,3 @@ class Compose:
     @cached_property
     def _renderer(self) -> Renderer:
         return Renderer(self._recipe)
-
-    def _next_seed(self) -> int:
-        return int(torch.randint(2**63 - 1, ())) if self.seed is None else self.seed

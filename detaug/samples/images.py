@@ -43,7 +43,9 @@ def read_image(image: Any) -> Pixels:
 def like_image(image: Any, rendered: Tensor, *, normalized: bool) -> Any:
     """Return the rendered image, (3, H, W), as what `image` is. Normalised images are tensors, or tv_tensors.Image."""
     if isinstance(image, Tensor):
-        result = rendered.contiguous() if normalized else _of_type(rendered, image.dtype)
+        result = rendered.contiguous()
+        if not normalized and image.dtype != torch.uint8:
+            result = result.to(image.dtype).div_(255)
         return wrap_like(image, result) if is_tv_tensor(image) else result
     if normalized:
         return rendered.contiguous()
@@ -75,7 +77,3 @@ def _read_array(array: NDArray[Any], layout: str, fits: bool) -> Pixels:
     if not (low >= 0 and high <= 1):
         raise InputError(f"an image of floats must be in 0..1, got {low:g}..{high:g}: divide by 255, or give uint8")
     return np.ascontiguousarray((array * array.dtype.type(255)).round().astype(np.uint8))
-
-
-def _of_type(rendered: Tensor, dtype: torch.dtype) -> Tensor:
-    return rendered.contiguous() if dtype == torch.uint8 else rendered.contiguous().to(dtype).div_(255)
