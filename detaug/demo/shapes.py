@@ -83,14 +83,11 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
         picture.save(root / "JPEGImages" / f"{name}.jpg", quality=90)
         _annotation(f"{name}.jpg", picture.size, things).write(root / "Annotations" / f"{name}.xml")
         _masks(picture.size, things).save(root / "SegmentationObject" / f"{name}.png", optimize=True)
-    _write_splits(root / "ImageSets" / "Main", names)
-    return root
-
-
-def _write_splits(folder: Path, names: Sequence[str]) -> None:
-    train = len(names) - len(names) // 5
+    train = images - images // 5
     for split, part in {"train": names[:train], "val": names[train:], "trainval": names}.items():
-        (folder / f"{split}.txt").write_text("".join(f"{name}\n" for name in part), encoding="ascii")
+        file = root / "ImageSets" / "Main" / f"{split}.txt"
+        file.write_text("".join(f"{name}\n" for name in part), encoding="ascii")
+    return root
 
 
 def _masks(size: tuple[int, int], things: Sequence[Thing]) -> Image.Image:
