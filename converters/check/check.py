@@ -136,13 +136,16 @@ def _summary(
     decoded: bool,
     part: Part | None,
 ) -> CheckSummary:
-    names = table.categories
+    names = list(table.categories.values())
+    unique_names = {
+        number: name if names.count(name) == 1 else f"{name} (id {number})" for number, name in table.categories.items()
+    }
     return CheckSummary(
         annotations=table.path,
         image_folder=folder,
         images=len(table.file_names),
         images_without_boxes=len(table.file_names) - len(np.unique(table.image_index[usable_boxes(table)])),
-        class_counts={_unique_name(number, names): count for number, count in class_counts(table).items()},
+        class_counts={unique_names[number]: count for number, count in class_counts(table).items()},
         kind_counts=count_findings(findings),
         decoded=decoded,
         part=str(part or ""),
@@ -162,11 +165,6 @@ def _check_dropped(table: Table, names: Sequence[str]) -> None:
             unused = ", ".join(shown(each) for each in table.categories.values() if each not in used) or "none"
             fault = "has objects" if name in used else "is no class of the json"
             raise InputError(f"drop_classes must be classes without objects, which are {unused}; {shown(name)} {fault}")
-
-
-def _unique_name(number: int, names: dict[int, str]) -> str:
-    name = names[number]
-    return name if list(names.values()).count(name) == 1 else f"{name} (id {number})"
 
 
 def _other_split(path: PathLike, folder: Path) -> OtherSplit:

@@ -249,9 +249,8 @@ def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) 
 
 
 def _rows(table: Table, where: Where, usable: Mask, changes: dict[int, Row]) -> Iterator[Row]:
-    rows = table.coco.document[where]
-    return (_changed(rows[at], changes[at]) if at in changes else rows[at] for at in np.flatnonzero(usable).tolist())
-
-
-def _changed(row: Row, changes: Row) -> Row:
-    return {key: value for key, value in (row | changes).items() if value is not _REMOVED}
+    for at in np.flatnonzero(usable).tolist():
+        row = table.coco.document[where][at]
+        if at in changes:
+            row = {key: value for key, value in (row | changes[at]).items() if value is not _REMOVED}
+        yield row

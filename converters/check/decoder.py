@@ -84,14 +84,12 @@ class Decoder:
             return f"cannot be read: {error.strerror or error}"
         except (RuntimeError, MemoryError):
             self.pipeline = self._build()
-            return f"DALI does not decode it: {self._first_message()}"
+            self.messages.seek(0)
+            lines = self.messages.read(10_000).decode(errors="replace").splitlines()
+            message = next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
+            return f"DALI does not decode it: {message}"
         found = [(shape[:2], tuple(shapes.at(at)[:2].tolist())) for at, shape in enumerate(decoded.shape())]
         return next(filter(None, map(_size_fault, images, found)), "")
-
-    def _first_message(self) -> str:
-        self.messages.seek(0)
-        lines = self.messages.read(10_000).decode(errors="replace").splitlines()
-        return next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
 
 
 _OUTPUT = {

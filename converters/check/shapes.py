@@ -126,7 +126,8 @@ class _Outlines:
         least, most, around = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
         runs = self.read.pixels_of_runs()
         least, most = np.maximum(least, runs), np.maximum(most, runs)
-        area = np.array([_number(entry.get("area")) for entry in self.entries])
+        areas: list[Any] = [entry.get("area") for entry in self.entries]
+        area = np.array([float(area) if type(area) in (int, float) and abs(area) < 1e15 else np.nan for area in areas])
         off = np.maximum(least - area, area - most)
         off = np.where(self.sound & ~crossed & (most > 0) & ~np.isnan(area), off - around / 2 - most / 100 - 1, -1)
         wrong = np.flatnonzero(off > 0)
@@ -201,10 +202,6 @@ class _Outlines:
 def _past(points: Floats, sides: Ints) -> Floats:
     """Return (n,) by how many pixels points lie outside of images of these sides; negative for those inside."""
     return np.asarray(np.maximum(-points, points - sides).max(-1, initial=-np.inf))
-
-
-def _number(value: Any) -> float:
-    return float(value) if type(value) in (int, float) and abs(value) < 1e15 else np.nan
 
 
 def _areas_of_rings(points: Floats, first_point: Ints, ring_row: Ints, rows: int) -> tuple[Floats, Floats, Floats]:
