@@ -221,10 +221,9 @@ def _group_by_image(table: Table, columns: Sequence[str]) -> Annotations:
         track_ids=table.videos.track_ids[order],
         video_files=table.videos.files,
         categories=table.categories,
-        category_keys={row["id"]: _other_keys(row) for row in table.coco.document["categories"]},
+        category_keys={
+            row["id"]: {name: value for name, value in row.items() if name not in ("id", "name")}
+            for row in table.coco.document["categories"]
+        },
         columns={name: values.column_of_key(table, name)[order] for name in columns},
     )
-
-
-def _other_keys(category: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in category.items() if name not in ("id", "name")}

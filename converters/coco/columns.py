@@ -24,17 +24,13 @@ class Rows:
     def __init__(self, coco: Coco, where: Where, findings: list[Findings]) -> None:
         self.where, self.findings = where, findings
         entries: list[Any] = coco.document[where]
+        self.rows: list[dict[str, Any]] = entries
         self.present = np.ones(len(entries), bool)
         if not set(map(type, entries)) <= {dict}:
             self.present = np.array([isinstance(entry, dict) for entry in entries])
-            self._note_not_objects(entries)
-            entries = [entry if isinstance(entry, dict) else {} for entry in entries]
-        self.rows: list[dict[str, Any]] = entries
-
-    def _note_not_objects(self, entries: list[Any]) -> None:
-        rows = np.flatnonzero(~self.present)
-        text = "must be an object {...}, got "
-        self.findings.append(Findings("row-not-object", self.where, rows, lambda row: text + shown(entries[row])))
+            rows, text = np.flatnonzero(~self.present), "must be an object {...}, got "
+            findings.append(Findings("row-not-object", where, rows, lambda row: text + shown(entries[row])))
+            self.rows = [entry if isinstance(entry, dict) else {} for entry in entries]
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a key, None where a row lacks it."""
@@ -57,7 +53,8 @@ class Rows:
         """Return a column as int64, and where it is a whole number in range; elsewhere the column has `low`."""
         values = self.column(name) if values is None else values
         numbers, good = whole_numbers(values, low, high)
-        rule = f"{name} must be a whole number from {low} to {_power(high)}, got "
+        limit = "2^63 - 1" if high == LARGEST_ID else f"{high:,}"
+        rule = f"{name} must be a whole number from {low} to {limit}, got "
         self.note(kind, ~good, lambda row: rule + shown(values[row]))
         return numbers, good & self.present
 
@@ -69,10 +66,6 @@ class Rows:
             first != np.arange(len(first)),
             lambda row: f"id {shown(self.rows[row].get('id'))} is taken by {self.where}[{first[row]}] already",
         )
-
-
-def _power(high: int) -> str:
-    return "2^63 - 1" if high == LARGEST_ID else f"{high:,}"
 
 
 def _first_equal(values: Ints, good: Mask) -> Ints:
@@ -99,7 +92,8 @@ def whole_numbers(values: list[Any], low: int = 0, high: int = LARGEST_ID) -> tu
 
 def four_numbers(values: list[Any]) -> tuple[Floats, Mask]:
     """Return (A, 4) float64, and where the value is four finite numbers; elsewhere it is a box of one pixel."""
-    if _all_lists_of_four_numbers(values):
+    are_fours = set(map(type, values)) <= {list} and set(map(len, values)) <= {4}
+    if are_fours and set(map(type, chain.from_iterable(values))) <= {int, float}:
         with suppress(OverflowError):  # an int too large for a float
             boxes = np.fromiter(chain.from_iterable(values), np.float64, 4 * len(values)).reshape(-1, 4)
             good: Mask = np.all(np.abs(boxes) < _LARGEST_COORDINATE, axis=1)  # False for NaN
@@ -108,11 +102,6 @@ def four_numbers(values: list[Any]) -> tuple[Floats, Mask]:
     fits = [_is_four_numbers(value) for value in values]
     rows = [value if fit else (0, 0, 1, 1) for value, fit in zip(values, fits, strict=True)]
     return np.array(rows, np.float64).reshape(-1, 4), np.array(fits, bool)
-
-
-def _all_lists_of_four_numbers(values: list[Any]) -> bool:
-    shapes = set(map(type, values)) <= {list} and set(map(len, values)) <= {4}
-    return shapes and set(map(type, chain.from_iterable(values))) <= {int, float}
 
 
 def _is_four_numbers(value: Any) -> bool:

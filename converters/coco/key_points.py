@@ -70,17 +70,14 @@ def faults_of_category(category: Mapping[str, Any], count: int) -> Iterator[Faul
     count = len(names_of_points(category)) or count
     if pairs is not None and not (isinstance(pairs, list) and all(_is_pair(pair, count) for pair in pairs)):
         yield "keypoints-skeleton", f"skeleton must be pairs of 1..{count}, got {shown(pairs)}"
-    if flips is not None and not _are_places(flips, count):
+    are_places = isinstance(flips, list) and all(type(at) is int for at in flips) and sorted(flips) == [*range(count)]
+    if flips is not None and not are_places:
         yield "keypoints-flips", f"flip_idx must have each of 0..{count - 1} once, got {shown(flips)}"
 
 
 def _is_pair(pair: Any, count: int) -> bool:
     is_pair = isinstance(pair, list) and len(pair) == 2
     return is_pair and all(type(at) is int and 1 <= at <= count for at in pair)
-
-
-def _are_places(flips: Any, count: int) -> bool:
-    return isinstance(flips, list) and all(type(at) is int for at in flips) and sorted(flips) == [*range(count)]
 
 
 def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints | None:
@@ -115,8 +112,13 @@ def other_side(name: str) -> str | None:
     at, tokens = _find_side(name)
     if at is None:
         return None
-    tokens[at] = _in_case_of(tokens[at], _OTHER[tokens[at].lower()])
-    return "".join(tokens)
+    side = tokens[at]
+    other = _OTHER[side.lower()]
+    if side.isupper():
+        other = other.upper()
+    elif side[0].isupper():
+        other = other.capitalize()
+    return "".join([*tokens[:at], other, *tokens[at + 1 :]])
 
 
 def _find_side(name: str) -> tuple[int | None, list[str]]:
@@ -129,12 +131,6 @@ def _find_side(name: str) -> tuple[int | None, list[str]]:
         if token.lower() in _OTHER and (len(token) > 1 or is_letter_at_end):
             return at, tokens
     return None, tokens
-
-
-def _in_case_of(example: str, word: str) -> str:
-    if example.isupper():
-        return word.upper()
-    return word.capitalize() if example[0].isupper() else word
 
 
 def swaps_of_names(names: Sequence[str], count: int) -> Ints:

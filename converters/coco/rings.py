@@ -84,17 +84,14 @@ def _without_spikes(points: Floats) -> Floats:
     """Return a ring without points at which it goes back the way that it came: cutting leaves these at edges."""
     ring, at, since = points.tolist(), 0, 0
     while len(ring) > 2 and since < len(ring):
-        if _goes_back(ring[at - 1], ring[at], ring[(at + 1) % len(ring)]):
+        a, b, c = ring[at - 1], ring[at], ring[(at + 1) % len(ring)]
+        ahead = (b[0] - a[0]) * (c[0] - b[0]) + (b[1] - a[1]) * (c[1] - b[1])
+        if ahead <= 0 and _turn(a, b, c) == 0:
             del ring[at]
             at, since = (at - 1) % len(ring), 0
         else:
             at, since = (at + 1) % len(ring), since + 1
     return np.asarray(ring).reshape(-1, 2)
-
-
-def _goes_back(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> bool:
-    ahead = (b[0] - a[0]) * (c[0] - b[0]) + (b[1] - a[1]) * (c[1] - b[1])
-    return ahead <= 0 and _turn(a, b, c) == 0
 
 
 def join_rings(rings: Sequence[Floats]) -> Floats:

@@ -97,7 +97,12 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
     images = _without_errors(table, errors, "images")
     boxes = _without_errors(table, errors, "annotations") & table.has_box & table.has_category
     orphans = int((boxes & ~np.append(images, False)[table.image_index]).sum())
-    findings = [*_repairs(table), *(_finding(table, found, row) for found in errors for row in found.rows.tolist())]
+    findings = [*_repairs(table)]
+    for found in errors:
+        remedy = f"; detaug check {table.path} IMAGES --clean NEW.json repairs it" if found.kind in _CLEANED else ""
+        for row in found.rows.tolist():
+            note = f"{table.entry(found.where, row)}{found.describe(row)}{remedy} ({found.kind})"
+            findings.append(Finding(str(table.path), "entry-invalid", note=note))
     if orphans:
         findings.append(Finding(str(path), "boxes-without-image", before=orphans, count=orphans))
     return _group_by_image(table, np.flatnonzero(images), np.flatnonzero(boxes)), findings
@@ -120,12 +125,6 @@ def _repairs(table: Table) -> Iterator[Finding]:
             row = int(found.rows[0])
             note = f"{len(found):,} {found.where}, such as {table.entry(found.where, row)}{found.describe(row)}"
             yield Finding(str(table.path), found.kind, note=note, count=len(found))
-
-
-def _finding(table: Table, found: Findings, row: int) -> Finding:
-    remedy = f"; detaug check {table.path} IMAGES --clean NEW.json repairs it" if found.kind in _CLEANED else ""
-    note = f"{table.entry(found.where, row)}{found.describe(row)}{remedy} ({found.kind})"
-    return Finding(str(table.path), "entry-invalid", note=note)
 
 
 def _group_by_image(table: Table, images: Ints, boxes: Ints) -> CocoRows:

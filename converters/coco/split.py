@@ -43,20 +43,16 @@ class SplitSummary:
     """The boxes of each class in each of the K files, in the order of the category ids."""
 
     def __str__(self) -> str:
-        rows = {"": self.outputs, "images": self.images, "boxes": self.boxes}
+        rows = {"images": self.images, "boxes": self.boxes}
         rows |= {f"  {name}": counts for name, counts in self.class_counts.items()}
-        cells = [[on_one_line(name), *map(_cell, values)] for name, values in rows.items()]
+        cells = [["", *(on_one_line(str(path)) for path in self.outputs)]]
+        cells += [[on_one_line(name), *(f"{count:,}" for count in counts)] for name, counts in rows.items()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join(_line(row, widths) for row in cells)
-
-
-def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else on_one_line(str(value))
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    name, *numbers = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-    return "  ".join([cells[0].ljust(len(name)), *numbers])
+        lines = []
+        for name, *columns in cells:
+            padded = [cell.rjust(width) for cell, width in zip(columns, widths[1:], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *padded]))
+        return "\n".join(lines)
 
 
 def split_coco(
