@@ -252,7 +252,8 @@ def test_a_training_that_does_not_reach_a_stage_says_so(
     folder: Folder, tmp_path: Path, recipe: Any, epochs: int, reached: bool
 ) -> None:
     da.save_recipe(recipe, tmp_path / "recipe.yaml")
-    settings = options(*folder, tmp_path / "run", epochs=epochs, recipe=tmp_path / "recipe.yaml")
+    (size,) = [op.size for op in getattr(recipe, "stages", [(0, recipe)])[-1][1] if isinstance(op, da.Resize)]
+    settings = options(*folder, tmp_path / "run", epochs=epochs, recipe=tmp_path / "recipe.yaml", size=size)
     with nullcontext() if reached else pytest.warns(UserWarning, match=f"at epoch 2, .* of {epochs} epoch"):
         make_train_loader(settings, torch.device("cpu"), Detector(Tiny(2)))
 
@@ -280,7 +281,8 @@ def test_a_training_resumes_in_the_middle_of_a_stage(
     def run(name: str, stops_at: int = 0, *, resume: bool = False) -> list[float]:
         monkeypatch.setattr(Stopping, "stops_at", stops_at)
         monkeypatch.setattr(Stopping, "heights", {}, raising=False)
-        settings = options(*painted, tmp_path / name, epochs=2, recipe=tmp_path / "stages.yaml", resume=resume)
+        others: dict[str, Any] = {"size": (48, 48), "epochs": 2, "recipe": tmp_path / "stages.yaml", "resume": resume}
+        settings = options(*painted, tmp_path / name, **others)
         train(settings, make_model=lambda _, classes: Detector(Stopping(classes)), say=lambda _: None)
         rows = map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
         return [row["loss"] for row in rows if "loss" in row]

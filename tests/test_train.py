@@ -34,7 +34,7 @@ import detaug as da
 from detaug.cli.main import main
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import DETECTORS, make_detector
-from detaug.training.loaders import train_recipe
+from detaug.training.loaders import make_train_loader, train_recipe
 from detaug.training.optimization import make_schedule
 from detaug.training.weights import load_weights
 
@@ -474,6 +474,32 @@ def test_a_recipe_of_a_file_gets_the_normalization_of_the_evaluation(folder: tup
     stages = train_recipe(settings, mean, std)
     assert isinstance(stages, da.Stages)
     assert [ops[-1] for _, ops in stages.stages] == [da.Normalize(mean, std)] * 2
+
+
+@pytest.mark.parametrize(
+    ("ops", "model", "size", "remedy"),
+    [
+        ([da.Resize((64, 96))], "retinanet_resnet50_fpn_v2", None, r"to 64x96, .* at 800: give --size 64x96"),
+        ([da.Resize(600)], "retinanet_resnet50_fpn_v2", (32, 32), r"to 600, .* at 32x32: give --size 600"),
+        ([da.Resize((512, 512))], "ssd300_vgg16", None, r"to 512x512, .* at 300x300: change its Resize to 300x300"),
+        ([da.Resize((64, 96)), da.RandomHorizontalFlip()], "retinanet_resnet50_fpn_v2", (64, 96), None),
+        ([da.Resize(800, max_size=1333)], "retinanet_resnet50_fpn_v2", None, None),
+        ([da.Resize([(64, 96), (96, 64)])], "retinanet_resnet50_fpn_v2", None, None),
+        ([da.Resize(400), da.CenterCrop(320)], "retinanet_resnet50_fpn_v2", (320, 320), None),
+        ([da.RandomShortestSize((600, 800), 1333)], "retinanet_resnet50_fpn_v2", None, None),
+    ],
+)
+@pytest.mark.parametrize("in_stages", [False, True])
+def test_a_recipe_of_another_size_than_the_evaluation_says_so(
+    folder: tuple[Folder, Path], ops: Any, model: str, size: Any, remedy: str | None, in_stages: bool
+) -> None:
+    painted, out = folder
+    out.mkdir(exist_ok=True)
+    first = [da.Resize((16, 16)), da.Normalize()]
+    da.save_recipe(da.Stages([(0, first), (1, ops)]) if in_stages else ops, out / "recipe.json")
+    settings = options(*painted, out, recipe=out / "recipe.json", model=model, size=size)
+    with contextlib.nullcontext() if remedy is None else pytest.warns(UserWarning, match=remedy):
+        make_train_loader(settings, torch.device("cpu"), Detector(Tiny(2)))
 
 
 @pytest.mark.parametrize(

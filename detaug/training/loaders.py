@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -59,6 +59,7 @@ def make_train_loader(options: TrainOptions, device: torch.device, detector: Det
     ops = train_recipe(options, detector.mean, detector.std)
     if is_first_rank():
         _warn_of_late_changes(ops, options.epochs)
+        _warn_of_other_size(ops, options)
     return Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
 
 
@@ -77,6 +78,31 @@ def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int) -> None:
             "give more --epochs, or change the recipe",
             stacklevel=3,
         )
+
+
+def _warn_of_other_size(ops: list[Op] | Stages, options: TrainOptions) -> None:
+    """Warn of a recipe that ends with another size than that of the evaluation and of predictions.
+
+    A recipe of several sizes, or with a crop after its Resize, is left to its author.
+    """
+    last = ops.stages[-1].ops if isinstance(ops, Stages) else ops
+    resize = next((op for op in last if isinstance(op, Resize)), None)
+    if resize is None or not resize.one_size:
+        return
+    after = last[list(last).index(resize) + 1 :]
+    if resize.size == options.output_size or any(op.stage == "view" and op.size_after == "fixed" for op in after):
+        return
+    own, size = _size_text(resize.size), _size_text(options.output_size)
+    fixed = isinstance(DETECTORS[options.model].size, tuple)
+    remedy = f"change its Resize to {size}" if fixed else f"give --size {own}"
+    warnings.warn(
+        f"the recipe resizes to {own}, and {options.model} is evaluated and predicts at {size}: {remedy}", stacklevel=3
+    )
+
+
+def _size_text(size: Any) -> str:
+    """Return a size as --size takes it."""
+    return str(size) if isinstance(size, int) else f"{size[0]}x{size[1]}"
 
 
 def make_val_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader | None:
