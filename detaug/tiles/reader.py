@@ -83,7 +83,9 @@ class TileReader(Source):
         tiles = plan_tiles(reader.sizes, size, overlap, whole, grids, align)
         found = cut_objects(reader, tiles, min_visibility)
         counts = np.bincount(found.tile, minlength=len(tiles.picture))
-        chosen = _chosen(counts > 0, empty, seed)
+        without = np.flatnonzero(counts == 0)
+        some = np.random.default_rng(seed).permutation(without)[: round(empty * len(without))]
+        chosen = np.union1d(np.flatnonzero(counts), some)
         if not len(chosen):
             raise InputError(f"empty={empty} leaves no tile of {reader.origin}: no tile shows an object; give empty=1")
         own = tiles.some(chosen)
@@ -182,10 +184,3 @@ class TileReader(Source):
         near = b"" if stretches is None else stretches.tobytes()
         own = self.windows.tobytes() + self.pictures.tobytes() + near
         return self.reader.fingerprint.encode() + own + super()._names()
-
-
-def _chosen(with_objects: Bools, empty: float, seed: int) -> Ints:
-    """Return the tiles that stay: all with objects, and a share of the others."""
-    without = np.flatnonzero(~with_objects)
-    some = np.random.default_rng(seed).permutation(without)[: round(empty * len(without))]
-    return np.union1d(np.flatnonzero(with_objects), some)
