@@ -23,8 +23,11 @@ class ProgressBar:
         self._drawn = False
 
     def draw(self, done: int, total: int, text: str) -> None:
+        """Draw the bar over the one before. Its length changes in steps of 5, so that it does not flicker."""
         columns = shutil.get_terminal_size().columns - 1
-        click.echo("\r" + _line(done, total, text, columns), nl=False, err=True)
+        length = min(30, (columns - len(text) - 4) // 5 * 5)
+        bar = f"[{'#' * (done * length // max(total, 1)):-<{length}}]  {text}" if length > 0 else text
+        click.echo("\r" + bar[:columns].ljust(columns), nl=False, err=True)
         self._drawn = True
 
     def end(self) -> None:
@@ -32,13 +35,6 @@ class ProgressBar:
         if self._drawn:
             click.echo(err=True)
         self._drawn = False
-
-
-def _line(done: int, total: int, text: str, columns: int) -> str:
-    """Return a bar and the text in this many columns. Its length changes in steps of 5, so that it does not flicker."""
-    length = min(30, (columns - len(text) - 4) // 5 * 5)
-    bar = f"[{'#' * (done * length // max(total, 1)):-<{length}}]  {text}" if length > 0 else text
-    return bar[:columns].ljust(columns)
 
 
 @contextmanager
