@@ -184,6 +184,20 @@ def test_no_photograph_becomes_a_drawing(folder: Path, tmp_path: Path) -> None:
         predict_files(model(), [folder], tmp_path / "found.json", drawings=tmp_path / "drawn")
 
 
+def test_scores_keep_their_order(folder: Path, tmp_path: Path) -> None:
+    """The scores of a model that has learnt little, or that are rounded up to 1, are close to each other."""
+    scores = [1.0, 0.99999994, 0.9, 0.1434961, 0.14345968, 3e-6, 2e-6]
+
+    class Found(nn.Module):
+        def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+            box = torch.tensor([[9.0, 9, 50, 50]])
+            each = {"boxes": box.repeat(len(scores), 1), "labels": torch.ones(len(scores), dtype=torch.int64)}
+            return [{**each, "scores": torch.tensor(scores)} for _ in images]
+
+    predict_files(replace(model(), model=Found()), [folder / "a.png"], tmp_path / "found.json", min_score=0)
+    assert [each["score"] for each in read(tmp_path / "found.json")["annotations"]] == scores
+
+
 def test_images_that_differ_in_their_format_have_their_own_drawings(folder: Path, tmp_path: Path) -> None:
     for name in ("b.webp", "b.bmp"):
         Image.open(folder / "b.jpg").save(folder / name)

@@ -219,7 +219,7 @@ def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
             "bbox": [x0, y0, *sides],
             "area": round(sides[0] * sides[1], 3),
             "iscrowd": 0,
-            "score": round(found.scores[at], 4),
+            "score": float(str(np.float32(found.scores[at]))),  # 0.9, not 0.8999999761581421; no two become equal
         }
         if runs is not None:
             row["segmentation"] = {"size": [height, width], "counts": runs[at]}
