@@ -95,6 +95,19 @@ def test_a_threshold_takes_all_detections_of_equal_scores(tmp_path: Path, scores
         assert recall == shown.right.sum() / 20
 
 
+def test_the_best_score_as_printed_keeps_the_detections_that_have_it(tmp_path: Path) -> None:
+    """Two decimals would be 1.00 and 0.14: no detection has the first, and those of 0.141 are all wrong."""
+    objects = [[at, 3, [0.0, 0, 40, 40]] for at in range(4)]
+    for score, shown in ((0.9968, "0.9968"), (0.14349, "0.1434"), (0.89999997, "0.8999"), (1.0, "1")):
+        right = [[at, 3, [0.0, 0, 40, 40], score] for at in range(4)]
+        wrong = [[at, 3, [200.0, 0, 40, 40], score - 0.002] for at in range(4)]
+        evaluator = da.CocoEvaluator(write(tmp_path, objects, 4)).load(write_results(tmp_path, right + wrong))
+        errors = evaluator.errors()
+        assert errors.best_score_text == shown
+        errors = evaluator.errors(min_score=float(shown))
+        assert (errors.right.sum(), errors.detections.sum()) == (4, 4)
+
+
 def iou(a: list[float], b: list[float]) -> float:
     width = min(a[0] + a[2], b[0] + b[2]) - max(a[0], b[0])
     height = min(a[1] + a[3], b[1] + b[3]) - max(a[1], b[1])

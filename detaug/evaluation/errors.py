@@ -86,6 +86,11 @@ class DetectionErrors:
         """Return the score from which detections have the largest harmonic mean of precision and recall; 0 of none."""
         return float(self.curve.scores[self.curve.f1.argmax()]) if len(self.curve.scores) else 0.0
 
+    @property
+    def best_score_text(self) -> str:
+        """Return `best_score` rounded down to 4 decimals: rounded up, it would leave out detections that have it."""
+        return f"{np.floor(self.best_score * 1e4) / 1e4:g}"
+
 
 def find_errors(truth: GroundTruth, found: Mapping[int, ImageDetections], min_score: float) -> DetectionErrors:
     """Return the errors in the images that `found` has. The shapes of `found` are boxes XYXY."""

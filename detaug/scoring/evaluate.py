@@ -97,7 +97,7 @@ class Evaluation:
         if len(curve.scores):
             at = curve.f1.argmax()
             best = f"precision {curve.precision[at]:.2f}, recall {curve.recall[at]:.2f}"
-            lines.append(f"the score with the best balance: {errors.best_score:.2f} ({best})")
+            lines.append(f"the score with the best balance: {errors.best_score_text} ({best})")
         return "\n".join(lines)
 
     def file_names(self) -> dict[int, str]:

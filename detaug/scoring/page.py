@@ -61,7 +61,7 @@ def _curves(evaluation: Evaluation) -> Iterator[str]:
     curve = errors.curve
     by_score = {"precision": (curve.precision, BLUE), "recall": (curve.recall, ORANGE), "F1": (curve.f1, GREEN)}
     yield line_chart(
-        f"By score; F1 is best at {errors.best_score:.2f}", "score", "",
+        f"By score; F1 is best at {errors.best_score_text}", "score", "",
         {name: Line(curve.scores, values, color) for name, (values, color) in by_score.items()},
     )  # fmt: skip
     yield "</div>"
