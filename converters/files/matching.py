@@ -70,11 +70,10 @@ class ImageNames:
             return found, SAME_STEM
         if found := self._by_folded_stem.get(folded(stem)):
             return found, OTHER_CASE
-        return self._with_name(stem) if stem.lower().endswith(IMAGE_EXTENSIONS) else (), OTHER_CASE  # a.jpg.txt
-
-    def _with_name(self, name: str) -> tuple[str, ...]:
-        found = self._by_folded_stem.get(folded(stem_of(name)))
-        return tuple(image for image in found if folded(self.place(image)) == folded(name))
+        if not stem.lower().endswith(IMAGE_EXTENSIONS):
+            return (), OTHER_CASE
+        found = self._by_folded_stem.get(folded(stem_of(stem)))  # a.jpg.txt
+        return tuple(image for image in found if folded(self.place(image)) == folded(stem)), OTHER_CASE
 
     def with_filename(self, filename: str, folder: str) -> tuple[str, ...]:
         """Return the images that an XML in this folder may mean by <filename>, of which only the last part counts."""

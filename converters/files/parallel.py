@@ -74,7 +74,9 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
     with ExitStack() as stack:
         idle: SimpleQueue[Process] = SimpleQueue()
         for _ in range(processes):
-            idle.put(_start(function, stack))
+            started = stack.enter_context(child_process("-c", _COMMAND, stdin=PIPE, stdout=PIPE))
+            _send(started, function)
+            idle.put(started)
 
         def call(item: T) -> R:
             process = idle.get()
@@ -88,12 +90,6 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
             waiting = deque(threads.submit(call, item) for item in items)
             while waiting:
                 yield waiting.popleft().result()
-
-
-def _start(function: Callable[[T], R], stack: ExitStack) -> Process:
-    process = stack.enter_context(child_process("-c", _COMMAND, stdin=PIPE, stdout=PIPE))
-    _send(process, function)
-    return process
 
 
 def _send(process: Process, value: object) -> None:

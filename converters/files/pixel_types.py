@@ -108,15 +108,18 @@ def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
     `head`: the first bytes of `file`, 64 at least.
     """
     if head[:2] == b"\xff\xd8":
-        return _of_jpeg(head) or _of_jpeg(_from_start(file, 1 << 18)) or PixelType()
+        if found := _of_jpeg(head):
+            return found
+        file.seek(0)
+        return _of_jpeg(file.read(1 << 18)) or PixelType()
     if head[:8] == b"\x89PNG\r\n\x1a\n" and len(head) > 25:
         return _of_png(head)
     if head[:4] in TIFF_MAGIC:
         tiff = read_tiff_header(file)
         return tiff.pixels if tiff else PixelType()
     if head[4:8] == b"jP  " or head[:4] == b"\xff\x4f\xff\x51":
-        found = read_jpeg2000_header(head, file)
-        return found[1] if found else PixelType()
+        jpeg2000 = read_jpeg2000_header(head, file)
+        return jpeg2000[1] if jpeg2000 else PixelType()
     if head[:6] == NPY_MAGIC:
         npy = read_npy_header(file)
         return npy[1] if npy else PixelType()
@@ -134,11 +137,6 @@ def refuse_loss(path: object, file: BinaryIO) -> None:
     if fault:
         raise InputError(f"{path} {fault}")
     file.seek(0)
-
-
-def _from_start(file: BinaryIO, length: int) -> bytes:
-    file.seek(0)
-    return file.read(length)
 
 
 def _of_jpeg(data: bytes) -> PixelType | None:
