@@ -94,13 +94,9 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
         return convert(folder, output, **given, **more)
     _refuse(found, given, ("part", "split", "images"))
     if found.format.name == "mot":
-        return convert(_root_of_sequences(found), output, classes=classes, **more)
+        is_sequence = path.is_file() and folder.name == "gt"  # SEQUENCE/gt/gt.txt
+        return convert(folder.parent if is_sequence else folder, output, classes=classes, **more)
     return convert([folder / file for file in found.files], output, classes=classes, **more)
-
-
-def _root_of_sequences(found: Recognised) -> Path:
-    """Return the folder of the sequences, or the sequence, of a gt.txt."""
-    return found.folder.parent if found.path.is_file() and found.folder.name == "gt" else found.folder
 
 
 def _refuse(found: Recognised, given: dict[str, Any], names: Sequence[str]) -> None:

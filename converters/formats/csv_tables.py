@@ -38,11 +38,13 @@ def read_csv(source: Source) -> Contents:
     nothing but its name. Open Images: IsGroupOf is a crowd; names of classes are those of class-descriptions*.csv.
     keras-retinanet: classes are in the order of classes.csv or _classes.csv. Other columns stay columns.
     """
-    lists = [name for name in _csv_files(source) if "class" in last_part(name).lower()]
+    folders = {file.rpartition("/")[0] for file in source.files}
+    beside = [name for name in list_files(source.folder, (".csv",)) if name.rpartition("/")[0] in folders]
+    lists = [name for name in beside if "class" in last_part(name).lower()]
     names: dict[str, str] = {}
     numbered: dict[str, int] = {}
     for name in lists:
-        for first, second in _pairs(source.folder / name):
+        for first, second in (row for _, row in rows_of_csv(source.folder / name) if len(row) == 2):
             if first.startswith(("/m/", "/g/")):
                 names[first] = second
             elif second.isdecimal():
@@ -65,17 +67,6 @@ def _may_be_table(path: Path) -> bool:
 def _table_of(path: Path) -> Table | None:
     _, first = next(rows_of_csv(path), (1, [""]))
     return table_with_head(first) or (RETINANET if is_retinanet(first) else None)
-
-
-def _csv_files(source: Source) -> list[str]:
-    folders = {file.rpartition("/")[0] for file in source.files}
-    return [name for name in list_files(source.folder, (".csv",)) if name.rpartition("/")[0] in folders]
-
-
-def _pairs(path: Path) -> Iterator[tuple[str, str]]:
-    for _, row in rows_of_csv(path):
-        if len(row) == 2:
-            yield row[0], row[1]
 
 
 def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Record]:
