@@ -147,8 +147,7 @@ class _Text:
         elif shape.corners is not None:
             self.counts["corners-outline"] += 1
             elements.append(("polygon", f' points="{_numbers(shape.corners.tolist())}"'))
-        around_points = bool(shape.key_points) and _near(_edges_of_points(shape), shape.edges)
-        if shape.has_own_box if elements else not around_points:
+        if shape.has_own_box if elements else not _is_around_points(shape):
             if turned:  # a group of two boxes is two objects
                 self.counts["box-outline"] += 1
             else:
@@ -194,13 +193,12 @@ def _group_of(shape: Shape) -> int | None:
     return group if type(group) is int and group > 0 else None
 
 
-def _edges_of_points(shape: Shape) -> tuple[float, ...]:
+def _is_around_points(shape: Shape) -> bool:
+    """Return whether the box is the one around the labelled key points."""
+    if not shape.key_points:
+        return False
     points = np.array([(x, y) for x, y, visible in shape.key_points.values() if visible])
-    return (*points.min(0).tolist(), *points.max(0).tolist())
-
-
-def _near(one: Iterable[float], other: Iterable[float]) -> bool:
-    return all(abs(a - b) <= 1e-3 for a, b in zip(one, other, strict=True))
+    return bool(np.abs([*points.min(0), *points.max(0)] - np.array(shape.edges)).max() <= 1e-3)
 
 
 def _box(edges: Iterable[float]) -> Element:
