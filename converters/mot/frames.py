@@ -135,7 +135,9 @@ def read_sequence(root: Path, name: str, rules: Rules) -> TrackedSequence:
     if unusable or truth is None:
         return TrackedSequence(name, info, [], (), log.findings)
     log.findings += _notes(file_of(root, name, INFO), info, names)
-    _note_frames_without_image(truth, names, folder, log)
+    for number in sorted(truth.lines.keys() - names.keys()):
+        note = f"frame {number} has boxes, and no image in {folder}"
+        log.add("frame-missing", truth.lines[number][0].line, len(truth.lines[number]), note=note)
     frames = [_read_frame(root, file, number, truth, rules, log) for number, file in names.items()]
     usable = [*_of_one_size([frame for frame in frames if frame], info, log)]
     log.add_counts()
@@ -169,12 +171,6 @@ def _notes(file: str, info: SequenceInfo, names: Mapping[int, str]) -> Iterator[
     if missing:
         note = f"{counted(len(missing), 'frame')} have no image, the first is frame {missing[0]}"
         yield Finding(file, "frame-gap", before=len(missing), note=note, count=len(missing))
-
-
-def _note_frames_without_image(truth: _Truth, names: Mapping[int, str], folder: str, log: _Log) -> None:
-    for number in sorted(truth.lines.keys() - names.keys()):
-        note = f"frame {number} has boxes, and no image in {folder}"
-        log.add("frame-missing", truth.lines[number][0].line, len(truth.lines[number]), note=note)
 
 
 def _read_frame(root: Path, name: str, number: int, truth: _Truth, rules: Rules, log: _Log) -> TrackedFrame | None:

@@ -21,7 +21,6 @@ from detaug.converters.conversion.summary import (
 )
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.finding import Finding
 from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
 from detaug.converters.mot.sequences import find_sequences
 
@@ -79,7 +78,8 @@ def mot_to_coco(
     results = [read_sequence(root, name, rules) for name in with_progress(names, progress)]
     counts = Counter(box.class_name for result in results for frame in result.frames for box in frame.boxes)
     class_names = [*classes] if classes is not None else _class_names(results, counts)
-    findings = [*_findings(results, [name for name in class_names if not counts[name]])]
+    findings = [finding for result in results for finding in result.findings]
+    findings += unused_classes((name for name in class_names if not counts[name]), left_out_classes(findings))
     images = sum(len(result.frames) for result in results)
     stop_on_errors(findings, on_error, paths.get("report"))
     class_counts = {name: counts[name] for name in class_names}
@@ -105,12 +105,6 @@ def _class_names(results: Sequence[TrackedSequence], counts: Counter[str]) -> li
     """Return the classes that occur, in the order of their numbers; the first one if none does."""
     names = list(dict.fromkeys(name for result in results for name in result.class_names))
     return [name for name in names if counts[name]] or names[:1]
-
-
-def _findings(results: Sequence[TrackedSequence], unused: Sequence[str]) -> Iterator[Finding]:
-    found = [finding for result in results for finding in result.findings]
-    yield from found
-    yield from unused_classes(unused, left_out_classes(found))
 
 
 def _video_rows(results: Sequence[TrackedSequence], root: Path) -> Iterator[Row]:
