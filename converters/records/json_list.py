@@ -30,7 +30,8 @@ def items_of_json(path: str, name: str) -> Iterator[Any]:
         if text is None:
             list_of(read_json(path), name)
         else:
-            yield from _items(text)
+            for _ in _parts(text, "[]"):
+                yield text.item()
 
 
 def members_of_json(path: str, name: str, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
@@ -63,11 +64,6 @@ def _opened(path: str, sign: str) -> Iterator[_Text | None]:
             text.take("")
         except RecursionError:
             raise InputError("is nested too deeply for a json of annotations") from None
-
-
-def _items(text: _Text) -> Iterator[Any]:
-    for _ in _parts(text, "[]"):
-        yield text.item()
 
 
 def _members(text: _Text, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:

@@ -125,13 +125,13 @@ def _usable_images(
     if options.part is None:
         _refuse_other_folder(read, found, title)
     _settle(read, stored)
-    rest = []
-    if unnamed := _unnamed(read, names):
-        if is_whole and by_stem:
-            rest = [_image_without_record(name, found, stored) for name in unnamed]
-        else:
-            note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
-            findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
+    named, rest = ImageNames(each.name for each in read), []
+    unnamed = [name for name in names if name not in named]
+    if is_whole and by_stem:
+        rest = [_image_without_record(name, found, stored) for name in unnamed]
+    elif unnamed:
+        note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
+        findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
     findings += [finding for each in (*read, *rest) for finding in each.findings]
     usable = [each for each in (*read, *rest) if each.start >= 0 and not has_error(each.findings)]
     usable.sort(key=attrgetter("name"))  # by what is in memory, not by a tuple for each
@@ -269,11 +269,6 @@ def _image_without_record(name: str, found: Images, stored: StoredObjects) -> Re
         findings.append(Finding(name, "label-missing"))
         stored.add(image, {"width": header.width, "height": header.height}, (name, name), [], [])
     return image
-
-
-def _unnamed(read: Sequence[RecordImage], names: Sequence[str]) -> list[str]:
-    named = ImageNames(each.name for each in read)
-    return [name for name in names if name not in named]
 
 
 def _next_step(dataset: DataSet, folder: Path, output: Path) -> str:
