@@ -220,7 +220,10 @@ def packed_categories(datasets: Iterable[Row]) -> list[Row]:
     """Return the categories of json files that were packed. Raises ConversionError where two contradict each other."""
     rows: dict[int, Row] = {}
     for dataset in datasets:
-        for row in _entries(dataset.get("categories")):
+        categories: Any = dataset.get("categories")
+        for row in categories if isinstance(categories, list) else ():
+            if not (isinstance(row, dict) and type(row.get("id")) is int and isinstance(row.get("name"), str)):
+                continue
             earlier = rows.setdefault(row["id"], row)
             if earlier != row:
                 raise ConversionError(
@@ -228,9 +231,3 @@ def packed_categories(datasets: Iterable[Row]) -> list[Row]:
                     "convert shards of different packs on their own and merge the json files"
                 )
     return list(rows.values())
-
-
-def _entries(categories: Any) -> Iterable[Row]:
-    for row in categories if isinstance(categories, list) else ():
-        if isinstance(row, dict) and type(row.get("id")) is int and isinstance(row.get("name"), str):
-            yield row
