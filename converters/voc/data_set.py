@@ -169,17 +169,14 @@ def _find_by_filename(
         return
     claimed = {result.image for result in results}
     claimed |= {image for pair in all_pairs for image in pair.images}
-    nearest = similar_names(missing, (name for name in images.names if name not in claimed))
-    similar = {xml: image for image, xml in nearest.items()}
+    unclaimed = (name for name in images.names if name not in claimed)
+    nearest = {xml: image for image, xml in similar_names(missing, unclaimed).items()}
     for xml, at in missing.items():
-        result = results[at]
-        result.image, result.findings = "", (_missing(xml, result.filename, similar.get(xml), reader.folders),)
-
-
-def _missing(xml: str, filename: str, nearest: str | None, folders: Folders) -> Finding:
-    note = f"no image in {folders.images} has its stem or its <filename> {filename!r}"
-    note += f"; {nearest} has nearly its name and no XML: rename one of them" if nearest else ""
-    return Finding(folders.xml_prefix + xml, "image-missing", before=filename, note=note)
+        result, image = results[at], nearest.get(xml)
+        note = f"no image in {reader.folders.images} has its stem or its <filename> {result.filename!r}"
+        note += f"; {image} has nearly its name and no XML: rename one of them" if image else ""
+        finding = Finding(reader.folders.xml_prefix + xml, "image-missing", before=result.filename, note=note)
+        result.image, result.findings = "", (finding,)
 
 
 def _refuse_other_folder(results: list[StoredPair], folders: Folders) -> None:

@@ -207,7 +207,8 @@ def _voc_object(rows: CocoRows, box_at: int, how: _Boxes, findings: list[Finding
     left, top, right, bottom = rows.table.boxes[box_at].tolist()
     first = 1 if how.origin == "one" else 0
     box = how.rectangles.get(box_at, (left + first, top + first, right, bottom))
-    return _Object(name, _pose(row.get("pose")), flags, box, how.rotated)
+    pose = joined_spaces(row["pose"]) if isinstance(row.get("pose"), str) else ""
+    return _Object(name, pose if pose and is_plain(pose) else "Unspecified", flags, box, how.rotated)
 
 
 def _flag(key: str, value: object, entry: str, rows: CocoRows, findings: list[Finding]) -> int:
@@ -216,8 +217,3 @@ def _flag(key: str, value: object, entry: str, rows: CocoRows, findings: list[Fi
     note = f"{entry}{key} must be 0 or 1, got {str(value)[:60]!r}; 0 was used"
     findings.append(Finding(str(rows.table.path), "flag-invalid", before=key, after=0, note=note))
     return 0
-
-
-def _pose(value: object) -> str:
-    text = joined_spaces(value) if isinstance(value, str) else ""
-    return text if text and is_plain(text) else "Unspecified"

@@ -122,16 +122,12 @@ def read_pair(pair: Pair, folders: Folders, rules: VocRules) -> PairResult:
         try:
             annotation = read_voc_xml(os.path.join(folders.annotations, pair.label))
         except XmlError as error:
-            return _unusable_xml(pair, error, folders)
+            file = folders.xml_prefix + pair.label
+            finding = Finding(file, error.kind, error.object_index, error.line, error.before, note=str(error))
+            return PairResult(pair.label, pair.images[0] if pair.images else "", findings=(finding,))
         if not pair.images:
             return PairResult(pair.label, None, annotation.filename)
     return _read_image(pair, annotation, folders, rules)
-
-
-def _unusable_xml(pair: Pair, error: XmlError, folders: Folders) -> PairResult:
-    file = folders.xml_prefix + (pair.label or "")
-    finding = Finding(file, error.kind, error.object_index, error.line, error.before, note=str(error))
-    return PairResult(pair.label, pair.images[0] if pair.images else "", findings=(finding,))
 
 
 def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, rules: VocRules) -> PairResult:

@@ -108,7 +108,8 @@ def _parse(data: bytes) -> Any:
     if any(doctype in data for doctype in _ENCODED_DOCTYPES):
         raise _doctype_error()
     try:
-        root = etree.fromstring(data, _parser())
+        # Not collect_ids=False, though it is faster: with it libxml2 opens external DTDs after all (lxml 6.1.3).
+        root = etree.fromstring(data, etree.XMLParser(recover=False, **SAFE))
     except etree.XMLSyntaxError as error:
         if "<!DOCTYPE" in data.decode("utf-7", "ignore"):  # lxml 5.0 stops at an entity in it
             raise _doctype_error() from error
@@ -118,11 +119,6 @@ def _parse(data: bytes) -> Any:
     if root.getroottree().docinfo.internalDTD is not None:  # in an encoding that the search above does not cover
         raise _doctype_error()
     return root
-
-
-def _parser() -> Any:
-    # Not collect_ids=False, though it is faster: with it libxml2 opens external DTDs after all (lxml 6.1.3).
-    return etree.XMLParser(recover=False, **SAFE)
 
 
 def _doctype_error() -> XmlError:
@@ -147,12 +143,16 @@ def _object(element: Any, index: int) -> VocObject:
         name = _text(parts.get("name"))
         if name is None or not name.strip():
             raise XmlError("object-no-name", "has no class name")
-        rotated = None if "robndbox" not in parts else _rotated_corners(parts["robndbox"])
+        if "robndbox" in parts:
+            rotated = _rotated_corners(parts["robndbox"])
+            corners = min(rotated[::2]), min(rotated[1::2]), max(rotated[::2]), max(rotated[1::2])
+        else:
+            rotated, corners = None, _corners(parts.get("bndbox"), element)
         return VocObject(
             index,
             element.sourceline,
             name,
-            _around(rotated) if rotated else _corners(parts.get("bndbox"), element),
+            corners,
             _text(parts.get("difficult")),
             _text(parts.get("truncated")),
             _text(parts.get("occluded")),
@@ -179,7 +179,8 @@ def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> di
 
 def _corners(element: Any, item: Any) -> tuple[float, float, float, float]:
     if element is None:
-        raise XmlError("object-no-box", f"has no <bndbox>{_other_shape(item)}")
+        remedy = ", but a <polygon>; write the <bndbox> around it" if item.find("polygon") is not None else ""
+        raise XmlError("object-no-box", f"has no <bndbox>{remedy}")
     xmin, ymin, xmax, ymax = _numbers_of(element, CORNERS)
     return xmin, ymin, xmax, ymax
 
@@ -199,15 +200,6 @@ def _rotated_corners(element: Any) -> tuple[float, ...]:
     across_x, across_y = -height / 2 * math.sin(angle), height / 2 * math.cos(angle)
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
     return tuple(value for a, b in signs for value in (x + a * along_x + b * across_x, y + a * along_y + b * across_y))
-
-
-def _around(points: tuple[float, ...]) -> tuple[float, float, float, float]:
-    return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
-
-
-def _other_shape(item: Any) -> str:
-    """Return what an object without a box has instead."""
-    return ", but a <polygon>; write the <bndbox> around it" if item.find("polygon") is not None else ""
 
 
 def _number(element: Any) -> float:
