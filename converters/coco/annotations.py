@@ -186,17 +186,20 @@ def _decoded(column: NDArray[np.generic]) -> list[Any]:
     return texts
 
 
-def raise_on_errors(table: Table, most: int = 5) -> None:
-    """Raise AnnotationError for a json with errors; its text names the first `most` of them, and the remedy."""
+_MOST_SHOWN = 5  # errors
+
+
+def raise_on_errors(table: Table) -> None:
+    """Raise AnnotationError for a json with errors; its text names the first few of them, and the remedy."""
     errors = [found for found in table.findings if found.severity == "error"]
     if not errors:
         return
-    each = max(1, most // len(errors))
+    each = max(1, _MOST_SHOWN // len(errors))
     lines = [f"{table.entry(found.where, row)}{found.describe(row)}" for found in errors for row in found.rows[:each]]
-    more = sum(map(len, errors)) - len(lines[:most])
+    more = sum(map(len, errors)) - len(lines[:_MOST_SHOWN])
     rest = [f"and {more:,} more"] if more else []
     remedy = f"detaug check {table.path} IMAGES lists them all; --clean NEW.json repairs them or leaves them out"
-    raise AnnotationError("\n  ".join([f"{table.path}:", *lines[:most], *rest, remedy]))
+    raise AnnotationError("\n  ".join([f"{table.path}:", *lines[:_MOST_SHOWN], *rest, remedy]))
 
 
 def _group_by_image(table: Table, columns: Sequence[str]) -> Annotations:
