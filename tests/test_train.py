@@ -535,6 +535,19 @@ def test_evaluation_with_other_classes_is_refused(folder: tuple[Folder, Path]) -
         run(painted, out / "run", val=out / "val.json")
 
 
+@pytest.mark.parametrize("crowds", [False, True])
+def test_data_without_objects_are_refused(painted: Folder, tmp_path: Path, crowds: bool) -> None:
+    """Else the AP is -1 in each evaluation, and patience stops the training."""
+    document = json.loads(painted[1].read_text())
+    document["annotations"] = [{**each, "iscrowd": 1} for each in document["annotations"]] if crowds else []
+    empty = tmp_path / "empty.json"
+    empty.write_text(json.dumps(document))
+    for jsons in ((painted[1], empty), (empty, painted[1]), (empty, None)):
+        with pytest.raises(da.InputError, match=r"empty\.json has no objects beside crowds, .*; give a json that has"):
+            train(options(painted[0], jsons[0], tmp_path / "run", val=jsons[1]), make_model=tiny())
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_remedy_for_other_classes(trained: Trained, painted: Folder, tmp_path: Path) -> None:
     """A COCO json needs the names in the order of their ids, also those without objects."""
     document = json.loads(painted[1].read_text())

@@ -154,7 +154,11 @@ class OfData(NamedTuple):
 
 
 def read_of_data(options: TrainOptions) -> OfData:
-    """Return what the heads need of the training data. Raises InputError if the evaluation data differ in it."""
+    """Return what the heads need of the training data.
+
+    Raises InputError if the evaluation data differ in it, and if either have no objects: nothing would be learnt, and
+    no AP be a number.
+    """
     train = _of_reader(read_train(options))
     if options.val:
         val = _of_reader(read_val(options.val, options))
@@ -172,5 +176,11 @@ def read_of_data(options: TrainOptions) -> OfData:
 
 
 def _of_reader(reader: CocoReader) -> OfData:
+    _, _, labels = reader.objects()
+    if not len(labels):
+        raise InputError(
+            f"{reader.annotations_file} has no objects beside crowds, to train or to evaluate with; give a json that "
+            "has some (--val may be left out)"
+        )
     key_points = reader.shapes.keypoints
     return OfData(reader.class_names, 0 if key_points is None else key_points.count)
