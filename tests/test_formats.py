@@ -58,7 +58,7 @@ def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
     for module, constant in buffers:  # all as for a data set of a hundred thousand images
         monkeypatch.setattr(module, constant, 1 << 12)
     monkeypatch.setattr(spool, "_MOST_WAITING", 50)
-    monkeypatch.setattr(writer, "_ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(writer, "_ROWS_OF_LINE", 50)
     script, peaks = load_script("convert_speed"), []
     for count in (5, 60, 260):  # the first one imports
         script.write_set(tmp_path / str(count), name, count)

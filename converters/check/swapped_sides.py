@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from detaug.converters.check.boxes import FEWEST_FOR_USUAL
-from detaug.converters.coco.key_points import names_of_points, places_in_mirror, side_of
+from detaug.converters.coco.key_points import faults_of_category, names_of_points, places_in_mirror, side_of
 from detaug.converters.coco.table import Floats, Ints, Table
 from detaug.converters.findings.entries import Findings, from_messages
 from detaug.converters.findings.finding import shown
@@ -51,7 +51,7 @@ def _pairs(category: dict[str, object], count: int) -> Ints:
     """Return (P, 2): positions of the left and the right one of each pair of points; none if they are not known."""
     names = names_of_points(category)
     try:
-        places = places_in_mirror(category, count)
+        places = None if any(faults_of_category(category, count)) else places_in_mirror(category, count)
     except InputError:
         places = None
     if places is None or len(names) > count or sorted(places.tolist()) != [*range(count)]:

@@ -207,11 +207,11 @@ def _read_corners(values: Sequence[Any], faults: dict[int, str]) -> NDArray[np.f
         if value is not None:
             try:
                 corners[row] = np.array(value, np.float64).reshape(4, 2)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError):
                 faults[row] = f"corners must be four pairs [x, y], got {shown(value)}"
                 continue
-            if not np.isfinite(corners[row]).all():
-                faults[row] = "corners must be finite numbers"
+            if not (np.abs(corners[row]) < 1e15).all():  # their products are numbers, too
+                faults[row] = "corners must be finite numbers below 1e15"
     return corners
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ def column_of(values: Sequence[Any]) -> Column:
     if kinds and kinds <= {int, bool} and all(value is None or abs(value) < 2**63 for value in values):
         return np.array([-1 if value is None else value for value in values], np.int64)
     if kinds and kinds <= {int, bool, float}:
-        return np.array([np.nan if value is None else value for value in values], np.float64)
+        with suppress(OverflowError):  # a whole number above all floats
+            return np.array([np.nan if value is None else value for value in values], np.float64)
     if kinds == {list} and None not in values and len(set(map(len, values))) == 1:
         numbers = {type(number) for value in values for number in value}
         if numbers and numbers <= {int, float}:

@@ -56,7 +56,7 @@ def _by_id(videos: Rows) -> tuple[dict[int, float], dict[int, str]]:
 
 
 def _rate(value: Any) -> float:
-    return float(value) if type(value) in (int, float) and 0 < value < float("inf") else float("nan")
+    return float(value) if type(value) in (int, float) and 0 < value < 1e15 else float("nan")
 
 
 def _video_ids(images: Rows, rates: dict[int, float]) -> tuple[Ints, Mask]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -218,7 +219,7 @@ def _values(entries: Iterable[Mapping[str, Any]], name: str) -> Iterator[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _turned(box: tuple[float, float, float, float, float], percent: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ from nvidia.dali import Pipeline, fn, types
 from detaug.arguments import is_whole
 from detaug.errors import InputError
 from detaug.ops.dali_internals import build_copy, release_unused_memory
+from detaug.ops.pipeline_worker import DALI_ERRORS
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:
@@ -144,12 +146,17 @@ def keep_decoder(device: torch.device) -> Thread:
     and closes them with its last decoder. Another one takes 0.5 s. Where the first one fails, the loader's own decoders
     do too, where the error can be raised.
     """
-    pipeline = Pipeline(1, 1, device.index, seed=0, prefetch_queue_depth=1)
-    with pipeline:
-        encoded = fn.external_source(name="encoded", dtype=types.UINT8, ndim=1)
-        image = fn.decoders.image(encoded, device="mixed", device_memory_padding=0, host_memory_padding=0)
-        pipeline.set_outputs(image)
-    thread = Thread(target=build_copy, args=(pipeline,), name="detaug-first-decoder")
+
+    def make() -> None:
+        with suppress(*DALI_ERRORS):
+            pipeline = Pipeline(1, 1, device.index, seed=0, prefetch_queue_depth=1)
+            with pipeline:
+                encoded = fn.external_source(name="encoded", dtype=types.UINT8, ndim=1)
+                image = fn.decoders.image(encoded, device="mixed", device_memory_padding=0, host_memory_padding=0)
+                pipeline.set_outputs(image)
+            build_copy(pipeline)
+
+    thread = Thread(target=make, name="detaug-first-decoder")
     thread.start()
     return thread
 
