@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from seeds import slow
 
 import detaug as da
 from detaug.cli.main import main
@@ -42,7 +43,9 @@ def places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
         yield before
 
 
-@pytest.mark.parametrize("number", [10**400, -(10**400), 1e308, True, None, "9" * 400], ids=lambda each: str(each)[:4])
+@pytest.mark.parametrize(
+    "number", [10**400, *slow(-(10**400), 1e308, True, None, "9" * 400)], ids=lambda each: str(each)[:4]
+)
 def test_any_number(number: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("images").mkdir()
