@@ -53,11 +53,12 @@ mark("first batch")
 """
 
 DALI = """
+from glob import glob
 from nvidia.dali import Pipeline
 on_gpu = sys.argv[5] != "cpu"
 pipeline = Pipeline(int(sys.argv[4]), 4 if on_gpu else 2, 0 if on_gpu else None)
 with pipeline:
-    file, _ = fn.readers.file(file_root="/", files=sorted(__import__("glob").glob(sys.argv[2] + "/*.jpg")))
+    file, _ = fn.readers.file(file_root="/", files=sorted(glob(sys.argv[2] + "/*.jpg")))
     pipeline.set_outputs(fn.resize(fn.decoders.image(file, device="mixed" if on_gpu else "cpu"), size=[300, 300]))
 pipeline.build()
 mark("pipeline of DALI")

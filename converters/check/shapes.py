@@ -246,7 +246,7 @@ def crossing_rings(points: Floats, first_point: Ints) -> Mask:
     return found
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of points that are farther out than floats multiply
+@np.errstate(over="ignore", invalid="ignore")  # products of very large coordinates
 def _sides(start: Floats, end: Floats, one: Floats, other: Floats) -> Floats:
     """Return (n,) negative numbers where two points are on the two sides of the line through start and end."""
     along = end - start

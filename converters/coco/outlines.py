@@ -210,7 +210,7 @@ def _read_corners(values: Sequence[Any], faults: dict[int, str]) -> NDArray[np.f
             except (ValueError, TypeError, OverflowError):
                 faults[row] = f"corners must be four pairs [x, y], got {shown(value)}"
                 continue
-            if not (np.abs(corners[row]) < 1e15).all():  # their products are numbers, too
+            if not (np.abs(corners[row]) < 1e15).all():  # so that products of them are finite
                 faults[row] = "corners must be finite numbers below 1e15"
     return corners
 

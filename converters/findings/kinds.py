@@ -131,7 +131,7 @@ KINDS: dict[str, Kind] = {
         "YOLO does not keep the order of the images; converted back, they and their ids follow their names",
     ),
     "points-order": Kind(
-        "noted", "the other format keeps the names of key points, but neither their order nor skeleton"
+        "noted", "the other format keeps the names of key points, but not their order or their skeleton"
     ),
     "region-ignored": Kind("noted", "a region in which nothing counts became a crowd (iscrowd 1) of each class"),
     "mask-missing": Kind("noted", "an image has no file in SegmentationObject, or an object no number in it (--masks)"),

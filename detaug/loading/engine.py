@@ -27,8 +27,8 @@ class InFlight(NamedTuple):
 class Engine:
     """The pipelines, and the jobs that are in flight. `most_images`: of one job.
 
-    A pipeline takes half a second to make on a GPU, in which no other thread goes on, and one is enough for the first
-    batch: `open` makes one, `grow` the others.
+    Making a pipeline takes half a second on a GPU, and holds Python's lock. One is enough for the first batch, so
+    `open` makes one, and `grow` the others.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Samplers for `Loader(..., sampler=...)`: functions that return how often each image comes in an epoch.
 
-Of tiles of several grids each epoch has those of one: a factor says how often a tile comes in the epochs that have it.
+With tiles of several grids, each epoch has the tiles of one grid; a factor says how often a tile comes in such epochs.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ class OfData(NamedTuple):
 def read_of_data(options: TrainOptions) -> OfData:
     """Return what the heads need of the training data.
 
-    Raises InputError if the evaluation data differ in it, and if either have no objects: nothing would be learnt, and
-    no AP be a number.
+    Raises InputError if the evaluation data differ in it, or if either has no objects: then there is nothing to learn,
+    or to compute an AP of.
     """
     train = _of_reader(read_train(options))
     if options.val:
