@@ -77,6 +77,25 @@ def test_an_image_of_any_kind_alone_or_in_a_list(
         assert [each["labels"].tolist() for each in found] == [[2, 1]] * count
 
 
+class FindsFill(FindsWhite):
+    """Finds the white pixels, and an object in the fill above the image."""
+
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        found = super().forward(images)
+        for each in found:
+            each["boxes"][1] = torch.tensor([3.0, 2, 90, 11])
+        return found
+
+
+def test_the_fill_of_a_letterbox_is_no_part_of_the_image(file: Path) -> None:
+    """80 x 60 pixels become 160 x 120, with 20 rows of fill above and below."""
+    ops = (da.Resize((160, 160), letterbox="center", fill=(0, 0, 0)), da.Normalize((0, 0, 0), (1, 1, 1)))
+    model = TrainedModel(FindsFill(), ops, ("background", "cat", "dog"), torch.device("cpu"))
+    (found,) = model.predict(file, min_score=0)
+    assert found["boxes"].round().tolist() == [[*WHITE_BOX]]
+    assert found["labels"].tolist() == [2]
+
+
 def test_batches_of_arrays_and_tensors_are_several_images(model: TrainedModel, pixels: np.ndarray) -> None:
     several = np.stack([pixels] * 3)
     assert len(model.predict(several)) == 3

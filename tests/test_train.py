@@ -34,7 +34,7 @@ import detaug as da
 from detaug.cli.main import main
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import DETECTORS, make_detector
-from detaug.training.loaders import make_train_loader, train_recipe
+from detaug.training.loaders import evaluation_resize, train_recipe
 from detaug.training.optimization import make_schedule
 from detaug.training.weights import load_weights
 
@@ -107,7 +107,7 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert evaluation["evaluation"] == result["evaluation"]
     assert result["evaluation"]["images"] == 21
     model = torch.load(out / "model.pt", weights_only=True)
-    assert set(model) == {"name", "size", "model", "mean", "std", "class_names"}
+    assert set(model) == {"name", "size", "resize", "model", "mean", "std", "class_names"}
     with Image.open(out / "predictions.png") as picture:
         assert picture.width > 1000
     assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps, 4 images a step"
@@ -476,30 +476,78 @@ def test_a_recipe_of_a_file_gets_the_normalization_of_the_evaluation(folder: tup
     assert [ops[-1] for _, ops in stages.stages] == [da.Normalize(mean, std)] * 2
 
 
+RETINANET, SSD = "retinanet_resnet50_fpn_v2", "ssd300_vgg16"
+BOXED = {"letterbox": "center", "fill": (9.0, 8.0, 7.0)}
+
+
 @pytest.mark.parametrize(
-    ("ops", "model", "size", "remedy"),
+    ("ops", "model", "size", "expected", "warning"),
     [
-        ([da.Resize((64, 96))], "retinanet_resnet50_fpn_v2", None, r"to 64x96, .* at 800: give --size 64x96"),
-        ([da.Resize(600)], "retinanet_resnet50_fpn_v2", (32, 32), r"to 600, .* at 32x32: give --size 600"),
-        ([da.Resize((512, 512))], "ssd300_vgg16", None, r"to 512x512, .* at 300x300: change its Resize to 300x300"),
-        ([da.Resize((64, 96)), da.RandomHorizontalFlip()], "retinanet_resnet50_fpn_v2", (64, 96), None),
-        ([da.Resize(800, max_size=1333)], "retinanet_resnet50_fpn_v2", None, None),
-        ([da.Resize([(64, 96), (96, 64)])], "retinanet_resnet50_fpn_v2", None, None),
-        ([da.Resize(400), da.CenterCrop(320)], "retinanet_resnet50_fpn_v2", (320, 320), None),
-        ([da.RandomShortestSize((600, 800), 1333)], "retinanet_resnet50_fpn_v2", None, None),
+        ([da.Resize((64, 96))], RETINANET, None, da.Resize((64, 96)), None),
+        ([da.Resize((64, 96), **BOXED)], RETINANET, None, da.Resize((64, 96), **BOXED), None),
+        ([da.Resize(600, max_size=700)], RETINANET, None, da.Resize(600, max_size=700), None),
+        ([da.Resize(600, decode="scaled")], RETINANET, None, da.Resize(600), None),
+        ([da.Resize((64, 96), **BOXED)], RETINANET, (64, 96), da.Resize((64, 96), **BOXED), None),
+        (
+            [da.Resize(600)],
+            RETINANET,
+            (32, 32),
+            da.Resize((32, 32)),
+            "recipe resizes to 600, .* at 32x32: leave out --size",
+        ),
+        ([da.Resize((300, 300), **BOXED)], SSD, None, da.Resize((300, 300), **BOXED), None),
+        (
+            [da.Resize((512, 512), **BOXED)],
+            SSD,
+            None,
+            da.Resize((300, 300), **BOXED),
+            "resizes to 512x512, .* at 300x300: change its Resize to 300x300",
+        ),
+        ([da.Resize([(64, 96), (96, 64)])], RETINANET, None, da.Resize(800, max_size=1333), None),
+        ([da.Resize([(64, 96), (96, 64)], **BOXED)], SSD, None, da.Resize((300, 300), **BOXED), None),
+        ([da.Resize(400), da.CenterCrop(320)], RETINANET, (320, 320), da.Resize((320, 320)), None),
+        ([da.RandomShortestSize((600, 800), 1333)], RETINANET, None, da.Resize(800, max_size=1333), None),
     ],
 )
 @pytest.mark.parametrize("in_stages", [False, True])
-def test_a_recipe_of_another_size_than_the_evaluation_says_so(
-    folder: tuple[Folder, Path], ops: Any, model: str, size: Any, remedy: str | None, in_stages: bool
+def test_the_evaluation_resizes_as_the_end_of_the_recipe(
+    folder: tuple[Folder, Path], ops: Any, model: str, size: Any, expected: da.Op, warning: str | None, in_stages: bool
 ) -> None:
     painted, out = folder
     out.mkdir(exist_ok=True)
     first = [da.Resize((16, 16)), da.Normalize()]
+    ops = [*ops, da.RandomHorizontalFlip()]
     da.save_recipe(da.Stages([(0, first), (1, ops)]) if in_stages else ops, out / "recipe.json")
     settings = options(*painted, out, recipe=out / "recipe.json", model=model, size=size)
-    with contextlib.nullcontext() if remedy is None else pytest.warns(UserWarning, match=remedy):
-        make_train_loader(settings, torch.device("cpu"), Detector(Tiny(2)))
+    with contextlib.nullcontext() if warning is None else pytest.warns(UserWarning, match=warning):
+        assert evaluation_resize(settings) == expected
+
+
+def test_a_letterbox_of_the_recipe_is_evaluated_and_saved(folder: tuple[Folder, Path]) -> None:
+    """The images are wider than high, and their boxes at other places when they are stretched."""
+    painted, out = folder
+    out.mkdir(exist_ok=True)
+    resize = da.Resize((64, 64), **BOXED)  # type: ignore[arg-type]
+    da.save_recipe([da.RandomHorizontalFlip(), resize], out / "recipe.json")
+    seen = list[torch.Tensor]()
+
+    class Sees(Tiny):
+        def forward(self, images: torch.Tensor, targets: Any = None) -> Any:
+            if not self.training:
+                seen.append(images)
+            return super().forward(images, targets)
+
+    settings = options(*painted, out / "run", recipe=out / "recipe.json", epochs=1, size=None)
+    train(settings, make_model=lambda _, count, **__: Detector(Sees(count)), say=lambda _: None)
+    content = torch.load(out / "run" / "model.pt", weights_only=True)
+    reader = da.CocoReader(*painted)
+    normalize = da.Normalize(content["mean"], content["std"])
+    loader = da.Loader(reader, [resize, normalize], 4, device="cpu", train=False)
+    assert all(torch.equal(batch.images, images) for batch, images in zip(loader, seen, strict=True))
+    assert content["resize"] == {"size": (64, 64), "max_size": None, **BOXED}
+    weights = make_detector(RETINANET, 3).model.state_dict()
+    torch.save({**content, "class_names": ("background", "a", "b"), "model": weights}, out / "model.pt")
+    assert da.load_model(out / "model.pt", "cpu").ops[0] == resize
 
 
 @pytest.mark.parametrize(

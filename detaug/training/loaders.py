@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +31,15 @@ from detaug.training.processes import is_first_rank
 def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] | Stages:
     """Return torchvision's reference recipe: SSD's own, SSDlite's crop and flip, a flip for the other models."""
     if options.recipe:
-        recipe = load_recipe(options.recipe, import_ops(options.ops) if options.ops else ())
-        return _normalized_for(recipe, Normalize(mean, std))
+        return _normalized_for(_recipe_of_file(options.recipe, options.ops), Normalize(mean, std))
     if options.model == "ssd300_vgg16":
         return presets.ssd300(mean, std)
     crop: list[Op] = [RandomIoUCrop()] if options.model.startswith("ssdlite") else []
     return [*crop, RandomHorizontalFlip(), make_resize(options.output_size), Normalize(mean, std)]
+
+
+def _recipe_of_file(path: Path, ops: str | None) -> list[Op] | Stages:
+    return load_recipe(path, import_ops(ops) if ops else ())
 
 
 def _normalized_for(recipe: list[Op] | Stages, normalize: Normalize) -> list[Op] | Stages:
@@ -59,7 +63,6 @@ def make_train_loader(options: TrainOptions, device: torch.device, detector: Det
     ops = train_recipe(options, detector.mean, detector.std)
     if is_first_rank():
         _warn_of_late_changes(ops, options.epochs)
-        _warn_of_other_size(ops, options)
     return Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
 
 
@@ -80,24 +83,34 @@ def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int) -> None:
         )
 
 
-def _warn_of_other_size(ops: list[Op] | Stages, options: TrainOptions) -> None:
-    """Warn of a recipe that ends with another size than that of the evaluation and of predictions.
+def evaluation_resize(options: TrainOptions) -> Resize:
+    """Return the Resize of the evaluation and of predictions: the last one of the recipe's file, with its letterbox.
 
-    A recipe of several sizes, or with a crop after its Resize, is left to its author.
+    Its size is `options.output_size` if the model takes one size only, `size` is given, or the recipe draws its size or
+    crops after it.
     """
-    last = ops.stages[-1].ops if isinstance(ops, Stages) else ops
-    resize = next((op for op in last if isinstance(op, Resize)), None)
-    if resize is None or not resize.one_size:
-        return
-    after = last[list(last).index(resize) + 1 :]
-    if resize.size == options.output_size or any(op.stage == "view" and op.size_after == "fixed" for op in after):
-        return
-    own, size = _size_text(resize.size), _size_text(options.output_size)
+    size, resize, final = options.output_size, None, False
+    if options.recipe:
+        recipe = _recipe_of_file(options.recipe, options.ops)
+        ops = recipe.stages[-1].ops if isinstance(recipe, Stages) else recipe
+        at, resize = next(((at, op) for at, op in enumerate(ops) if isinstance(op, Resize)), (0, None))
+        crops = any(op.stage == "view" and op.size_after == "fixed" for op in ops[at + 1 :])
+        final = resize is not None and resize.one_size and not crops
+    if resize is None:
+        return make_resize(size)
     fixed = isinstance(DETECTORS[options.model].size, tuple)
-    remedy = f"change its Resize to {size}" if fixed else f"give --size {own}"
-    warnings.warn(
-        f"the recipe resizes to {own}, and {options.model} is evaluated and predicts at {size}: {remedy}", stacklevel=3
-    )
+    if final and (resize.size == size or not (fixed or options.size)):
+        return replace(resize, decode="whole")
+    if final and is_first_rank():
+        remedy = f"change its Resize to {_size_text(size)}" if fixed else "leave out --size"
+        warnings.warn(
+            f"the recipe resizes to {_size_text(resize.size)}, and {options.model} is evaluated and predicts at "
+            f"{_size_text(size)}: {remedy}",
+            stacklevel=2,
+        )
+    if resize.letterbox and isinstance(size, tuple):
+        return replace(resize, size=size, decode="whole")
+    return make_resize(size)
 
 
 def _size_text(size: Any) -> str:
@@ -105,12 +118,12 @@ def _size_text(size: Any) -> str:
     return str(size) if isinstance(size, int) else f"{size[0]}x{size[1]}"
 
 
-def make_val_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader | None:
+def make_val_loader(options: TrainOptions, device: torch.device, detector: Detector, resize: Resize) -> Loader | None:
     """Return a loader of every evaluation image once, without random ops; None if there is nothing to evaluate."""
     if options.val is None:
         return None
     reader = read_val(options.val, options)
-    ops = [make_resize(options.output_size), Normalize(detector.mean, detector.std)]
+    ops = [resize, Normalize(detector.mean, detector.std)]
     return Loader(reader, ops, options.batch_size, device=device, train=False)
 
 

@@ -27,7 +27,7 @@ from detaug.training.curves import write_curves
 from detaug.training.detectors import DETECTORS, READS, Detector, make_detector
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
-from detaug.training.loaders import make_train_loader, make_val_loader, read_of_data
+from detaug.training.loaders import evaluation_resize, make_train_loader, make_val_loader, read_of_data
 from detaug.training.options import TrainOptions
 from detaug.training.predict import keypoints_entry
 from detaug.training.pretrained import pretrained_file
@@ -67,8 +67,9 @@ def train(
         progress = Progress(say, bar)
         detector = _make_detector(options, make_model, progress)
         detector.model.to(device)
-        training = make_training(options, detector, make_loader(options, device, detector), device)
-        val = make_val_loader(options, device, detector)
+        resize = evaluation_resize(options)
+        training = make_training(options, detector, make_loader(options, device, detector), device, resize)
+        val = make_val_loader(options, device, detector, resize)
         _start(training, progress)
         try:
             with deferred_interrupt() as interrupt:
@@ -252,7 +253,8 @@ def _write_model(training: Training, name: str) -> None:
         detector = training.detector
         content = {
             "name": training.options.model,
-            "size": training.options.output_size,
+            "size": training.resize.size,
+            "resize": {name: getattr(training.resize, name) for name in ("size", "max_size", "letterbox", "fill")},
             "model": training.optimization.best_model.state_dict(),
             "mean": detector.mean,
             "std": detector.std,

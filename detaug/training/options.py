@@ -22,8 +22,9 @@ class TrainOptions:
 
     `batch_size`: images a step on each process. `lr`: the highest learning rate; None takes torchvision's for the
     model, in proportion to the images a step. `warm_up`: steps; None is a tenth of all, at most 500. `size`: the
-    loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it); None is the model's own.
-    `recipe`: a file of `save_recipe`, with its own `Resize`, while `Normalize` is the model's; None is the model's.
+    loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it); None is that of the recipe or the
+    model. `recipe`: a file of `save_recipe`, whose `Resize` is also used to evaluate and predict, see
+    `evaluation_resize`, while `Normalize` is the model's; None is the model's.
     `ops`: a module with ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a GPU. `clip_norm`:
     largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time. `patience`: stop
     after so many evaluations without a better AP; 0 is never. `ema`: the decay of an exponential moving average of the

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from detaug.arguments import SCORE, check, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
+from detaug.converters.coco.table import THIN
 from detaug.converters.files.image_headers import read_orientation, upright
 from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels, too_few_bytes
 from detaug.converters.files.pixel_types import refuse_loss
@@ -29,6 +30,7 @@ from detaug.loading.devices import resolve_device
 from detaug.loading.source_pixels import move_boxes, move_masks, move_points
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
+from detaug.ops.resize import Resize
 from detaug.samples.images import read_image
 from detaug.samples.samples import batch
 from detaug.sheets import Detections
@@ -156,7 +158,8 @@ class TrainedModel:
         boxes = move_boxes(boxes[None], to_source)[0]
         height, width, _ = image.shape
         inside = boxes.clamp(min=0).minimum(boxes.new_tensor([width, height] * 2))
-        high = scores >= min_score
+        in_image = (inside[:, 2:] - inside[:, :2] >= THIN).all(1)  # the others lie in the fill of a letterbox
+        high = (scores >= min_score) & in_image
         detections = {"boxes": inside[high], "scores": scores[high], "labels": labels[high]}
         if "masks" in found:
             to_output = torch.from_numpy(samples.matrix[0])
@@ -211,7 +214,9 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
     keypoints = _read_keypoints(content.get("keypoints"))
     of_data = {} if keypoints is None else {"num_keypoints": keypoints.count}
     detector, _ = load_weights(make_detector(content["name"], len(class_names), **of_data), Path(path))
-    ops = (make_resize(_size(content["size"])), Normalize(detector.mean, detector.std))
+    # Files of 0.2.0 and before have the size only.
+    resize = Resize(**content["resize"]) if "resize" in content else make_resize(_size(content["size"]))
+    ops = (resize, Normalize(detector.mean, detector.std))
     finds = DETECTORS[content["name"]].finds
     return TrainedModel(detector.model.to(chosen).eval(), ops, class_names, chosen, keypoints, finds)
 

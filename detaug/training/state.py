@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from detaug.ops.resize import Resize
 from detaug.training.detectors import Detector
 from detaug.training.metrics_log import MetricsLog
 from detaug.training.optimization import Optimization
@@ -24,6 +25,8 @@ class Training:
     device: torch.device
     optimization: Optimization
     log: MetricsLog
+    resize: Resize
+    """Of the evaluation and of predictions."""
     timer: StepTimer = field(default_factory=StepTimer)
     step: int = 0
     """Steps done."""
@@ -57,9 +60,11 @@ class Training:
         return self.log.flush(self.step, self.timer.rates())
 
 
-def make_training(options: TrainOptions, detector: Detector, loader: Any, device: torch.device) -> Training:
+def make_training(
+    options: TrainOptions, detector: Detector, loader: Any, device: torch.device, resize: Resize
+) -> Training:
     """Build the state of a training that has not begun."""
     optimization = Optimization(detector.model, options, device, options.epochs * len(loader))
     events = options.output / "tensorboard" if options.tensorboard else None
     log = MetricsLog(options.output / "metrics.jsonl", events)
-    return Training(options, detector, loader, device, optimization, log)
+    return Training(options, detector, loader, device, optimization, log, resize)
