@@ -186,6 +186,58 @@ def test_names_that_are_nearly_equal(tmp_path: Path) -> None:
     ]
 
 
+def test_classes_are_those_listed_in_their_order(tmp_path: Path) -> None:
+    source = document()
+    source["categories"] = [{"id": 4, "name": "cat", "supercategory": "pet"}, {"id": 9, "name": "dog"}]
+    for row in source["annotations"]:
+        row["category_id"] = 9 if row["id"] % 3 else 4
+    content, summary = merged(tmp_path, source, classes=["dog", "bus", "cat"])
+    assert content["categories"] == [
+        {"id": 1, "name": "dog"},
+        {"id": 2, "name": "bus"},
+        {"id": 3, "name": "cat", "supercategory": "pet"},
+    ]
+    assert objects(content) == objects(source)
+    assert kinds(summary) == {"class-unused": 1}
+    content, summary = merged(tmp_path, source, renamed("x"), classes=["dog"])
+    expected = [each for each in objects(source, renamed("x")) if each[1] == "dog"]
+    assert objects(content) == expected
+    assert len(content["images"]) == 6
+    left_out = len(objects(source, renamed("x"))) - len(expected)
+    assert kinds(summary) == {"class-not-listed": left_out}
+    assert summary.class_counts == {"dog": len(expected)}
+
+
+def test_classes_of_images_and_lists_of_classes_get_the_new_ids(tmp_path: Path) -> None:
+    """Images of classification have a class of their own, those of LVIS lists of classes."""
+
+    def classified(prefix: str, first: str, second: str) -> Document:
+        rows = [{"id": at, "file_name": f"{prefix}{at}.png", "width": 9, "height": 9} for at in (1, 2)]
+        rows[0] |= {"category_id": 2, "neg_category_ids": [1, 2]}
+        rows[1] |= {"category_id": 1, "not_exhaustive_category_ids": [2]}
+        categories = [{"id": 1, "name": first}, {"id": 2, "name": second}]
+        return {"images": rows, "annotations": [], "categories": categories}
+
+    both = classified("a", "cat", "dog"), classified("b", "ant", "cat")
+    content, summary = merged(tmp_path, *both)
+    assert [row["name"] for row in content["categories"]] == ["cat", "dog", "ant"]
+    assert [row["category_id"] for row in content["images"]] == [2, 1, 1, 3]
+    assert [row.get("neg_category_ids") for row in content["images"]] == [[1, 2], None, [3, 1], None]
+    assert [row.get("not_exhaustive_category_ids") for row in content["images"]] == [None, [2], None, [1]]
+    assert summary.image_class_counts == {"cat": 2, "dog": 1, "ant": 1}
+    content, summary = merged(tmp_path, *both, classes=["ant", "cat"])
+    assert [(row["file_name"], row["category_id"]) for row in content["images"]] == [
+        ("a2.png", 2),
+        ("b1.png", 2),
+        ("b2.png", 1),
+    ]
+    assert [row.get("neg_category_ids") for row in content["images"]] == [None, [1, 2], None]
+    assert kinds(summary) == {"class-not-listed": 1}
+    content, summary = merged(tmp_path, both[0], classified("a", "dog", "ant"), join=True, on_error="skip")
+    assert [row["category_id"] for row in content["images"]] == [2, 1]
+    assert kinds(summary)["image-in-two-files"] == 2
+
+
 def test_two_merges_give_the_same_bytes(tmp_path: Path) -> None:
     merged(tmp_path, document(), renamed("x"))
     before = (tmp_path / "out.json").read_bytes()
@@ -197,7 +249,8 @@ def test_two_merges_give_the_same_bytes(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ("merge -o x.json", "Missing argument"),
-        ("merge {a} -o x.json", "annotations must be two json files or more, all different"),
+        ("merge {a} -o x.json", "annotations must be two json files or more, or one with classes, all different"),
+        ("merge {a} -o x.json --classes bus", "its boxes have the classes dog, cat, but classes lists bus"),
         ("merge {a} {a} -o x.json", "all different"),
         ("merge {a} {b} -o {a}", "output must be another file than"),
         ("merge {a} {b} -o x.json --images {folder}", "one folder for each of the 2 json files, got 1"),

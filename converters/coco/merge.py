@@ -21,11 +21,12 @@ from detaug.converters.coco.parts import (
 )
 from detaug.converters.coco.rows import CocoRows, read_coco_rows
 from detaug.converters.coco.videos import how_to_load
-from detaug.converters.coco.writer import document_text
+from detaug.converters.coco.writer import category_rows, document_text
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
-from detaug.converters.conversion.classes_and_images import alike_classes
+from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
 from detaug.converters.conversion.summary import (
     Summary,
+    left_out_classes,
     refuse_nothing_left,
     refuse_other_classes,
     reported,
@@ -33,13 +34,16 @@ from detaug.converters.conversion.summary import (
 )
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.paths import PathLike, absolute
-from detaug.converters.findings.finding import Finding, shown
+from detaug.converters.findings.finding import Finding, counted, shown
 from detaug.errors import ConversionError, InputError
 
 _Entry = dict[str, Any]
 
 _KEY_POINT_KEYS = {"keypoints", "skeleton", "flip_idx"}
 """Keys of categories that say what the key points of annotations are."""
+
+_CATEGORIES_OF_IMAGES = ("neg_category_ids", "not_exhaustive_category_ids")
+"""Keys of LVIS: lists of the ids of categories."""
 
 
 def merge_coco(
@@ -48,10 +52,11 @@ def merge_coco(
     *,
     images: Sequence[PathLike] = (),
     join: bool = False,
+    classes: Sequence[str] | None = None,
     on_error: OnError = "stop",
     report: PathLike | None = None,
 ) -> Summary:
-    """Merge several COCO json files into one.
+    """Merge several COCO json files into one, or give one file other classes.
 
     annotations: the json files. images: for each of them the folder that its file names are relative to; the merged
     file names are relative to the deepest folder that holds all of these, Summary.image_folder. Without it, all files
@@ -62,8 +67,11 @@ def merge_coco(
     Unicode form are reported. A class whose key points have other names, skeletons or flip_idx in two files is an
     error. All other keys of a row stay, but licences are left out, since their ids would contradict each other.
 
+    classes: those of the merged file, in the order of their ids. Objects of others are left out, and so are images
+    that are of another class as a whole.
+
     The parts of one data set, of `convert_to_coco` or `pack_coco` with `part`, are joined to the same bytes as one run
-    writes. They are all given, in any order, without images and join.
+    writes. They are all given, in any order, without images, join and classes.
 
     An image that is in two of the files is an error, since a file name may occur only once; with join, it gets the
     boxes of both, if both files give it the same size. Videos get new ids, and their objects keep their track ids; then
@@ -91,10 +99,16 @@ def merge_coco(
     sources = [Path(path) for path in annotations]
     paths = output_files({"output": output, "report": report}, *sources, *images)
     if any(map(is_part, sources)):
-        check_options_of_parts(images, join=join)
+        check_options_of_parts(images, join=join, classes=classes)
         return _merge_parts(sources, paths)
+    few = len(sources) < (2 if classes is None else 1)
+    if few or len({os.path.realpath(source) for source in sources}) < len(sources):
+        raise InputError(
+            "annotations must be two json files or more, or one with classes, all different, got "
+            f"{[*map(str, sources)]}"
+        )
     folder, prefixes = _prefixes(sources, [Path(path) for path in images])
-    merged = _Merged(join)
+    merged = _Merged(join, classes)
     for source, prefix in zip(sources, prefixes, strict=True):
         rows, findings = read_coco_rows(source)
         merged.findings += findings
@@ -102,9 +116,13 @@ def merge_coco(
             _refuse_other_folder(rows, folder / prefix)
         merged.add(rows, prefix)
     merged.check_videos()
+    counts = merged.class_counts() + merged.image_class_counts()
+    unused = (name for name in classes or () if not counts[name])
+    merged.findings += unused_classes(unused, left_out_classes(merged.findings))
     merged.findings += alike_classes(merged.categories)
     stop_on_errors(merged.findings, on_error, paths.get("report"))
     refuse_nothing_left(len(merged.images), ", ".join(map(str, sources)), merged.findings, paths.get("report"))
+    refuse_other_classes(counts, ", ".join(map(str, sources)), merged.findings, paths.get("report"))
     with reported(merged.findings, paths.get("report")):
         write_atomically(paths["output"], merged.text(f"{len(sources)} COCO json files, merged by detaug"))
     return merged.summary(paths, folder)
@@ -136,8 +154,6 @@ def _merge_parts(sources: Sequence[Path], paths: dict[str, Path]) -> Summary:
 
 def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, list[str]]:
     """Return the folder of the merged file names, and the start of the file names of each source."""
-    if len(sources) < 2 or len({os.path.realpath(source) for source in sources}) < len(sources):
-        raise InputError(f"annotations must be two json files or more, all different, got {[*map(str, sources)]}")
     if not folders:
         return Path("."), [""] * len(sources)
     if len(folders) != len(sources):
@@ -158,11 +174,22 @@ def _refuse_other_folder(rows: CocoRows, folder: Path) -> None:
         raise ConversionError(f"{folder} has no image of {rows.table.path}, the first is {first}; give its folder")
 
 
+def _with_new_categories(image: _Entry, ids: Mapping[int, int | None]) -> _Entry:
+    """Return the row of an image with the new ids of the classes that it lists, where it has any."""
+    image = {**image}
+    for key in _CATEGORIES_OF_IMAGES:
+        if isinstance(image.get(key), list):
+            numbers = [ids.get(number) for number in image[key] if isinstance(number, int)]
+            image[key] = [number for number in numbers if number is not None]
+    return image
+
+
 @dataclass
 class _Merged:
     """The rows of the files so far, with their new ids."""
 
     join: bool
+    classes: Sequence[str] | None
     images: dict[str, _Entry] = field(default_factory=dict)
     """By path: `Table.path_of` in its folder."""
     annotations: list[_Entry] = field(default_factory=list)
@@ -175,23 +202,38 @@ class _Merged:
     with_videos: dict[Path, bool] = field(default_factory=dict)
     """For each file, whether it has videos."""
 
+    def __post_init__(self) -> None:
+        self.categories = {str(row["name"]): {**row} for row in category_rows(self.classes or ())}
+
     def add(self, rows: CocoRows, prefix: str) -> None:
         """Add the rows of one file."""
         self.with_videos[rows.table.path] = rows.table.coco.has_videos
         category_ids = {number: self._category_id(rows, number) for number in rows.table.categories}
         video_ids = {row["id"]: self._video_id(row, prefix) for row in rows.videos()}
         lost = licences = 0
+        not_listed = Counter[str]()
         for at, boxes in rows:
-            image_id = self._image_id(rows, at, prefix, video_ids)
+            category_id = int(rows.table.image_categories[at])
+            if category_id >= 0 and category_ids[category_id] is None:
+                not_listed[rows.table.categories[category_id]] += 1
+                lost += len(boxes)
+                continue
+            row = _with_new_categories(rows.table.row("images", at), category_ids)
+            if category_id >= 0:
+                row["category_id"] = category_ids[category_id]
+            image_id = self._image_id(rows, at, row, prefix, video_ids)
             licences += "license" in rows.table.row("images", at)
             if image_id is None:
                 lost += len(boxes)
                 continue
             for box_at in boxes:
-                category_id = category_ids[int(rows.table.category_ids[box_at])]
-                ids = {"id": len(self.annotations) + 1, "image_id": image_id, "category_id": category_id}
-                self.annotations.append(rows.table.row("annotations", box_at) | ids)
-        self._note_losses(str(rows.table.path), lost, licences)
+                category_id = int(rows.table.category_ids[box_at])
+                ids = {"id": len(self.annotations) + 1, "image_id": image_id, "category_id": category_ids[category_id]}
+                if ids["category_id"] is None:
+                    not_listed[rows.table.categories[category_id]] += 1
+                else:
+                    self.annotations.append(rows.table.row("annotations", box_at) | ids)
+        self._note_losses(str(rows.table.path), lost, licences, not_listed)
 
     def text(self, description: str) -> Iterator[str]:
         """Yield the text of the json."""
@@ -200,18 +242,37 @@ class _Merged:
         rows["categories"] = self.categories.values()
         return document_text({"info": {"description": description}, **dict.fromkeys(rows)}, rows)
 
-    def _note_losses(self, file: str, boxes: int, licences: int) -> None:
+    def class_counts(self) -> Counter[str]:
+        """Return the number of boxes of each class."""
+        return self._count(self.annotations)
+
+    def image_class_counts(self) -> Counter[str]:
+        """Return the number of images of each class, where images themselves have classes."""
+        return self._count(self.images.values())
+
+    def _count(self, rows: Iterable[_Entry]) -> Counter[str]:
+        names = {row["id"]: name for name, row in self.categories.items()}
+        return Counter(names[row["category_id"]] for row in rows if row.get("category_id") is not None)
+
+    def _note_losses(self, file: str, boxes: int, licences: int, not_listed: Mapping[str, int]) -> None:
         if boxes:
             self.findings.append(Finding(file, "boxes-without-image", before=boxes, count=boxes))
         if licences:
             note = f"the licences of {licences:,} images were left out"
             self.findings.append(Finding(file, "key-dropped", before=["images.license", licences], note=note))
+        for name, count in not_listed.items():
+            note = f"{counted(count, 'object')} of {name}, which is not among the classes"
+            self.findings.append(Finding(file, "class-not-listed", before=name, note=note, count=count))
 
-    def _category_id(self, rows: CocoRows, number: int) -> int:
+    def _category_id(self, rows: CocoRows, number: int) -> int | None:
+        """Return the new id of a category, None for one that is not listed."""
         name = rows.table.categories[number]
         row = next(row for row in rows.table.coco.document["categories"] if row["id"] == number)
-        if name not in self.categories:
-            self.categories[name] = row | {"id": len(self.categories) + 1, "name": name}
+        if self.classes is not None and name not in self.categories:
+            return None
+        if name not in self.first_file:
+            earlier = self.categories.get(name, {"id": len(self.categories) + 1, "name": name})
+            self.categories[name] = row | earlier
             self.first_file[name] = rows.table.path
         category = self.categories[name]
         for key in _KEY_POINT_KEYS & row.keys():
@@ -238,10 +299,10 @@ class _Merged:
         if names[True] and self.join:
             raise ConversionError(f"{names[True][0]} has videos, whose frames cannot be joined; leave out --join")
 
-    def _image_id(self, rows: CocoRows, at: int, prefix: str, video_ids: Mapping[int, int]) -> int | None:
+    def _image_id(self, rows: CocoRows, at: int, row: _Entry, prefix: str, video_ids: Mapping[int, int]) -> int | None:
         """Return the image's new id; None, with a finding, where an earlier file has it and it may not be joined."""
         height, width = rows.table.sizes[at].tolist()
-        row = rows.table.row("images", at) | {"width": width, "height": height}
+        row = row | {"width": width, "height": height}
         if video_ids:
             row["video_id"] = video_ids[row["video_id"]]
         key = "shard" if rows.table.places[at, 0] >= 0 else "file_name"
@@ -261,6 +322,8 @@ class _Merged:
         sizes = [f"{each['width']} x {each['height']}" for each in (row, earlier)]
         if sizes[0] != sizes[1]:
             return f", with {sizes[0]} pixels here and {sizes[1]} there"
+        if row.get("category_id") != earlier.get("category_id"):
+            return ", with another class of the image itself"
         if self.join:
             return ""
         repeated = any(finding.kind == "image-in-two-files" for finding in self.findings[-1:])
@@ -269,13 +332,14 @@ class _Merged:
 
     def summary(self, paths: dict[str, Path], folder: Path) -> Summary:
         """Return the summary of the merged file."""
-        counts = Counter(row["category_id"] for row in self.annotations)
+        counts, of_images = self.class_counts(), self.image_class_counts()
         return Summary(
             output=paths["output"],
             image_folder=folder,
             images=len(self.images),
             images_without_boxes=len(self.images) - len({row["image_id"] for row in self.annotations}),
-            class_counts={name: counts[row["id"]] for name, row in self.categories.items()},
+            class_counts={name: counts[name] for name in self.categories},
+            image_class_counts={name: of_images[name] for name in self.categories} if of_images else {},
             findings=tuple(self.findings),
             report=paths.get("report"),
             next_step=how_to_load(paths["output"], None if folder == Path(".") else folder, self.videos),

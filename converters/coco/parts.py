@@ -190,7 +190,10 @@ def _regions(parts: Sequence[Document], classes: int) -> Iterator[Document]:
         first += len(part["images"])
 
 
-def check_options_of_parts(images: Sequence[object], *, join: bool) -> None:
+def check_options_of_parts(images: Sequence[object], *, join: bool, classes: Sequence[str] | None) -> None:
     """Raise InputError for options of `merge_coco` that parts do not have."""
-    if images or join:
-        raise InputError("parts of one data set have one folder, and each image once; leave out --images and --join")
+    if images or join or classes is not None:
+        raise InputError(
+            "parts of one data set have one folder, the same classes, and each image once; leave out --images, --join "
+            "and --classes"
+        )

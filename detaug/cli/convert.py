@@ -317,11 +317,12 @@ def convert_coco_to_csv(**given: Any) -> None:
     help="The folder of a file's images, once for each file in their order.  [default: one folder for all]",
 )
 @click.option("--join", is_flag=True, help="Combine the boxes of an image that is in several files.")
+@options.classes("; others are dropped. One json is enough then.  [default: all]")
 @options.on_error
 @options.report
 @options.quiet
 def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any) -> None:
-    """Merge COCO json files into one.
+    """Merge COCO json files into one, or give one other classes.
 
     Ids are new, and classes are joined by name. With --images for each file, the merged file names are relative to the
     deepest folder that holds all of them; without, they stay as they are.

@@ -43,7 +43,8 @@ REMEDIES = {
     "objects-none": _CONVERT,
     "crowds-only": "write iscrowd 0 where an annotation is a single object.",
     "box-corners": "write [x, y, width, height]: width is x1 - x0, height is y1 - y0.",
-    "categories-differ": "convert both splits with the same --classes, in the same order.",
+    "categories-differ": "give both the same classes in the same order: detaug merge FILE.json -o OUT.json "
+    "--classes a,b,c",
     "image-leaked": "take the image out of one of the two splits; --clean FILE.json takes it out of this one.",
     "image-not-decoded": "make it smaller, or see in the loader whether it decodes in the memory that you have.",
     "image-unreferenced": "if it belongs to another split, give its json with --against OTHER.json; "

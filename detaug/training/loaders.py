@@ -148,8 +148,8 @@ def read_val(val: Path, options: TrainOptions) -> CocoReader:
 
 
 SAME_CLASSES = (
-    "give its categories the names of the training in the same order of their ids, also those without objects; detaug "
-    "convert does so with --classes"
+    "give it the classes of the training, in their order, also those without objects: detaug merge FILE.json "
+    "-o OUT.json --classes a,b,c"
 )
 """The remedy where a json has other classes than that of the training."""
 
