@@ -12,6 +12,7 @@ import torch
 from dali_pipelines import given, make, outputs
 from disc_files import NAMES, color_at, disc_samples, find_disc, paint_discs, write_discs
 from numpy.typing import NDArray
+from PIL import Image
 from seeds import seeds, slow
 
 import detaug as da
@@ -155,6 +156,30 @@ def test_the_loader_and_coco_reader(tmp_path: Path, device: str) -> None:
             for own in points[at, : batch.counts[at]].cpu().double().numpy():
                 compared += sum(_compare(image, own, slot, 1.0) for slot in range(3) if own[slot, 2] == 2)
     assert compared >= 15
+
+
+@pytest.mark.parametrize("first", ["ball", "person"])
+def test_the_order_of_the_categories_in_a_json_does_not_matter(first: str, tmp_path: Path) -> None:
+    """Left and right of the person change places, and a ball has one point only."""
+    person = {"id": 2, "name": "person", "keypoints": ["left_eye", "right_eye"], "skeleton": [[1, 2]]}
+    ball = {"id": 1, "name": "ball", "keypoints": ["middle"]}
+    rows = [
+        {"category_id": 2, "bbox": [5, 5, 50, 50], "keypoints": [10, 20, 2, 30, 20, 2]},
+        {"category_id": 1, "bbox": [40, 40, 20, 20], "keypoints": [50, 50, 2]},
+    ]
+    content = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 100, "height": 100}],
+        "annotations": [{"id": at, "image_id": 1, **row} for at, row in enumerate(rows, 1)],
+        "categories": sorted([person, ball], key=lambda each: each["name"] != first),
+    }
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    Image.new("RGB", (100, 100)).save(tmp_path / "a.png")
+    reader = da.CocoReader(tmp_path, tmp_path / "a.json", keypoints=True)
+    assert reader.shapes.keypoints is not None
+    assert reader.shapes.keypoints.names == [["middle"], ["left_eye", "right_eye"]]
+    recipe = [da.RandomHorizontalFlip(p=1), da.Resize((100, 100))]
+    (batch,) = da.Loader(reader, recipe, 1, device="cpu")
+    assert batch.keypoints[0].tolist() == [[[69.5, 20.5, 2], [89.5, 20.5, 2]], [[49.5, 50.5, 2], [0, 0, 0]]]
 
 
 def test_clips(tmp_path: Path, device: str) -> None:

@@ -63,7 +63,7 @@ class Annotations:
     categories: dict[int, str]
     """id -> name, in the order of the ids."""
     category_keys: dict[int, dict[str, Any]]
-    """The other keys of each category, such as `keypoints` and `skeleton`, by its id."""
+    """The other keys of each category, such as `keypoints` and `skeleton`, by its id, in the order of the ids."""
     columns: dict[str, NDArray[Any]]
     """(A, ...) the values of further keys of the annotations, by name: see `values.column_of`."""
     outlines: OutlineColumns | None = None
@@ -203,6 +203,7 @@ def raise_on_errors(table: Table) -> None:
 
 
 def _group_by_image(table: Table, columns: Sequence[str]) -> Annotations:
+    rows_by_id = {row["id"]: row for row in table.coco.document["categories"]}
     order = np.argsort(table.image_index, kind="stable")
     counts = np.bincount(table.image_index, minlength=len(table.image_ids))
     return Annotations(
@@ -225,8 +226,8 @@ def _group_by_image(table: Table, columns: Sequence[str]) -> Annotations:
         video_files=table.videos.files,
         categories=table.categories,
         category_keys={
-            row["id"]: {name: value for name, value in row.items() if name not in ("id", "name")}
-            for row in table.coco.document["categories"]
+            number: {name: value for name, value in rows_by_id[number].items() if name not in ("id", "name")}
+            for number in table.categories
         },
         columns={name: values.column_of_key(table, name)[order] for name in columns},
     )
