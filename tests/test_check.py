@@ -177,6 +177,7 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("file-name-outside", image(file_name="/no.jpg"), "outside the image folder, got '/no.jpg'", EXTRA),
     ("image-shard", image(shard="../a.tar", offset=0, length=9), "must have the path of a shard below", set()),
     ("category-unknown", image(category_id=99), "category_id 99 is not among the ids of the categories", set()),
+    ("category-unknown", image(category_id=1), "category_id is missing, and other images have one", set()),
     ("file-name-outside", image(file_name="x/../../no.jpg"), "outside the image folder", EXTRA),
     (
         "file-name-repeated",

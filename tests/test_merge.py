@@ -233,6 +233,8 @@ def test_classes_of_images_and_lists_of_classes_get_the_new_ids(tmp_path: Path) 
     ]
     assert [row.get("neg_category_ids") for row in content["images"]] == [None, [1, 2], None]
     assert kinds(summary) == {"class-not-listed": 1}
+    with pytest.raises(ConversionError, match=r"0\.json has images with a category_id, .*1\.json has none"):
+        merged(tmp_path, both[0], document())
     content, summary = merged(tmp_path, both[0], classified("a", "dog", "ant"), join=True, on_error="skip")
     assert [row["category_id"] for row in content["images"]] == [2, 1]
     assert kinds(summary)["image-in-two-files"] == 2

@@ -155,6 +155,42 @@ def test_a_part_is_a_json_of_its_own(tmp_path: Path) -> None:
     assert not check_coco(tmp_path / "2.json", root).errors
 
 
+def test_the_whole_is_cleaned_and_split(tmp_path: Path) -> None:
+    """Rows of a part belong to its place in the whole, so those that are left would not."""
+    root = labelme_set(tmp_path)
+    part = tmp_path / "2.json"
+    detaug("convert", root, "-o", part, "--part", "2/3")
+    refusal = "is one part of a data set; join all of them first: detaug merge"
+    assert refusal in usage_error("check", part, root, "--clean", tmp_path / "clean.json")
+    outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json")
+    assert refusal in usage_error("split", part, *outputs, "--shares", "1,1")
+
+
+def test_objects_of_a_changed_part_stay_with_their_image(tmp_path: Path) -> None:
+    root = labelme_set(tmp_path)
+    parts = [tmp_path / f"{number}.json" for number in (1, 2)]
+    for number, path in enumerate(parts, 1):
+        detaug("convert", root, "-o", path, "--part", f"{number}/2")
+    detaug("merge", *parts, "-o", tmp_path / "whole.json")
+    expected = boxes_by_name(tmp_path / "whole.json")
+    content = json.loads(parts[0].read_text())
+    lost = content["images"].pop(0)
+    content["annotations"] = [each for each in content["annotations"] if each["image_id"] != lost["id"]]
+    parts[0].write_text(json.dumps(content, separators=(",", ":")))
+    assert detaug("merge", *parts, "-o", tmp_path / "whole.json").code == 0
+    del expected[Path(lost["file_name"]).name]
+    assert boxes_by_name(tmp_path / "whole.json") == expected
+
+
+def boxes_by_name(path: Path) -> dict[str, list[list[float]]]:
+    content = json.loads(path.read_text())
+    rows = content["annotations"]
+    return {
+        Path(image["file_name"]).name: [row["bbox"] for row in rows if row["image_id"] == image["id"]]
+        for image in content["images"]
+    }
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_files_of_many_images(tmp_path: Path, count: int) -> None:
     def image(name: str, *labels: str) -> str:
@@ -205,7 +241,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert "is no part, as the other files are" in usage_error(
         "merge", one, two, three, tmp_path / "whole.json", "-o", out
     )
-    assert "leave out --images and --join" in usage_error("merge", one, two, three, "-o", out, "--join")
+    assert "leave out --images, --join and --classes" in usage_error("merge", one, two, three, "-o", out, "--join")
     convert_to_coco(root, two, part=(2, 3), classes=["ant"])
     (root / "set/b.jpg").unlink()
     convert_to_coco(root, three, part=(1, 3))

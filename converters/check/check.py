@@ -24,6 +24,7 @@ from detaug.converters.check.images import (
 from detaug.converters.check.shapes import check_shapes
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.parts import refuse_part
 from detaug.converters.coco.table import Table
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.converters.conversion.part import Part, check_part
@@ -94,6 +95,8 @@ def check_coco(
         rule = f"channels must be at least 1, and dtype one of {', '.join(DTYPES)}"
         raise InputError(f"{rule}; got {channels} and {dtype!r}")
     annotations, folder = Path(annotations), Path(images)
+    if clean is not None:
+        refuse_part(annotations)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
     others = [_other_split(path, folder) for path in against]
     table, headers = _read(annotations, folder, progress)

@@ -115,7 +115,7 @@ def merge_coco(
         if images:
             _refuse_other_folder(rows, folder / prefix)
         merged.add(rows, prefix)
-    merged.check_videos()
+    merged.refuse_different_kinds()
     counts = merged.class_counts() + merged.image_class_counts()
     unused = (name for name in classes or () if not counts[name])
     merged.findings += unused_classes(unused, left_out_classes(merged.findings))
@@ -201,6 +201,8 @@ class _Merged:
     findings: list[Finding] = field(default_factory=list)
     with_videos: dict[Path, bool] = field(default_factory=dict)
     """For each file, whether it has videos."""
+    with_image_classes: dict[Path, bool] = field(default_factory=dict)
+    """For each file, whether its images have classes of their own."""
 
     def __post_init__(self) -> None:
         self.categories = {str(row["name"]): {**row} for row in category_rows(self.classes or ())}
@@ -208,6 +210,7 @@ class _Merged:
     def add(self, rows: CocoRows, prefix: str) -> None:
         """Add the rows of one file."""
         self.with_videos[rows.table.path] = rows.table.coco.has_videos
+        self.with_image_classes[rows.table.path] = bool((rows.table.image_categories >= 0).any())
         category_ids = {number: self._category_id(rows, number) for number in rows.table.categories}
         video_ids = {row["id"]: self._video_id(row, prefix) for row in rows.videos()}
         lost = licences = 0
@@ -291,13 +294,15 @@ class _Merged:
         self.videos.append(row)
         return len(self.videos)
 
-    def check_videos(self) -> None:
-        """Raise ConversionError if only some files have videos, or images of videos would be joined."""
-        names = {has: [str(path) for path, each in self.with_videos.items() if each == has] for has in (True, False)}
-        if names[True] and names[False]:
-            raise ConversionError(f"{names[True][0]} has videos, {names[False][0]} has none; merge files of one kind")
-        if names[True] and self.join:
-            raise ConversionError(f"{names[True][0]} has videos, whose frames cannot be joined; leave out --join")
+    def refuse_different_kinds(self) -> None:
+        """Raise ConversionError if only some files have videos or classes of images, or frames would be joined."""
+        for what, has in {"videos": self.with_videos, "images with a category_id": self.with_image_classes}.items():
+            having, lacking = ([path for path, each in has.items() if each == some] for some in (True, False))
+            if having and lacking:
+                raise ConversionError(f"{having[0]} has {what}, {lacking[0]} has none; merge files of one kind")
+        if self.join and any(self.with_videos.values()):
+            (first, *_) = self.with_videos
+            raise ConversionError(f"{first} has videos, whose frames cannot be joined; leave out --join")
 
     def _image_id(self, rows: CocoRows, at: int, row: _Entry, prefix: str, video_ids: Mapping[int, int]) -> int | None:
         """Return the image's new id; None, with a finding, where an earlier file has it and it may not be joined."""

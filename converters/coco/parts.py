@@ -1,8 +1,9 @@
 """The jsons of the parts of one data set: `merge_coco` joins them to the same bytes as one run writes.
 
-A part begins with {"part": {...}. Its other keys are those of any COCO json, so it can be checked and trained on. Two
-kinds of them: of `detaug convert --part`, whose classes are those of its own objects, so that the ids of all are known
-only in the end; and of `detaug pack --part`, whose rows are some of the json that is packed, at `positions`.
+A part begins with {"part": {...}. Its other keys are those of any COCO json, so it can be checked and trained on, but
+not cleaned or split. Two kinds of them: of `detaug convert --part`, whose classes are those of its own objects, so that
+the ids of all are known only in the end; and of `detaug pack --part`, whose rows are some of the json that is packed,
+at `positions`.
 """
 
 from __future__ import annotations
@@ -151,19 +152,27 @@ def _joined_converted(parts: Sequence[Document]) -> Document:
     folder = os.path.commonpath([os.path.dirname(name) for name in names]) if from_top else ""
     start = f"{folder}/" if folder else ""
     images = [row | {"file_name": row["file_name"].removeprefix(start)} for part in parts for row in part["images"]]
+    new_ids, first = list[dict[int, int]](), 1
+    for part in parts:
+        new_ids.append({row["id"]: new for new, row in enumerate(part["images"], first)})
+        first += len(part["images"])
     for image_id, row in enumerate(images, 1):
         row["id"] = image_id
-    annotations = [*_objects(parts, categories), *_regions(parts, len(categories))]
+    annotations = [*_objects(parts, new_ids, categories), *_regions(parts, new_ids, len(categories))]
     for annotation_id, row in enumerate(annotations, 1):
         row["id"] = annotation_id
     rows = {"images": images, "annotations": annotations, "categories": [*categories.values()]}
     return {"info": parts[0]["info"], **rows}
 
 
-def _objects(parts: Sequence[Document], categories: Mapping[str, Document]) -> Iterator[Document]:
-    """Yield the objects of all parts with the ids of the whole, and the key points that a class has in any part."""
-    first = 0
-    for part in parts:
+def _objects(
+    parts: Sequence[Document], new_ids: Sequence[Mapping[int, int]], categories: Mapping[str, Document]
+) -> Iterator[Document]:
+    """Yield the objects of all parts with the ids of the whole, and the key points that a class has in any part.
+
+    new_ids: for each part, those of its images.
+    """
+    for part, image_ids in zip(parts, new_ids, strict=True):
         own = {row["id"]: row for row in part["categories"]}
         objects = len(part["annotations"]) - len(part["regions"]) * len(own)
         crowds = [row["bbox"] for row in part["annotations"][objects:]]
@@ -172,22 +181,19 @@ def _objects(parts: Sequence[Document], categories: Mapping[str, Document]) -> I
         for row in part["annotations"][:objects]:
             category = own[row["category_id"]]
             whole = categories[category["name"]]
-            row |= {"image_id": row["image_id"] + first, "category_id": whole["id"]}
+            row |= {"image_id": image_ids[row["image_id"]], "category_id": whole["id"]}
             if "keypoints" in row and whole.get("keypoints") != category.get("keypoints"):
                 triples = (row["keypoints"][at : at + 3] for at in range(0, len(row["keypoints"]), 3))
                 points = dict(zip(category["keypoints"], triples, strict=True))
                 row["keypoints"] = [number for name in whole["keypoints"] for number in points.get(name, (0, 0, 0))]
             yield row
-        first += len(part["images"])
 
 
-def _regions(parts: Sequence[Document], classes: int) -> Iterator[Document]:
-    first = 0
-    for part in parts:
+def _regions(parts: Sequence[Document], new_ids: Sequence[Mapping[int, int]], classes: int) -> Iterator[Document]:
+    for part, image_ids in zip(parts, new_ids, strict=True):
         for row in part["regions"]:
             ids = range(1, classes + 1)
-            yield from (row | {"image_id": row["image_id"] + first, "category_id": number} for number in ids)
-        first += len(part["images"])
+            yield from (row | {"image_id": image_ids[row["image_id"]], "category_id": number} for number in ids)
 
 
 def check_options_of_parts(images: Sequence[object], *, join: bool, classes: Sequence[str] | None) -> None:

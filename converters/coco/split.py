@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from detaug.converters.coco.annotations import raise_on_errors
 from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.parts import refuse_part
 from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import output_files
@@ -87,6 +88,7 @@ def split_coco(
     """
     parts = _parts(outputs, shares)
     paths = output_files({f"output {at}": path for at, path in enumerate(outputs, 1)}, annotations)
+    refuse_part(Path(annotations))
     table = examine_file(Path(annotations))
     raise_on_errors(table)
     unit = _units(table)
