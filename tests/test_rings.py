@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from even_odd import even_odd
 from numpy.typing import NDArray
 from shapely.geometry import MultiPoint, Polygon
 from shapely.geometry import box as shapely_box
@@ -17,18 +18,8 @@ from detaug.converters.coco.rings import (
     mask_of_runs,
     rings_of_mask,
     smallest_rectangle,
+    without_overlaps,
 )
-
-
-def even_odd(rings: list[NDArray[np.float64]], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Fill rings at pixel centres: a pixel is inside if a ray to the right crosses an odd number of edges."""
-    y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
-    crossings = np.zeros(shape, int)
-    for ring in rings:
-        for (x0, y0), (x1, y1) in zip(ring, np.roll(ring, -1, 0), strict=True):
-            if y0 != y1:
-                crossings += ((y0 <= y) != (y1 <= y)) & (x0 + (y - y0) / (y1 - y0) * (x1 - x0) > x)
-    return crossings % 2 == 1
 
 
 def random_mask(seed: int) -> NDArray[np.bool_]:
@@ -47,6 +38,25 @@ def test_a_traced_mask_filled_again_is_the_mask(seed: int) -> None:
     rings = rings_of_mask(mask)
     assert (even_odd(rings, mask.shape) == mask).all()
     assert not rings or (even_odd([join_rings(rings)], mask.shape) == mask).all()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rings_that_overlap_become_their_union(seed: int) -> None:
+    """Up to five convex rings: their even-odd fill is the union, and rings apart from the others stay."""
+    rng = np.random.default_rng(seed)
+    rings = []
+    for _ in range(rng.integers(1, 6)):
+        angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 9)))
+        ring = rng.uniform(-3, 33, 2) + rng.uniform(1, 9) * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        rings.append(ring)
+    painted = [even_odd([ring + 20], (80, 80)) for ring in rings]
+    found, traced = without_overlaps(rings)
+    assert traced == bool((np.sum(painted, axis=0) > 1).any())
+    assert (even_odd([ring + 20 for ring in found], (80, 80)) == np.any(painted, axis=0)).all()
+    assert (even_odd([join_rings(found) + 20], (80, 80)) == np.any(painted, axis=0)).all()
+    for ring, own in zip(rings, painted, strict=True):
+        others = np.sum([each & own for each in painted], axis=0).max() > 1
+        assert any(each is ring for each in found) == (not others)
 
 
 def test_pixels_that_meet_at_a_corner_are_two_rings() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from coco_files import Document, document, write
 from command import detaug
+from even_odd import even_odd
 from format_files import data_set, kinds
 from pycocotools import mask as coco_mask
 
@@ -25,6 +26,7 @@ from detaug.converters import (
     coco_to_label_studio,
     coco_to_labelme,
     coco_to_voc,
+    coco_to_yolo,
 )
 
 NAMES = ("ä ö.jpg", "sub dir/b & <c>.jpg", "sub dir/ö/b.jpg", "empty.jpg")
@@ -327,3 +329,76 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "labelme").exists()
     with pytest.raises(ConversionError, match="exist with other content"):
         coco_to_csv(write(tmp_path / "a.json", everything()), tmp_path / "coco_to_csv")
+
+
+# ---------------------------------------------------------------- several conversions, shards, overlapping rings
+
+FOLDERS: list[Callable[..., Summary]] = [coco_to_yolo, coco_to_labelme, coco_to_dota]
+
+
+@pytest.mark.parametrize("convert", FOLDERS)
+def test_labels_of_an_earlier_conversion_are_not_mixed_in(tmp_path: Path, convert: Callable[..., Summary]) -> None:
+    """A folder of labels is the data set: images of another split would be trained on."""
+    content = document()
+    one, all_of_them = tmp_path / "one.json", write(tmp_path / "all.json", content)
+    convert(all_of_them, tmp_path / "out")
+    convert(all_of_them, tmp_path / "out")  # the same again
+    (tmp_path / "out" / "classes.json").write_text("[]")  # no labels
+    content["images"] = content["images"][:1]
+    content["annotations"] = [row for row in content["annotations"] if row["image_id"] == 1]
+    with pytest.raises(ConversionError, match=r"2 label files of another conversion .* such as .*out.*; give another"):
+        convert(write(one, content), tmp_path / "out")
+    assert convert(one, tmp_path / "another").images == 1
+
+
+@pytest.mark.parametrize("convert", [*FOLDERS, coco_to_voc, coco_to_csv, coco_to_cvat, coco_to_label_studio])
+def test_images_of_two_shards_with_one_name_are_refused(tmp_path: Path, convert: Callable[..., Summary]) -> None:
+    """Their labels would be those of one image."""
+    names = "ab"
+    for name in names:
+        content = document()
+        content["images"] = content["images"][:1]
+        content["annotations"] = [row for row in content["annotations"] if row["image_id"] == 1]
+        images = data_set(tmp_path / name, {}, "a.jpg")
+        write(tmp_path / f"{name}.json", content)
+        assert detaug("pack", tmp_path / f"{name}.json", images, "-o", tmp_path / "packed").code == 0
+    jsons = [tmp_path / "packed" / f"{name}.json" for name in names]
+    both = tmp_path / "packed" / "both.json"
+    assert detaug("merge", *jsons, "-o", both).code == 0
+    assert len(json.loads(both.read_text())["images"]) == 2
+    with pytest.raises(ConversionError, match=r"an image of another shard has this name, too \[stem-repeated\]"):
+        convert(both, tmp_path / "out")
+    assert convert(both, tmp_path / "out", on_error="skip").images == 1
+
+
+def test_regions_of_label_studio_have_ids_of_their_own(tmp_path: Path) -> None:
+    """Conversions do not need ids of annotations, and results with one id are one region."""
+    content = everything()
+    for at, row in enumerate(content["annotations"]):
+        row["id"] = 7
+        if at % 3 == 0:
+            del row["id"]
+    again, _ = there_and_back(tmp_path, content, coco_to_label_studio)
+    assert len(again["annotations"]) == len(content["annotations"])
+
+
+def test_rings_that_overlap_are_their_union(tmp_path: Path) -> None:
+    """As in COCO. Two rings that touch no other one stay as they are."""
+    square = [[10, 10, 40, 10, 40, 40, 10, 40], [30, 30, 60, 30, 60, 60, 30, 60]]
+    rings = [*square, [70.25, 10, 90, 10, 90, 30], [70, 60, 75, 60, 75, 70]]
+    content = document()
+    content["annotations"] = [content["annotations"][0] | {"bbox": [10, 10, 80, 60], "segmentation": rings}]
+    images = data_set(tmp_path / "photos", {}, *(row["file_name"] for row in content["images"]))
+    expected = np.any([even_odd([np.array(ring).reshape(-1, 2)], (80, 100)) for ring in rings], axis=0)
+    path = write(tmp_path / "a.json", content)
+    segments = coco_to_yolo(path, tmp_path / "yolo", task="segment", images=images, with_images="link")
+    regions = coco_to_label_studio(path, tmp_path / "studio", images=images, with_images="link")
+    for summary in (segments, regions):
+        assert kinds(summary)["rings-traced"] == 1
+        out = tmp_path / f"{summary.output.name}.json"
+        assert detaug("convert", summary.output, "-o", out).code == 0
+        rows = json.loads(out.read_text())["annotations"]
+        row = next(row for row in rows if row["segmentation"])
+        ring = np.array(row["segmentation"][0]).reshape(-1, 2)
+        assert (even_odd([ring], (80, 100)) == expected).all()
+        assert [70.25, 10] in ring.tolist()

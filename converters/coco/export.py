@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from detaug.converters.conversion.folder import (
     check_with_images,
     locked_folder,
     made_folder,
+    refuse_left_labels,
     refuse_other_content,
     write_texts,
 )
@@ -69,7 +70,9 @@ class FolderExport:
         rows, findings = read_coco_rows(self.source)
         check_class_names(rows)
         names = {at: rows.file_name(at) for at in rows.images.tolist()}
-        named = [each for each in stem_findings(rows) if not (one_file and each[1].kind == "stem-repeated")]
+        named = stem_findings(rows)
+        if one_file:
+            named = ((at, each) for at, each in named if each.kind != "stem-repeated" or each.before == each.after)
         rows, faults = leave_out(rows, [*named, *missing_images(names, self.images)])
         return rows, [*findings, *faults]
 
@@ -85,9 +88,19 @@ class FolderExport:
             yield
 
     def write(
-        self, rows: CocoRows, texts: Mapping[Path, str], image_folder: Path, progress: Progress | None = None
+        self,
+        rows: CocoRows,
+        texts: Mapping[Path, str],
+        image_folder: Path,
+        progress: Progress | None = None,
+        *,
+        labels: Iterable[Path] = (),
     ) -> None:
-        """Write the annotation files, and the images into `image_folder`. Raises ConversionError for existing files."""
+        """Write the annotation files, and the images into `image_folder`. Raises ConversionError for existing files.
+
+        labels: the label files of the folder, which may have no others than those to write.
+        """
+        refuse_left_labels(labels, texts)
         copies = {}
         if self.images is not None and self.brings_images:
             names = map(rows.file_name, rows.images.tolist())

@@ -97,7 +97,7 @@ def _without_spikes(points: Floats) -> Floats:
 def join_rings(rings: Sequence[Floats]) -> Floats:
     """Return one ring with the area of several: bridges of no width join each with the nearest point of the others.
 
-    A bridge is walked there and back, so an even-odd or an unsigned fill paints the same pixels as the rings.
+    A bridge is walked there and back, so an even-odd fill paints the same pixels as one of the rings.
     """
     rest = list(rings)
     joined = rest.pop(0)
@@ -108,6 +108,44 @@ def join_rings(rings: Sequence[Floats]) -> Floats:
         ring = np.roll(rest.pop(at), -there, 0)
         joined = np.concatenate([joined[: here + 1], ring, ring[:1], joined[here:]])
     return joined
+
+
+def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
+    """Return rings whose even-odd fill has the pixels of the union of `rings`, which is what a COCO polygon means.
+
+    Rings that have a pixel in common become the outlines of all their pixels, and True is returned with them; the
+    others stay as they are.
+    """
+    if len(rings) < 2:
+        return rings, False
+    corner = np.floor(np.min([ring.min(0) for ring in rings], axis=0))
+    width, height = (np.ceil(np.max([ring.max(0) for ring in rings], axis=0)) - corner).astype(int).tolist()
+    size = height, width
+    moved = [ring - corner for ring in rings]
+    count = np.zeros(size, np.int32)
+    for ring in moved:
+        count += _paint(ring, *size)
+    if (count < 2).all():
+        return rings, False
+    apart, union = list[Floats](), np.zeros(size, bool)
+    for at, ring in enumerate(moved):
+        painted = _paint(ring, *size)
+        if (count[painted] > 1).any():
+            union |= painted
+        else:
+            apart.append(rings[at])
+    return [*apart, *(ring + corner for ring in rings_of_mask(union))], True
+
+
+def _paint(ring: Floats, height: int, width: int) -> NDArray[np.bool_]:
+    """Return (H, W) the pixels whose centres are in a ring, by the even-odd rule."""
+    crossings = np.zeros((height, width + 1), np.int32)
+    for (x0, y0), (x1, y1) in zip(ring.tolist(), np.roll(ring, -1, 0).tolist(), strict=True):
+        rows = np.arange(*(min(max(math.ceil(y - 0.5), 0), height) for y in sorted((y0, y1))))
+        if len(rows):
+            x = x0 + (rows + 0.5 - y0) / (y1 - y0) * (x1 - x0)
+            crossings[rows, np.ceil(x - 0.5).astype(int).clip(0, width)] += 1
+    return np.asarray(crossings.cumsum(1)[:, :width] % 2 == 1)
 
 
 def _nearest(one: Floats, other: Floats) -> tuple[float, int, int]:

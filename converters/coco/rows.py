@@ -187,18 +187,19 @@ def _has_other_area(row: dict[str, Any]) -> bool:
 
 def stem_findings(rows: CocoRows) -> Iterator[tuple[int, Finding]]:
     """Yield (position, finding) of images that cannot have their own annotation file: a name no text can contain,
-    or the stem of another image.
+    or the stem of another image. Images of different shards may have the same name.
     """
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[int, str]] = {}
     for at in rows.images.tolist():
         name = rows.file_name(at)
-        other = seen.setdefault(posixpath.splitext(name)[0], name)
+        first, other = seen.setdefault(posixpath.splitext(name)[0], (at, name))
         if not is_utf8(name):
             yield at, Finding(name, "file-name-not-utf8", before=name)
         elif not is_plain(name):
             yield at, Finding(name, "file-name-unusable", before=name, note="its name has control characters")
-        elif other != name:
-            yield at, Finding(name, "stem-repeated", before=name, after=other)
+        elif first != at:
+            note = "an image of another shard has this name, too" if other == name else ""
+            yield at, Finding(name, "stem-repeated", before=name, after=other, note=note)
 
 
 def leave_out(rows: CocoRows, faults: Sequence[tuple[int, Finding]]) -> tuple[CocoRows, list[Finding]]:

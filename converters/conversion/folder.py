@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -79,6 +79,16 @@ def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path])
         raise ConversionError(
             f"{counted(len(other), 'file')} {exist} with other content and would be replaced: {names}; "
             "give another folder, or move them away"
+        )
+
+
+def refuse_left_labels(labels: Iterable[Path], texts: Container[Path]) -> None:
+    """Raise ConversionError for label files that are not among the `texts` to write: they would be read, too."""
+    left = sorted(path for path in labels if path not in texts)
+    if left:
+        raise ConversionError(
+            f"{counted(len(left), 'label file')} of another conversion would be part of the data set, such as "
+            f"{left[0]}; give another folder, or move them away"
         )
 
 

@@ -43,6 +43,7 @@ def coco_to_dota(
     images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
     cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
     with (files written, files in all). Crowds are left out, and keys without a place in DOTA; both are counted.
+    Other label files in output/labelTxt are an error.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -82,7 +83,7 @@ def coco_to_dota(
     for at, boxes in rows:
         texts[folder / f"{posixpath.splitext(rows.file_name(at))[0]}.txt"] = "".join(lines[box] for box in boxes)
     with export.writing(findings):
-        export.write(rows, texts, image_folder, progress)
+        export.write(rows, texts, image_folder, progress, labels=folder.rglob("*.txt"))
     where = export.left_images or image_folder
     command = ["detaug", "convert-dota", str(folder), export.images_again or str(image_folder), "-o", "again.json"]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")

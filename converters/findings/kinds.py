@@ -113,6 +113,9 @@ KINDS: dict[str, Kind] = {
     "outline-cut": Kind("repaired", "an outline reached past its image and was cut at the edge"),
     "mask-traced": Kind("repaired", "a mask (run lengths) became an outline along the edges of its pixels"),
     "shapes-joined": Kind("repaired", "shapes with the same class and the same group became one object"),
+    "rings-traced": Kind(
+        "repaired", "rings of an outline that overlap became an outline along the edges of their pixels"
+    ),
     "rings-joined": Kind("repaired", "the rings of an outline became one, joined by bridges of no width"),
     "box-outline": Kind("repaired", "a box that is not the one around its outline or mask became that one"),
     "outline-rectangle": Kind(

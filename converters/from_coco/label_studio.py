@@ -18,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.rings import join_rings, turned_box
+from detaug.converters.coco.rings import join_rings, turned_box, without_overlaps
 from detaug.converters.coco.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
 from detaug.converters.coco.rows import clipped, dropped_keys
 from detaug.converters.coco.writer import PREFIX
@@ -133,9 +133,13 @@ class _Tasks:
         """Yield the parts of the file."""
         start = "[\n"
         for number, (at, boxes) in enumerate(self.rows, 1):
-            name, results = self.rows.file_name(at), list[dict[str, Any]]()
+            name, results, ids = self.rows.file_name(at), list[dict[str, Any]](), set[str]()
             for box in boxes:
-                results += self._results(str(self.rows.table.row("annotations", box)["id"]), self.shapes.of(box))
+                region = str(self.rows.table.row("annotations", box).get("id"))
+                if region in {"None", *ids}:  # results with one id are one region
+                    region = f"r{box}"
+                ids.add(region)
+                results += self._results(region, self.shapes.of(box))
             # A bucket has plain names, an address has not.
             address = self._root + (name if self._root.startswith(("s3:", "gs:")) else quote(name))
             scores = [each["score"] for each in results if "score" in each]
@@ -199,6 +203,8 @@ class _Tasks:
             return "brushlabels", {"format": "rle", "rle": pack_mask(shape.mask)}
         if rings:
             self.counts["box-outline"] += shape.has_own_box
+            rings, traced = without_overlaps(rings)
+            self.counts["rings-traced"] += traced
             self.counts["rings-joined"] += len(rings) > 1
             return "polygonlabels", {"points": (join_rings(rings) * percent).tolist(), "closed": True}
         x, y = (np.array(shape.edges[:2]) * percent).tolist()

@@ -58,7 +58,8 @@ def coco_to_labelme(
     with (files written, files in all).
 
     LabelMe opens oriented_rectangle from 6.2 on. It has no box beside an outline: one that is not the box around it is
-    counted, and so are keys without a place. Existing files with other content are an error before anything is written.
+    counted, and so are keys without a place. Existing files with other content, and other files of LabelMe in the
+    folder, are an error before anything is written.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -107,7 +108,8 @@ def coco_to_labelme(
     findings += shapes.unordered_points()
     export.stop_on_errors(rows, findings)
     with export.writing(findings):
-        export.write(rows, texts, export.folder, progress)
+        jsons = (path for path in export.folder.rglob("*.json") if b'"imagePath"' in path.read_bytes())
+        export.write(rows, texts, export.folder, progress, labels=jsons)
     command = ["detaug", "convert", str(export.folder), "-o", "again.json", "--classes", str(labels)]
     if export.images_again:
         command += ["--images", export.images_again]

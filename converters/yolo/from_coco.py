@@ -45,10 +45,10 @@ def coco_to_yolo(
     decimals. Class numbers count from 0, in the order of the category ids.
 
     task: what rows are. "segment": the class and the outline of an object, one ring; several are joined by bridges of
-    no width, and masks are traced along the edges of their pixels. "pose": the box, and x, y, visibility of each key
-    point; data.yaml gets kpt_shape, kpt_names, and flip_idx from the categories' `flip_idx` or the names. "obb": four
-    corners: `corners`, a `segmentation` of four points, or the smallest rectangle around it. An object without an
-    outline gets that of its box, and what reaches past its image is cut; both are counted.
+    no width, and masks and rings that overlap are traced along the edges of their pixels. "pose": the box, and x, y,
+    visibility of each key point; data.yaml gets kpt_shape, kpt_names, and flip_idx from the categories' `flip_idx` or
+    the names. "obb": four corners: `corners`, a `segmentation` of four points, or the smallest rectangle around it. An
+    object without an outline gets that of its box, and what reaches past its image is cut; both are counted.
 
     split: train, val or test. It is added to a data.yaml that this function wrote before for the same names;
     Ultralytics needs train and val in it. images: the folder that file_name is relative to; with it, a missing image is
@@ -58,7 +58,7 @@ def coco_to_yolo(
 
     Crowds, which are not single objects, are left out and counted, and so are keys without a place in rows of the task
     (difficult, ...). YOLO has no order of images; a finding says so where converting back would change it. Existing
-    files with other content are an error. data.yaml is written last.
+    files with other content are an error, and so are other labels of the split. data.yaml is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -93,7 +93,7 @@ def coco_to_yolo(
     labels = {Path(label_file(image_folder / rows.file_name(at))): label_text(written, boxes) for at, boxes in rows}
     with export.writing(findings):  # data.yaml has the splits of all runs, so nobody else may write it meanwhile
         yaml_text = _data_yaml(yaml_file, split, list(rows.table.categories.values()), written.yaml)
-        export.write(rows, labels, image_folder, progress)
+        export.write(rows, labels, image_folder, progress, labels=(export.folder / "labels" / split).rglob("*.txt"))
         write_atomically(yaml_file, [yaml_text])
     put = "" if export.brings_images else f", after putting the images into {image_folder} (or --with-images link)"
     train = f"yolo {task} train data={shlex.quote(str(yaml_file))}"

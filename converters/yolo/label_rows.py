@@ -10,7 +10,7 @@ import numpy as np
 
 from detaug.converters.coco.annotations import remedy_of
 from detaug.converters.coco.key_points import faults_of_category, names_of_points, places_in_mirror
-from detaug.converters.coco.rings import cut_ring, join_rings
+from detaug.converters.coco.rings import cut_ring, join_rings, without_overlaps
 from detaug.converters.coco.row_shapes import key_points_of, outlines_of
 from detaug.converters.coco.rows import CocoRows
 from detaug.converters.coco.table import Floats
@@ -60,6 +60,9 @@ def label_rows(rows: CocoRows, task: YoloTask) -> LabelRows:
             ring = outlines.rotated_box(at)
         else:
             rings = [cut for each in outlines.rings.get(at, []) if len(cut := cut_ring(each, width, height)) > 2]
+            if at not in outlines.runs:
+                rings, traced = without_overlaps(rings)
+                counts["rings-traced"] += traced
             counts["rings-joined"] += len(rings) > 1
             ring = join_rings(rings) if rings else None
         before = ring if task == "obb" or ring is None else np.concatenate(outlines.rings[at])
