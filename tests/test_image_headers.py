@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,14 @@ import pytest
 from PIL import Image
 from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
-from detaug.converters.files.image_headers import ImageError, read_image_header, read_orientation, upright
+from detaug.converters.files.image_headers import (
+    ImageError,
+    parse_image_header,
+    read_image_header,
+    read_orientation,
+    upright,
+)
+from detaug.converters.files.large_images import without_pillows_warnings
 
 
 def turned(orientation: int = 6) -> bytes:
@@ -24,6 +34,40 @@ def png_with(orientation: int, before: bytes) -> bytes:
     data = image_bytes(kind="PNG")
     position = data.index(before) - 4
     return data[:position] + png_chunk(b"eXIf", exif(orientation)) + data[position:]
+
+
+def bmp() -> bytes:
+    """Return a file that Pillow reads the header of."""
+    file = io.BytesIO()
+    Image.new("RGB", (9, 7)).save(file, "BMP")
+    return file.getvalue()
+
+
+def test_threads_leave_the_filters_of_warnings_as_they_are() -> None:
+    """In 8 threads, which take turns often, `warnings.catch_warnings` would leave those of another thread."""
+    before, interval, content = [*warnings.filters], sys.getswitchinterval(), bmp()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            sizes = [*pool.map(lambda _: parse_image_header(io.BytesIO(content)).width, range(2000))]
+    finally:
+        sys.setswitchinterval(interval)
+    assert sizes == [9] * 2000
+    assert [*warnings.filters] == before
+
+
+def test_only_warnings_of_pillow_are_ignored() -> None:
+    with without_pillows_warnings():
+        with pytest.warns(UserWarning, match="mine"):
+            warnings.warn("mine", stacklevel=1)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.warn_explicit("Corrupt EXIF data", UserWarning, "TiffImagePlugin.py", 1, "PIL.TiffImagePlugin")
+            with without_pillows_warnings():
+                pass
+            warnings.warn_explicit("Corrupt EXIF data", UserWarning, "TiffImagePlugin.py", 1, "PIL.TiffImagePlugin")
+        assert not seen
+    with pytest.warns(UserWarning, match="Corrupt"):
+        warnings.warn_explicit("Corrupt EXIF data", UserWarning, "TiffImagePlugin.py", 1, "PIL.TiffImagePlugin")
 
 
 def exif_segment(tiff: bytes) -> bytes:

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Sequence
 from typing import IO, Any
 
@@ -23,6 +22,7 @@ from detaug.converters.check.decode import be_expendable
 from detaug.converters.files.decodable import as_decodable
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, read_image_header
+from detaug.converters.files.large_images import without_pillows_warnings
 from detaug.converters.machine import available_cores
 
 
@@ -115,8 +115,7 @@ def _size_fault(image: ImageFile, found: Sequence[tuple[int, ...]]) -> str:
 
 
 def _pillow_failure(file: ImageFile) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with without_pillows_warnings():
         try:
             with opened(file) as content, Image.open(content) as image:
                 image.load()

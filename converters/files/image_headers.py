@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import struct
-import warnings
 import zlib
 from collections.abc import Sequence
 from itertools import chain
@@ -18,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from detaug.converters.files import heif
 from detaug.converters.files.image_file import ImageFile, opened
 from detaug.converters.files.known_files import what_is
-from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
+from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels, without_pillows_warnings
 from detaug.converters.files.parallel import map_in_processes
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.pixel_types import (
@@ -297,10 +296,8 @@ def _scan_with_pillow(file: BinaryIO, formats: tuple[str, ...] = _PILLOW_FORMATS
 
     file.seek(0)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with allow_pixels(ANY_NUMBER):  # only the header is read
-                image = Image.open(file, formats=formats)
+        with without_pillows_warnings(), allow_pixels(ANY_NUMBER):  # only the header is read
+            image = Image.open(file, formats=formats)
             exif = image.info.get("exif", b"")
             return _Scanned(image.format or "", image.size, exif_orientation(exif.removeprefix(b"Exif\0\0")))
     except PILLOW_ERRORS:

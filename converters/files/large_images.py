@@ -1,9 +1,10 @@
-"""Large images: let Pillow open those that are meant, and find those of which the file has next to nothing."""
+"""What Pillow warns of and refuses, in any thread; images of which the file has next to nothing."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 ANY_NUMBER = 1 << 62
@@ -15,7 +16,11 @@ ENORMOUS = 1 << 27
 _PIXELS_OF_BYTE = 1000
 """A photograph has a few. Even a single colour has 512 in a JPEG, and about 350 of RGB in a PNG."""
 
+_PILLOWS_MODULES = r"(PIL|pillow_\w+)\b(?#detaug)"
+"""The comment makes the filter another one than any that a user sets."""
+
 _lock = Lock()
+_silent: list[bool] = []
 _allowed: list[int] = []
 _usual: list[int | None] = []
 
@@ -32,6 +37,28 @@ def allow_pixels(pixels: int) -> Iterator[None]:
         with _lock:
             _allowed.remove(pixels)
             _set_limit()
+
+
+@contextmanager
+def without_pillows_warnings() -> Iterator[None]:
+    """Ignore the warnings of Pillow, in any thread, as long as the context is open.
+
+    `warnings.catch_warnings` is for one thread: of two, the last one to leave restores the filters of the other.
+    """
+    with _lock:
+        if not _silent:
+            warnings.filterwarnings("ignore", module=_PILLOWS_MODULES)
+        _silent.append(True)
+    try:
+        yield
+    finally:
+        with _lock:
+            _silent.pop()
+            if not _silent:
+                own = [each for each in warnings.filters if getattr(each[3], "pattern", None) == _PILLOWS_MODULES]
+                for each in own:
+                    with suppress(ValueError):  # by now removed by `warnings.resetwarnings`
+                        warnings.filters.remove(each)  # type: ignore[attr-defined]
 
 
 def _set_limit() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import warnings
 import zlib
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.files.image_headers import PILLOW_ERRORS
+from detaug.converters.files.large_images import ANY_NUMBER, ENORMOUS, allow_pixels
 from detaug.converters.records.record import ObjectError
 
 _LARGEST_PNG = 64 << 20  # bytes
@@ -27,9 +27,9 @@ def mask_of_png(text: Any, name: str, *, packed: bool = False) -> NDArray[np.boo
     try:
         data = base64.b64decode(text if isinstance(text, str) else "", validate=True)
         data = zlib.decompressobj().decompress(data, _LARGEST_PNG) if packed else data
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=("PNG",)) as image:
-                return np.asarray(image.getchannel("A") if image.mode == "RGBA" else image.convert("L")) > 0
-    except (*PILLOW_ERRORS, zlib.error, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        with allow_pixels(ANY_NUMBER), Image.open(io.BytesIO(data), formats=("PNG",)) as image:
+            if image.width * image.height > ENORMOUS:
+                raise ObjectError(f"{name} must have at most {ENORMOUS:,} pixels, got {image.width} x {image.height}")
+            return np.asarray(image.getchannel("A") if image.mode == "RGBA" else image.convert("L")) > 0
+    except (*PILLOW_ERRORS, zlib.error) as error:
         raise ObjectError(f"{name} must be a PNG as base64 text: {str(error)[:60]}") from None

@@ -7,7 +7,6 @@ Source: the VOC2012 development kit, section 5.2, and its VOClabelcolormap.m.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from detaug.converters.coco.rings import box_of_mask
 from detaug.converters.coco.writer import Box
 from detaug.converters.files.image_headers import PILLOW_ERRORS
-from detaug.converters.files.large_images import allow_pixels
+from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
 
 FOLDER = "SegmentationObject"
 VOID = 255
@@ -32,16 +31,14 @@ def read_masks(path: str, size: tuple[int, int]) -> _Array | str:
     if not os.path.isfile(path):
         return ""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # its size is that of the image
-            with allow_pixels(size[0] * size[1]), Image.open(path, formats=("PNG",)) as image:
-                if image.size != size[::-1]:
-                    return f"has {image.width} x {image.height} pixels, and its image {size[1]} x {size[0]}"
-                if image.mode in ("P", "L", "1", "I", "I;16"):
-                    return np.asarray(image).astype(np.int64)
-                numbers = _numbers_of_colors(np.asarray(image.convert("RGB")).astype(np.int64))
-                return "has colours that are not in VOC's colour map" if numbers is None else numbers
-    except (*PILLOW_ERRORS, Image.DecompressionBombError) as error:
+        with allow_pixels(ANY_NUMBER), Image.open(path, formats=("PNG",)) as image:
+            if image.size != size[::-1]:
+                return f"has {image.width} x {image.height} pixels, and its image {size[1]} x {size[0]}"
+            if image.mode in ("P", "L", "1", "I", "I;16"):
+                return np.asarray(image).astype(np.int64)
+            numbers = _numbers_of_colors(np.asarray(image.convert("RGB")).astype(np.int64))
+            return "has colours that are not in VOC's colour map" if numbers is None else numbers
+    except PILLOW_ERRORS as error:
         return f"cannot be read: {error}"
 
 
