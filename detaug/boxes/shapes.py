@@ -61,6 +61,12 @@ class Shapes:
         return self.masks and self.outlines is not None
 
     @cached_property
+    def outline_table(self) -> MaskTable:
+        """Return the outlines as masks are made from them, also of shapes without masks."""
+        assert self.outlines is not None
+        return MaskTable.of(self.outlines, self.heights)
+
+    @property
     def mask_table(self) -> MaskTable:
         """Return what masks are made from. Raises InputError for shapes without masks."""
         if not self.masks or self.outlines is None:
@@ -68,7 +74,7 @@ class Shapes:
                 "there are no masks: make the reader with CocoReader(..., masks=True), or give da.batch "
                 "shapes=da.Shapes.of_segmentations(...)"
             )
-        return MaskTable.of(self.outlines, self.heights)
+        return self.outline_table
 
     def __bool__(self) -> bool:
         return any(each is not None for each in (self.keypoints, self.corners, self.outlines))

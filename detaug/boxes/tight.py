@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from detaug.arrays import Bools, Floats
 from detaug.boxes.hidden import drop_hidden
+from detaug.boxes.mask_table import MaskTable
+from detaug.boxes.masks import Grid, objects_of, rasterise
 from detaug.boxes.placement import Placement
+from detaug.boxes.units import COVERS, ONE
 from detaug.boxes.views import Views
 from detaug.boxes.visible_part import rings_of, rings_of_polygons, seen_boxes
+from detaug.converters.coco.rings import box_of_mask
 
 MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
@@ -23,8 +28,8 @@ def fit_to_shapes(views: Views) -> Views:
 def tighten(views: Views) -> Views:
     """Return the views, after all ops, with boxes around what is seen of the outlines of their objects.
 
-    Boxes of objects that no op has turned or cut stay, and those without an outline. A box of which nothing is seen is
-    dropped.
+    Boxes of objects that no op has turned, cut or covered stay, and those without an outline. A box of which nothing is
+    seen is dropped. Sides that a later layer or a hole moves, decision 21, are those of whole pixels.
     """
     shapes = views.shapes
     outlines, corners = shapes.outlines, shapes.corners
@@ -34,8 +39,11 @@ def tighten(views: Views) -> Views:
     changed = (views.visible[image, place] < 1 - 1e-9) | views.turned
     if views.field is not None:
         changed |= views.field.bends[image]
+    covered = np.zeros(len(changed), bool)
     if outlines is not None:
-        changed &= outlines.are_there(placement.rows)
+        if views.drawing is not None:
+            covered = _may_be_covered(placement, views.pixel_boxes()[image, place])
+        changed = (changed | covered) & outlines.are_there(placement.rows)
     if not changed.any():
         return views
     placement, image, place = placement.some(np.flatnonzero(changed)), image[changed], place[changed]
@@ -45,6 +53,8 @@ def tighten(views: Views) -> Views:
         assert corners is not None
         rings = rings_of_polygons(corners[placement.rows])
     found = seen_boxes(rings, placement)
+    if len(below := np.flatnonzero(covered[changed])):
+        found[below] = _without_covered(shapes.outline_table, placement.some(below), found[below])
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides
     tight = np.concatenate([np.maximum(found[:, :2], before[:, :2]), np.minimum(found[:, 2:], before[:, 2:])], axis=1)
@@ -53,3 +63,36 @@ def tighten(views: Views) -> Views:
     boxes[image[left], place[left]] = (tight / sides)[left]
     labels[image[~left], place[~left]] = -1
     return replace(views, boxes=boxes, labels=labels, outlines=None)
+
+
+def _may_be_covered(placement: Placement, boxes: Floats) -> Bools:
+    """Return (B,): whether a later layer or a hole lies on objects with these boxes, (B, 4) XYXY output pixels."""
+    layers, image, layer = placement.layers, placement.image, placement.layer
+    covers = (np.arange(layers.image.shape[1]) > layer[:, None]) & (layers.share[image] >= 1)
+    covers &= layers.copy[image] != layers.copy[image, layer][:, None]
+    rectangle, around = layers.rectangle[image], boxes[:, None]
+    meets = (np.maximum(rectangle[..., :2], around[..., :2]) < np.minimum(rectangle[..., 2:], around[..., 2:])).all(2)
+    if placement.field is not None:  # rectangles are those before the field
+        meets |= placement.field.bends[image, None]
+    return np.asarray((covers & meets).any(1))
+
+
+def _without_covered(table: MaskTable, placement: Placement, boxes: Floats) -> Floats:
+    """Return boxes (B, 4) XYXY around what is seen of outlines, with the sides that later layers and holes move.
+
+    `boxes`: those without them. A side moves where the pixels that are seen end elsewhere than without them.
+    """
+    objects, boxes = objects_of(placement), boxes.copy()
+    layers = objects.layers.copy()
+    layers[..., COVERS] = 0
+    uncovered = replace(objects, layers=layers)
+    for at in np.flatnonzero(np.isfinite(boxes).all(1)).tolist():
+        left, top, right, bottom = np.concatenate([np.floor(boxes[at, :2]), np.ceil(boxes[at, 2:])]).astype(int)
+        grid = Grid(*(np.arange(start, end)[None] * ONE + ONE // 2 for start, end in ((top, bottom), (left, right))))
+        seen, whole = (rasterise(table, each.part(np.array([at])), grid)[0] for each in (objects, uncovered))
+        if seen.any():
+            own, without = (np.array(box_of_mask(mask)) for mask in (seen, whole))
+            boxes[at] = np.where(own == without, boxes[at], own + np.array([left, top, left, top]))
+        elif whole.any():
+            boxes[at] = np.inf, np.inf, -np.inf, -np.inf
+    return boxes
