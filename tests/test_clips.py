@@ -270,6 +270,9 @@ def test_as_images(videos: Videos, device: str) -> None:
         images = batch.as_images()
         assert len(images) == 12
         assert sum(images.counts) == int(batch.valid.sum())
+        assert images.image_id_of_box is not None
+        own_images = images.image_id[:, None].expand(images.valid.shape)
+        assert torch.equal(images.image_id_of_box, torch.where(images.valid.cpu(), own_images, -1))
         for at, target in enumerate(images.targets()):
             mask = batch.valid[at // 4, at % 4]
             assert torch.equal(target["boxes"], batch.boxes[at // 4, at % 4][mask])

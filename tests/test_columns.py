@@ -88,6 +88,10 @@ def test_crowds_are_kept_if_wanted(coded: Folder) -> None:
         for kind, each in batches.items()
     }
     assert ids == {"drop": set(by_id) - crowds, "keep": set(by_id)}
+    for batch in [*batches["keep"], *batches["drop"]]:
+        for targets in (batch.as_detr()[1], batch.as_hf()["labels"]):
+            flags = [int(flag) for target in targets for flag in target["iscrowd"]]
+            assert flags == [int(i in crowds) for i in batch.columns["id"][batch.valid.cpu()].tolist()]
     for batch in batches["keep"]:
         real = batch.valid.cpu()
         assert batch.columns["iscrowd"][real].tolist() == [int(i in crowds) for i in batch.columns["id"][real].tolist()]
@@ -244,6 +248,24 @@ def test_an_unknown_key_is_refused(coded: Folder) -> None:
         da.CocoReader(*coded, columns=["aera"])
     with pytest.raises(da.InputError, match=r"columns must be a list of keys .* got 'area'"):
         da.CocoReader(*coded, columns="area")
+
+
+def test_a_key_that_is_null_everywhere_is_a_column_without_values(coded: Folder, tmp_path: Path) -> None:
+    """Of one split; joined to another one it has no type of its own."""
+    document = json.loads(coded[1].read_text())
+    for each in document["annotations"]:
+        each["score"], each["attributes"] = None, {"hard": None}
+    path = tmp_path / "null.json"
+    path.write_text(json.dumps(document))
+    names = ["score", "attributes.hard"]
+    null, full = da.CocoReader(coded[0], path, columns=names), da.CocoReader(*coded, columns=names)
+    assert {each for name in names for each in null.columns[name].tolist()} == {None}
+    for readers in ([null, full], [full, null]):
+        joined = da.ConcatReader(readers)
+        assert [joined.columns[name].dtype for name in names] == [np.float64, np.int64]
+        part = slice(0, len(null.columns["score"])) if readers[0] is null else slice(len(full.columns["score"]), None)
+        assert np.isnan(joined.columns["score"][part]).all()
+        assert (joined.columns["attributes.hard"][part] == -1).all()
 
 
 def test_columns_are_cached(coded: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

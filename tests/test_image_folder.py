@@ -182,6 +182,13 @@ def test_batches_have_each_images_class(root: Path, listed: bool, device: str) -
         assert not batch.valid.any()
 
 
+@pytest.mark.parametrize("op", [da.Mosaic(), da.MixUp(), da.CutMix()])
+def test_images_with_a_class_are_not_combined(root: Path, op: da.Op) -> None:
+    """Their class would be that of one of them."""
+    with pytest.raises(da.InputError, match=rf"{type(op).__name__} combines images.* one class as a whole"):
+        da.Loader(da.ImageFolder(root), [da.Resize((16, 16)), op], 4, device="cpu")
+
+
 def test_a_classifier_trains_on_the_presets(root: Path, device: str) -> None:
     model = torch.nn.Sequential(torch.nn.AvgPool2d(8), torch.nn.Flatten(), torch.nn.Linear(48, 4)).to(device)
     for ops in (da.presets.imagenet(32), da.presets.imagenet_evaluation(32, 40)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from itertools import pairwise
@@ -16,6 +17,8 @@ from PIL import Image
 from seeds import slow
 
 import detaug as da
+
+pytestmark = pytest.mark.filterwarnings("ignore:aspect_ratio_grouping makes steps")
 
 TINY = [da.Resize((4, 4))]
 CLASSES = [[1], [1], [1], [1], [1], [1, 1, 2], [1, 3], [], [1, 2], [1]]
@@ -151,6 +154,31 @@ def test_shards_have_equal_steps_with_a_sampler(reader: da.CocoReader, world: in
         assert {len(batches) for batches in epoch} == {len(loaders[0])}
         assert {len(batch) for batches in epoch for batch in batches} == {2}
         assert {int(i) for batches in epoch for batch in batches for i in batch.image_id} == set(range(10))
+
+
+@pytest.mark.parametrize(
+    ("last_batch", "message", "times"),
+    [
+        ("fill", r"only 1 of one kind, a step takes 12, so each step of them repeats some; last_batch='partial'", 12),
+        ("drop", r"only 1 of one kind, a step takes 12, so no step has them; last_batch='partial'", 0),
+        ("partial", None, 1),
+    ],
+)
+@pytest.mark.filterwarnings("default")
+def test_a_group_smaller_than_a_step_is_warned_of(
+    tmp_path: Path, last_batch: Any, message: str | None, times: int
+) -> None:
+    """One image is high, 24 are wide."""
+    images = [{"id": at, "file_name": f"{at}.png", "width": 40, "height": 30} for at in range(25)]
+    images[24] |= {"width": 30, "height": 40}
+    for each in images:
+        Image.new("RGB", (each["width"], each["height"])).save(tmp_path / str(each["file_name"]))
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"images": images, "annotations": [], "categories": [{"id": 1, "name": "a"}]}))
+    reader, settings = da.CocoReader(tmp_path, path), {"last_batch": last_batch, "aspect_ratio_grouping": True}
+    with contextlib.nullcontext() if message is None else pytest.warns(UserWarning, match=message):
+        loader = da.Loader(reader, TINY, 12, device="cpu", **settings)
+    assert sum(batch.tolist().count(24) for batch in loader.schedule(0)) == times
 
 
 def test_the_seed_and_the_epoch_decide(reader: da.CocoReader) -> None:

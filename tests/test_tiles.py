@@ -428,9 +428,15 @@ def test_a_broken_picture_leaves_nothing(scenes: Scenes, tmp_path: Path) -> None
     tiles = da.TileReader(da.CocoReader(tmp_path, path), SIZE)
     with pytest.raises(da.DataError, match=r"a\.jpg cannot be read \(does not decode"):
         next(batches(tiles))
-    with pytest.warns(UserWarning, match="skipped"):
-        ids = [i for b in batches(tiles, on_error="skip", max_skipped=1.0) for i in b.image_id.tolist()]
+    loader = da.Loader(tiles, RECIPE, 4, device="cpu", train=False, on_error="skip", max_skipped=1.0)
+    with pytest.warns(UserWarning, match="skipped") as warned:
+        ids = [i for batch in loader for i in batch.image_id.tolist()]
     assert ids == (np.flatnonzero(tiles.pictures > 0) + 1).tolist()
+    assert loader.skipped == (tmp_path / "a.jpg",)  # once, as the warning
+    assert len(warned) == 1
+    with pytest.raises(da.DataError) as raised:
+        [*da.Loader(tiles, RECIPE, 4, device="cpu", train=False, on_error="skip", max_skipped=0.0)]
+    assert str(raised.value).count("a.jpg") == 1
 
 
 def test_a_picture_of_another_size_is_named(tmp_path: Path) -> None:

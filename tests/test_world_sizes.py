@@ -22,6 +22,8 @@ from worlds import GLOBAL_BATCH, RECIPES, RESIZE, SAMPLERS, settings, write_imag
 
 import detaug as da
 
+pytestmark = pytest.mark.filterwarnings("ignore:aspect_ratio_grouping makes steps")
+
 WORLDS = {"once": (1, 2, 24), "repeated": (1, 3, 8), "grouped": (1, 3, 8)}
 """By sampler: the numbers of shards; a recipe comes with two samplers, and with all of them."""
 BROKEN = (5, 23, 24, 40)

@@ -24,7 +24,7 @@ def column_of_key(table: Table, key: str) -> Column:
     rows = table.coco.document["annotations"]
     path = [key] if any(key in row for row in rows) else key.split(".")
     values = [_value(row, path) for row in rows]
-    if rows and all(value is None for value in values):
+    if rows and all(value is None for value in values) and not any(_has(row, path) for row in rows):
         names = sorted({name for row in rows for name in row})
         raise AnnotationError(f"{table.path}: no annotation has {shown(key)}; they have {', '.join(map(shown, names))}")
     return column_of(values)
@@ -34,6 +34,12 @@ def _value(row: Any, path: Sequence[str]) -> Any:
     for name in path:
         row = row.get(name) if isinstance(row, dict) else None
     return row
+
+
+def _has(row: Any, path: Sequence[str]) -> bool:
+    *parents, name = path
+    row = _value(row, parents)
+    return isinstance(row, dict) and name in row
 
 
 def column_of(values: Sequence[Any]) -> Column:

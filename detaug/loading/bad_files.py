@@ -61,6 +61,7 @@ class SkippedImages:
         self._reader, self._images, self._skip, self._max_skipped = reader, images, skip, max_skipped
         self._indices: dict[int, None] = {}
         self._refused = BadFiles()
+        self._warned = set[str]()
         if not skip:
             reader.check_files()
         self._missing = np.intersect1d(images, reader.missing).tolist()
@@ -73,8 +74,8 @@ class SkippedImages:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Return the files of the skipped images, in the same order."""
-        return tuple(self._reader.path(index) for index in self._indices)
+        """Return the files of the skipped images, in the same order, each once: tiles of a picture share it."""
+        return tuple(dict.fromkeys(self._reader.path(index) for index in self._indices))
 
     def mask(self) -> Bools:
         """Return (n,) flags: True for images that no batch can have."""
@@ -92,8 +93,10 @@ class SkippedImages:
             lost = f"{len(self._indices)} of {len(self._images)} images cannot be used"
             limit = f"more than max_skipped={self._max_skipped}"
             raise DataError(f"{lost}, {limit}, the last: {first_three(files)}; {self._reader.remedy}")
-        for reason in files.values():
-            warnings.warn(f"{reason}; skipped", stacklevel=2)
+        for reason in dict.fromkeys(files.values()):
+            if reason not in self._warned:
+                self._warned.add(reason)
+                warnings.warn(f"{reason}; skipped", stacklevel=2)
 
     @property
     def refuses(self) -> bool:
@@ -208,6 +211,7 @@ def bad_files_error(files: BadFiles, reader: Source) -> DataError:
 
 
 def first_three(files: BadFiles) -> str:
-    """Return the first three reasons, and how many more there are."""
-    more = f"; and {len(files) - 3} more" if len(files) > 3 else ""
-    return "; ".join(islice(files.values(), 3)) + more
+    """Return the first three reasons, and how many more there are; tiles of a picture share one."""
+    reasons = dict.fromkeys(files.values())
+    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return "; ".join(islice(reasons, 3)) + more

@@ -137,7 +137,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         The first is a pair: images (N, 3, H, W), and the mask (N, H, W) bool, True where padded. DETR's models take it
         as it is. The targets have, on the batch's device:
         `boxes` (M_i, 4) float32 cxcywh, relative to the image without padding; `area` (M_i,) float32, output pixels;
-        `labels` (M_i,) int64 from `first_label`: 1 for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64, 0;
+        `labels` (M_i,) int64 from `first_label`: 1 for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64;
         `image_id` (1,); `size` and `orig_size` (2,): (height, width) of the image without padding, and of its source.
         With key points, `keypoints` (M_i, K, 3) float32: x and y relative to the image without padding, and v; pixels
         are continuous, where RF-DETR's own loader counts them from 0 as COCO does, half a pixel less. `masks`: also
@@ -246,6 +246,12 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         changed: Batch = change_tensors(self, Tensor.clone)
         return changed
 
+    def _crowds(self) -> Tensor:
+        """Return (N, M) int64: 1 for the regions that `CocoReader(crowds="keep")` reads."""
+        column = self.columns.get("iscrowd")
+        crowds = torch.zeros_like(self.labels)
+        return crowds if not isinstance(column, Tensor) else crowds + (column == 1).to(crowds.device)
+
     def _coco_targets(self, labels: str, first_label: int, size: Tensor, masks: bool) -> list[dict[str, Tensor]]:
         """Return the targets of `as_detr`, relative to `size` (N, 2). `labels`: the name of the labels in them."""
         boxes = center_and_size(self.boxes)
@@ -253,7 +259,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
             "boxes": relative_to(boxes, size),
             labels: self.labels - 1 + first_label,
             "area": boxes[..., 2:].prod(-1),
-            "iscrowd": torch.zeros_like(self.labels),
+            "iscrowd": self._crowds(),
         }
         if self.has_keypoints and labels == "labels":
             points = self.keypoints

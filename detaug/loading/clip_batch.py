@@ -114,6 +114,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
             matrix=self.matrix.repeat_interleave(frames, 0),
             counts=tuple(counts),
             rows=None if self.rows is None else self.rows.flatten(0, 1).gather(1, order.cpu()),
+            image_id_of_box=torch.where(valid.gather(1, order).cpu(), self.image_id.flatten().cpu()[:, None], -1),
             moved=self.moved,
             columns={name: _in_order(each, order.cpu()) for name, each in self.columns.items()},
             params=self.params,

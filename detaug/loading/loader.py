@@ -348,6 +348,17 @@ class Loader(NoDataLoader, Generic[T]):
 
 
 def _warn_of_repeats(order: EpochOrder, origin: str) -> None:
+    """Warn of a step of more images than there are, in all or in a group of them."""
+    _, sizes = np.unique(order.groups, return_counts=True)
+    if order.train and order.last_batch != "partial" and len(sizes) > 1 and sizes.min() < order.global_batch:
+        what = "each step of them repeats some" if order.last_batch == "fill" else "no step has them"
+        warnings.warn(
+            f"aspect_ratio_grouping makes steps of images that are all wide or all high: {origin} has only "
+            f"{sizes.min()} of one kind, a step takes {order.global_batch}, so {what}; last_batch='partial' takes each "
+            "once",
+            stacklevel=4,
+        )
+        return
     if order.train and order.last_batch == "fill" and order.global_batch > order.items:
         over = f" on {order.shard[1]} shards" if order.shard[1] > 1 else ""
         warnings.warn(

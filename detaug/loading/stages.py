@@ -84,9 +84,15 @@ def _named(start: int | None) -> Iterator[None]:
 
 
 def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
-    """Raise InputError for a recipe that needs more images in a batch, or masks."""
+    """Raise InputError for a recipe that needs more images in a batch, images without a class, or masks."""
     if batch_size < 2 and recipe.mixing_op:
         raise InputError("the recipe combines images of a batch: batch_size must be at least 2, got 1")
+    if recipe.mixing_op and reader.classes is not None:
+        mixing = type(recipe.mixing_op).__name__
+        raise InputError(
+            f"{mixing} combines images, and each image of {reader.origin} has one class as a whole (batch.classes), "
+            f"which would be wrong: leave {mixing} out of the recipe"
+        )
     recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
 
 

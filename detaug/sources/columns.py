@@ -53,10 +53,15 @@ def join(columns: Sequence[Mapping[str, Column]], lengths: Sequence[int]) -> dic
     return {name: _join([each.get(name) for each in columns], lengths) for name in names}
 
 
+def _has_type(part: Column) -> bool:
+    """Return whether a column has values; without annotations, or where all are missing, it has no type of its own."""
+    return bool(len(part)) and (part.dtype != object or any(value is not None for value in part))
+
+
 def _join(parts: Sequence[Column | None], lengths: Sequence[int]) -> Column:
     known = [part for part in parts if part is not None]
-    given = [part for part in known if len(part)] or known[:1]  # a part without annotations has no type of its own
-    parts = [part if part is not None and len(part) else None for part in parts]
+    given = [part for part in known if _has_type(part)] or known[:1]
+    parts = [part if part is not None and _has_type(part) else None for part in parts]
     if len({part.shape[1:] for part in given}) > 1 or len({part.dtype.kind == "O" for part in given}) > 1:
         given = [as_objects(part.tolist()) for part in given]
         parts = [None if part is None else as_objects(part.tolist()) for part in parts]
