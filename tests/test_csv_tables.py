@@ -71,6 +71,25 @@ def test_open_images(tmp_path: Path) -> None:
     assert (one["Source"], kinds(summary)) == ("xclick", {})
 
 
+@pytest.mark.parametrize("name", ["3class_train.csv", "classes_all.csv"])
+def test_a_table_may_have_class_in_its_name(tmp_path: Path, name: str) -> None:
+    files = {name: TENSORFLOW, "classes.csv": "cat,0\ndog,1\n"}
+    root = data_set(tmp_path / "set", files, "a.jpg", "b.jpg", "c.jpg")
+    alone = data_set(tmp_path / "alone", {"boxes.csv": TENSORFLOW}, "a.jpg", "b.jpg", "c.jpg")
+    assert converted(root)[0]["annotations"] == converted(alone)[0]["annotations"] != []
+
+
+def test_images_are_beside_their_table(tmp_path: Path) -> None:
+    """As Roboflow writes them: a table in the folder of each split, and the same names in both."""
+    head = "filename,width,height,class,xmin,ymin,xmax,ymax\n"
+    files = {f"{split}/_annotations.csv": f"{head}1.jpg,100,80,{split},10,10,50,40\n" for split in ("train", "valid")}
+    document, _ = converted(data_set(tmp_path / "set", files, "train/1.jpg", "valid/1.jpg"))
+    names = {row["id"]: row["name"] for row in document["categories"]}
+    images = {row["id"]: row["file_name"] for row in document["images"]}
+    pairs = [(images[row["image_id"]], names[row["category_id"]]) for row in document["annotations"]]
+    assert pairs == [("train/1.jpg", "train"), ("valid/1.jpg", "valid")]
+
+
 def test_lists_beside_a_table_are_left_out(tmp_path: Path) -> None:
     rotations = "ImageID,Subset,OriginalURL,Rotation\na,train,https://x.org/a.jpg,0.0\n"
     files = {"boxes.csv": OPEN_IMAGES, "train-images-with-rotation.csv": rotations}

@@ -151,6 +151,29 @@ def test_video(tmp_path: Path) -> None:
     assert summary.next_step.startswith("load it: da.ClipReader(")
 
 
+def test_shapes_between_key_frames(tmp_path: Path) -> None:
+    """Boxes move and turn evenly, the shorter way round; of outlines nothing is known, and their frames are counted."""
+    turned = box(0, 30).replace("<box", '<box rotation="350"') + box(4, 50).replace("<box", '<box rotation="30"')
+    ring = "".join(f'<polygon frame="{frame}" outside="0" points="1,1;9,1;9,{9 + frame}"/>' for frame in (0, 3))
+    text = xml(f'<track id="0" label="car">{turned}</track><track id="1" label="person">{ring}</track>')
+    images = [f"images/frame_{frame:06d}.png" for frame in range(5)]
+    document, summary = converted(data_set(tmp_path / "task", {"annotations.xml": text}, *images))
+    found = {row["image_id"] - 1: row["corners"] for row in document["annotations"] if "corners" in row}
+    for frame, degrees in enumerate([-10, 0, 10, 20, 30]):
+        cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+        x, y = 40 + 5 * frame, 20
+        expected = [
+            [x + a * cos - b * sin, y + a * sin + b * cos] for a, b in ((-10, -10), (10, -10), (10, 10), (-10, 10))
+        ]
+        if frame == 1:  # not turned: a plain box
+            assert frame not in found
+        else:
+            np.testing.assert_allclose(found[frame], expected, atol=2e-3)
+    plain = [row["bbox"] for row in document["annotations"] if row["image_id"] == 2 and row["track_id"] == 0]
+    assert plain == [[35, 10, 20, 20]]
+    assert kinds(summary)["track-gap"] == 2
+
+
 SKELETONS = "".join(f'<skeleton frame="{n}" outside="0" occluded="0" keyframe="1" points="9,9"/>' for n in (10, 13, 16))
 _NOSE = '<points frame="10" outside="0" points="60.50,10.00"/><points frame="13" outside="1" points="1,1"/>'
 _FOOT = "".join(f'<points frame="{n}" outside="0" occluded="1" points="70,60"/>' for n in (10, 13))

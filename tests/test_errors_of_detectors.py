@@ -180,7 +180,9 @@ def test_results_are_those_that_were_saved(tmp_path: Path) -> None:
 BAD_ROWS = {
     "has image_id 9": [9, 3, [1, 2, 3, 4], 0.5],
     "has category_id 1": [0, 1, [1, 2, 3, 4], 0.5],
-    "has category_id \\[\\]": [0, [], [1, 2, 3, 4], 0.5],
+    "category_id of a detection must be a whole number, got \\[\\]": [0, [], [1, 2, 3, 4], 0.5],
+    "image_id of a detection must be a whole number, got 0\\.5": [0.5, 1, [1, 2, 3, 4], 0.5],
+    "has image_id 77, which the json": [77, 1, [1, 2, 3, 4], 0.5],
     "wrong numbers, or not as many": [0, 3, [1, 2, 3], 0.5],
     "wrong numbers": [0, 3, [1, 2, 3, "a"], 0.5],
     "too large": [0, 3, [1, 2, 3, 4], 10**400],

@@ -232,6 +232,43 @@ def test_percent_follow_the_image(tmp_path: Path) -> None:
     assert kinds(summary) == {"size-conflict": 1, "mask-unusable": 1, "box-empty": 1}
 
 
+def test_several_images_in_a_task(tmp_path: Path) -> None:
+    """The data have the name of the image's tag, or `image`; regions in several images would be put into one."""
+    small, photo = "https://x.org/small.jpg", "https://x.org/a.jpg"
+    in_photo = [each | {"to_name": "photo"} for each in REGIONS[:1]]
+    for data, regions in (
+        ({"thumbnail": small, "photo": photo}, in_photo),
+        ({"thumbnail": small, "image": photo}, in_photo),
+    ):
+        text = json.dumps([task("", regions, data=data)])
+        document, _ = converted(data_set(tmp_path / str(len(text)), {"a.json": text}, "a.jpg", "small.jpg"))
+        images = {row["id"]: row["file_name"] for row in document["images"]}
+        assert [images[row["image_id"]] for row in document["annotations"]] == ["a.jpg"]
+    for number, (data, regions, message) in enumerate(
+        [
+            ({"thumbnail": small, "photo": photo}, REGIONS[:1], "several images, thumbnail and photo; call the annota"),
+            ({"image": photo}, [REGIONS[0], *in_photo], "regions are in several images, image and photo; make a task"),
+        ]
+    ):
+        root = data_set(
+            tmp_path / f"refused {number}", {"a.json": json.dumps([task("", regions, data=data)])}, "a.jpg", "small.jpg"
+        )
+        assert message in refused(root)
+
+
+@pytest.mark.parametrize("rotation", [0, 180, 90])
+def test_a_rotation_needs_the_size_of_the_image(tmp_path: Path, rotation: int) -> None:
+    """In percent of sides of different lengths nothing can be turned, but by 180 degrees."""
+    value = region("rectanglelabels", x=40, y=20, width=20, height=20, rotation=rotation)["value"]
+    text = json.dumps([task("a.jpg", [{"id": "r", "type": "rectanglelabels", "value": value}])])
+    root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg")
+    if rotation == 90:
+        assert "a region with a rotation must have original_width and original_height" in refused(root)
+    else:
+        box = converted(root)[0]["annotations"][0]["bbox"]
+        assert box == pytest.approx([40, 16, 20, 16] if rotation == 0 else [20, 0, 20, 16])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -14,6 +14,7 @@ import torch
 from command import detaug
 from numbered_videos import SIZE, number_in, write_video
 from PIL import Image
+from pycocotools import mask as coco_mask
 from torch import Tensor, nn
 
 import detaug as da
@@ -39,6 +40,7 @@ class FindsWhite(nn.Module):
             white = image.mean(0) > 0.5
             rows, columns = torch.nonzero(white, as_tuple=True)
             box = torch.stack([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]).float()
+            white[rows.median() : rows.median() + 8, columns.median() : columns.median() + 8] = False  # a hole of masks
             whole = torch.tensor([-9.0, -9, 999, 999])
             each = {"boxes": torch.stack([box, whole])}
             each |= {"scores": torch.tensor([0.9, 0.3]), "labels": torch.tensor([2, 1])}
@@ -141,8 +143,12 @@ def test_patterns(folder: Path, tmp_path: Path, name: str) -> None:
     assert names == sorted(path.relative_to(folder).as_posix() for path in folder.glob(name))
 
 
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # of pycocotools
 def test_masks_and_key_points(folder: Path, tmp_path: Path) -> None:
     predict_files(model("masks", "keypoints"), [folder / "a.png"], tmp_path / "found.json", drawings=tmp_path / "drawn")
+    for row in read(tmp_path / "found.json")["annotations"]:
+        area = int(coco_mask.decode(row["segmentation"]).sum())
+        assert (row["area"], row["area"] == row["bbox"][2] * row["bbox"][3]) == (area, False)
     reader = da.CocoReader(folder, tmp_path / "found.json", masks=True, keypoints=True)
     (batch,) = da.Loader(reader, [da.Resize((60, 80))], 1, train=False, device="cpu")
     wanted = torch.zeros(60, 80, dtype=torch.bool)

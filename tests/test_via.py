@@ -105,6 +105,25 @@ def test_via_3(tmp_path: Path) -> None:
     assert ([row["name"] for row in document["categories"]], kinds(summary)) == (["cat"], {"shape-unused": 1})
 
 
+def test_choices_of_via_3_are_ids_of_their_options(tmp_path: Path) -> None:
+    """Of radio buttons, lists and checkboxes: `av` has the ids, `options` the texts."""
+    options = {"0": "cat", "1": "dog", "x": "wet"}
+    attributes = {
+        str(at): {"aname": name, "type": kind, "options": options}
+        for at, (name, kind) in enumerate([("class", 4), ("is", 2), ("note", 1)])
+    }
+    attributes["2"]["options"] = {}
+    metadata = {"1_0": {"vid": "1", "z": [], "xy": AS_XY[0], "av": {"0": "1", "1": "0,x", "2": "1"}}}
+    content = {**VIA_3, "attribute": attributes, "metadata": metadata}
+    document, _ = converted(data_set(tmp_path / "set", {"via.json": json.dumps(content)}, "a.jpg"))
+    assert [row["name"] for row in document["categories"]] == ["dog"]
+    (row,) = document["annotations"]
+    assert (row["is"], row["note"]) == ({"cat": True, "wet": True}, "1")
+    metadata["1_0"]["av"]["0"] = "0,1"
+    root = data_set(tmp_path / "several", {"via.json": json.dumps(content)}, "a.jpg")
+    assert "a region must have one class, got cat, dog" in refused(root)
+
+
 @pytest.mark.parametrize(
     ("attributes", "names"),
     [

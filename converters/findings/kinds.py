@@ -148,6 +148,7 @@ KINDS: dict[str, Kind] = {
     "label-elsewhere": Kind("noted", "the label file was found in another folder than expected"),
     "ground-truth-missing": Kind("noted", "a sequence has no gt/gt.txt, so its frames have no boxes"),
     "sequence-info-missing": Kind("noted", "a sequence has no seqinfo.ini, so its frames a second are not known"),
+    "track-gap": Kind("noted", "an outline, a mask or key points of a track are not known between two key frames"),
     "frame-gap": Kind("noted", "frames of a sequence have no image"),
     "frames-by-order": Kind(
         "noted", "names of frames are no numbers from 1, so frames were numbered in the order of their names"

@@ -23,6 +23,7 @@ from detaug.converters.records.record import (
     ObjectError,
     Record,
     Source,
+    names_beside,
     number_of,
     records_of_lists,
     text_of,
@@ -40,7 +41,8 @@ def read_csv(source: Source) -> Contents:
     """
     folders = {file.rpartition("/")[0] for file in source.files}
     beside = [name for name in list_files(source.folder, (".csv",)) if name.rpartition("/")[0] in folders]
-    lists = [name for name in beside if "class" in last_part(name).lower()]
+    called = (name for name in beside if "class" in last_part(name).lower())
+    lists = [name for name in called if not _may_be_table(source.folder / name)]
     names: dict[str, str] = {}
     numbered: dict[str, int] = {}
     for name in lists:
@@ -82,7 +84,7 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
     unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
     by_image = ((row[table.image], (line, row)) for line, row in _rows(path, table))
     for image, rows in grouped(by_image, counts, source.temporary):
-        record = Record(file, [image] if image else [], unit=unit)
+        record = Record(file, names_beside(file, image), unit=unit)
         for line, row in rows:
             _add_row(record, line, row, table, names)
         yield record

@@ -84,7 +84,7 @@ class _Video:
 
     Frames are the images frame_000000.PNG and so on, which CVAT writes for videos; a task of images has their names,
     which are not in the XML, so they are numbered in their order. `outside` ends a track until its next shape. Between
-    two key frames of a file without the frames between them, boxes move evenly, as CVAT shows them.
+    two key frames of a file without the frames between them, boxes move and turn evenly, as CVAT shows them.
     """
 
     def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str, stored: Stored) -> None:

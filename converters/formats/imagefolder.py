@@ -18,6 +18,7 @@ from detaug.converters.records.record import (
     Record,
     Source,
     list_of,
+    names_beside,
     numbers_of,
     object_of,
     read_objects,
@@ -54,11 +55,10 @@ def _numbers(names: set[str]) -> Iterator[str]:
 
 
 def _record(file: str, line: int, text: str) -> Record:
-    record, folder = Record(file), file.rpartition("/")[0]
+    record = Record(file)
     try:
         entry = object_of(json.loads(text), "a line")
-        name = text_of(entry.get("file_name"), "file_name")
-        record.names = [f"{folder}/{name}", name] if folder else [name]
+        record.names = names_beside(file, text_of(entry.get("file_name"), "file_name"))
         items = [*_items(entry.get("objects"))]
     except (ValueError, RecursionError) as error:
         record.findings.append(Finding(file, "row-invalid", None, line, note=str(error)))

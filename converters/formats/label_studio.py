@@ -7,7 +7,7 @@ of label-studio-sdk; for URLs of images also io_storages/localfiles/models.py an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import cycle
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -82,10 +82,10 @@ def _record(file: str, index: int, task: Any, findings: list[Finding], renamed: 
         task = object_of(task, f"task {index}")
         record.tool_id = id_of(task.get("id"))
         is_whole = isinstance(task.get("data"), dict)
-        record.names = _names(task["data"] if is_whole else task, task.get("file_upload"))
+        results = _results(file, task, findings) if is_whole else _results_of_min(task)
+        record.names = _names(task["data"] if is_whole else task, task.get("file_upload"), _tag_of_image(results or ()))
         images = renamed.get(record.names[-1], ())
         record.names += images if len(images) == 1 else ()
-        results = _results(file, task, findings) if is_whole else _results_of_min(task)
         if results is None:
             findings.append(Finding(record.about(None), "task-unfinished"))
             return None
@@ -95,13 +95,27 @@ def _record(file: str, index: int, task: Any, findings: list[Finding], renamed: 
     return record
 
 
-def _names(data: dict[str, Any], upload: Any) -> list[str]:
-    """Return the names that the image of a task may have: paths of URLs, without what uploading put in front."""
+def _tag_of_image(results: Iterable[Any]) -> str:
+    """Return the name of the tag of the image that the regions of a task are in, "" if they do not say it."""
+    shapes = (each for each in results if isinstance(each, dict) and _kind(each))
+    tags = sorted({str(each["to_name"]) for each in shapes if each.get("to_name")})
+    if len(tags) > 1:
+        raise ObjectError(f"its regions are in several images, {' and '.join(tags)}; make a task of each image")
+    return tags[0] if tags else ""
+
+
+def _names(data: dict[str, Any], upload: Any, tag: str) -> list[str]:
+    """Return the names that the image of a task may have: paths of URLs, without what uploading put in front.
+
+    tag: that of the image, whose name the data often have too.
+    """
     paths = {key: _path(value) for key, value in data.items() if isinstance(value, str)}
-    found = [path for path in paths.values() if path.lower().endswith(IMAGE_EXTENSIONS)]
-    path = paths.get("image") or next(iter(found), upload if isinstance(upload, str) else "")
+    found = {key: path for key, path in paths.items() if path.lower().endswith(IMAGE_EXTENSIONS)}
+    path = found.get(tag) or paths.get("image") or next(iter(found.values()), upload if isinstance(upload, str) else "")
     if not path:
         raise ObjectError("the data of a task must have the path of an image")
+    if path in found.values() and len({*found.values()}) > 1 and not {tag, "image"} & found.keys():
+        raise ObjectError(f"its data have several images, {' and '.join(found)}; call the annotated one image")
     name = last_part(path)
     return list(dict.fromkeys([path, name, _UPLOADED.sub("", name)]))
 
@@ -208,6 +222,8 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
     name, columns = text_of(labels[0] if labels else None, "its label"), _columns(about, labels)
     found = Object(name, columns=columns, tool_id=id_of(result.get("id")))
     degrees = number_of(value.get("rotation") or 0, "rotation")
+    if degrees % 180 and record.size is None:  # percent of the width are not percent of the height
+        raise ObjectError("a region with a rotation must have original_width and original_height")
     if kind == "polygon":
         found.rings = [_in_pixels(record, points_of(value.get("points"), "points", 3))]
     elif kind == "brush":

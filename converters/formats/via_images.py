@@ -97,6 +97,7 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
 def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
     """Yield the images of a project of VIA 3, whose regions belong to views of them."""
     names, files, views = dict[str, str](), dict[str, str](), dict[str, str]()
+    options = dict[str, dict[str, Any]]()
     with closing(Groups[str, tuple[Any, dict[str, Any]]](folder)) as regions:
         for parent, key, value in _members(path):
             if parent == "metadata":
@@ -105,6 +106,7 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
                     regions.add(str(entry.get("vid")), (entry["xy"], _object_or_empty(entry.get("av"))))
             elif parent == "attribute":
                 names[key] = text_of(object_of(value, "an attribute").get("aname"), "aname")
+                options[key] = _object_or_empty(value.get("options"))
             elif parent == "file" and object_of(value, "a file").get("type", 2) == 2:  # an image
                 files[key] = str(value.get("fname") or "")
             elif parent == "view" and (ids := list_of(object_of(value, "a view").get("fid_list"), "fid_list")):
@@ -115,9 +117,22 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
             found = [
                 {
                     "shape_attributes": xy,
-                    "region_attributes": {names.get(key, key): each for key, each in values.items()},
+                    "region_attributes": {
+                        names.get(key, key): _chosen(each, options.get(key, {})) for key, each in values.items()
+                    },
                 }
                 for xy, values in regions.pop(view)
             ]
             if file in files:
                 yield Item(files[file], found)
+
+
+def _chosen(value: Any, options: Mapping[str, Any]) -> Any:
+    """Return what was chosen among the options of VIA 3 by their ids: a text, or of checkboxes {"cat": true}.
+
+    Texts, which have no options, stay as they are.
+    """
+    ids = str(value).split(",") if options else []
+    if not ids or not options.keys() >= {*ids}:
+        return value
+    return str(options[ids[0]]) if len(ids) == 1 else {str(options[each]): True for each in ids}

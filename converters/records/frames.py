@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
+from detaug.converters.coco.rings import turned_box
 from detaug.converters.files.spool import Groups
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import Object, Record
@@ -43,16 +46,27 @@ class Frames:
         self._stored.add((self._video, frame), (track, point))
 
     def add_between(self, track: int, before: tuple[int, Object], after: tuple[int, Object]) -> None:
-        """Add a box to each frame with an image between two boxes, (frame, object), of a track: it moves evenly."""
+        """Add a box to each frame with an image between two shapes, (frame, object), of a track: it moves evenly.
+
+        Where one of them is no box, a finding has the number of these frames.
+        """
         (first, one), (last, other) = before, after
-        if one.edges is None or other.edges is None or one.rings or other.rings:
+        near = range(first + 1, last) if last - first < len(self._images) * 2 else sorted(self._images)
+        between = [frame for frame in near if frame in self._images and first < frame < last]
+        start, end = _turned_box(one), _turned_box(other)
+        if start is None or end is None:
+            if between:
+                note = f"track {track}: nothing is known of it between the frames {first} and {last}"
+                self.add(first, track, Finding(self._file, "track-gap", note=note, count=len(between)))
             return
-        for frame in range(first + 1, last) if last - first < len(self._images) * 2 else sorted(self._images):
-            if frame in self._images and first < frame < last:
-                share = (frame - first) / (last - first)
-                left, top, right, bottom = (a + share * (b - a) for a, b in zip(one.edges, other.edges, strict=True))
-                edges = left, top, right, bottom
-                self.add(frame, track, Object(one.class_name, edges, track=one.track, columns=one.columns))
+        turn = (end[4] - start[4] + 180) % 360 - 180  # the shorter way round
+        for frame in between:
+            share = (frame - first) / (last - first)
+            x, y, width, height = (a + share * (b - a) for a, b in zip(start[:4], end[:4], strict=True))
+            found = Object(one.class_name, track=one.track, columns=one.columns)
+            edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+            found.set_box(edges, (start[4] + share * turn) % 360, x, y)
+            self.add(frame, track, found)
 
     def records(self) -> Iterator[Record]:
         """Yield the frames in their order. A skeleton has the points of its track; without any it is left out."""
@@ -75,3 +89,15 @@ class Frames:
                 if not is_skeleton or any(visible for _, _, visible in item.key_points.values()):
                     record.objects.append(item)
             yield record
+
+
+def _turned_box(item: Object) -> tuple[float, float, float, float, float] | None:
+    """Return x, y of the centre, width, height and degrees of a box; None for another shape."""
+    if item.rings or item.masks or item.key_points:
+        return None
+    if item.corners:
+        return turned_box(np.reshape(item.corners, (4, 2)))
+    if item.edges is None:
+        return None
+    left, top, right, bottom = item.edges
+    return (left + right) / 2, (top + bottom) / 2, right - left, bottom - top, 0.0

@@ -67,8 +67,11 @@ class Images:
         """Return the image of a name in another case, form, extension or folder."""
         best = self._found.namesakes.nearest(name)
         if _unclear(best) and _unclear(best := self._in_trees(name, best)):
-            option = "--images of convert, IMAGES of convert-dota"
-            note = f"several images have the name {name!r}: {', '.join(best[:4])}; give their folder: {option}"
+            remedy = (
+                "give their folder: --images of convert, IMAGES of convert-dota; or convert each folder by itself, and "
+                "join the jsons: detaug merge"
+            )
+            note = f"several images have the name {name!r}: {', '.join(best[:4])}; {remedy}"
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
             return None
         if len(best) > 1:

@@ -169,6 +169,12 @@ class ObjectError(InputError):
         self.kind = kind
 
 
+def names_beside(file: str, name: str) -> list[str]:
+    """Return the names that an image may have: beside its annotation file, or below the folder; none for ""."""
+    folder = file.rpartition("/")[0]
+    return [*([f"{folder}/{name}"] if folder else []), name] if name else []
+
+
 def read_objects(
     record: Record, items: Iterable[T], parse: Callable[[T], Object | None], line: Callable[[T], int] | None = None
 ) -> None:

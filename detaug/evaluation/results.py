@@ -27,17 +27,21 @@ def read_results(path: Path, kind: Kind[Any]) -> dict[int, ImageDetections]:
         raise InputError(f"{path} {error}") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{path} is in another form: {_FORM}")
-    image_ids = set(kind.truth.image_ids)
+    allowed = {"image_id": set(kind.truth.image_ids), "category_id": kind.truth.categories}
     of_image: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        of_image[_known(path, row, "image_id", image_ids)].append(row)
-        _known(path, row, "category_id", kind.truth.categories)
+        ids = {name: _known(path, row, name, known) for name, known in allowed.items()}
+        of_image[ids["image_id"]].append(row | ids)
     return {image_id: _detections(path, of_image[image_id], kind) for image_id in kind.truth.image_ids}
 
 
 def _known(path: Path, row: dict[str, Any], name: str, known: Any) -> Any:
     value = row.get(name)
-    if not isinstance(value, int) or value not in known:
+    if isinstance(value, float) and value.is_integer():  # as pandas writes a column that had missing values
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"{path}: {name} of a detection must be a whole number, got {value!r}")
+    if value not in known:
         raise InputError(f"{path}: a detection has {name} {value!r}, which the json of the objects does not have")
     return value
 

@@ -222,6 +222,8 @@ def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
             "score": float(str(np.float32(found.scores[at]))),  # 0.9, not 0.8999999761581421; no two become equal
         }
         if runs is not None:
+            assert found.masks is not None
+            row["area"] = int(found.masks[at].sum())
             row["segmentation"] = {"size": [height, width], "counts": runs[at]}
         if found.keypoints is not None:
             points = (found.keypoints[at] - 0.5).round(3)  # COCO counts pixels from 0 at their centres
