@@ -196,6 +196,19 @@ def test_runs_of_masks_are_outlines_too() -> None:
         )
 
 
+def test_gaps_in_the_columns_of_a_mask_are_no_part_of_it(device: str) -> None:
+    """A C of run lengths, of which only the upright stroke is in view, and of its mirror image the other way round."""
+    mask = np.zeros((100, 100), bool)
+    mask[10:90, 10:20] = mask[10:20, 10:90] = mask[80:90, 10:90] = True
+    for shown, expected in ((mask, [10, 0, 20, 40]), (mask[:, ::-1], [80, 0, 90, 40])):
+        ends = np.append(np.flatnonzero(np.diff(shown.T.ravel())) + 1, shown.size)
+        runs = {"size": [100, 100], "counts": np.diff(np.append(0, ends)).tolist()}
+        box = [10, 10, 90, 90]
+        shapes = da.Shapes.of_segmentations([runs], tight=True, masks=False)
+        samples = da.batch([np.zeros((100, 100, 3), np.uint8)], [[box]], shapes=shapes, device=device)
+        assert samples.then(da.CenterCrop((40, 100))).boxes[0].tolist() == [expected]
+
+
 def test_the_loader_has_tight_boxes(tmp_path: Path, device: str) -> None:
     rng = np.random.default_rng(8)
     content: dict[str, Any] = {"images": [], "annotations": [], "categories": [{"id": 1, "name": "blob"}]}

@@ -19,6 +19,9 @@ from detaug.converters.coco.rings import box_of_mask
 MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
 
+NEAR = 1.5
+"""Output pixels from a side of a box, within which a mask has a pixel: a corner of a pixel has its centre near it."""
+
 
 def fit_to_shapes(views: Views) -> Views:
     """Return the views, after all ops, with the boxes that their shapes leave: masks that are seen, tight boxes."""
@@ -29,7 +32,7 @@ def tighten(views: Views) -> Views:
     """Return the views, after all ops, with boxes around what is seen of the outlines of their objects.
 
     Boxes of objects that no op has turned, cut or covered stay, and those without an outline. A box of which nothing is
-    seen is dropped. Sides that a later layer or a hole moves, decision 21, are those of whole pixels.
+    seen is dropped. Where later layers and holes move a side, decision 21, it is that of a pixel.
     """
     shapes = views.shapes
     outlines, corners = shapes.outlines, shapes.corners
@@ -39,11 +42,10 @@ def tighten(views: Views) -> Views:
     changed = (views.visible[image, place] < 1 - 1e-9) | views.turned
     if views.field is not None:
         changed |= views.field.bends[image]
-    covered = np.zeros(len(changed), bool)
     if outlines is not None:
         if views.drawing is not None:
-            covered = _may_be_covered(placement, views.pixel_boxes()[image, place])
-        changed = (changed | covered) & outlines.are_there(placement.rows)
+            changed |= _may_be_covered(placement, views.pixel_boxes()[image, place])
+        changed &= outlines.are_there(placement.rows)
     if not changed.any():
         return views
     placement, image, place = placement.some(np.flatnonzero(changed)), image[changed], place[changed]
@@ -53,8 +55,12 @@ def tighten(views: Views) -> Views:
         assert corners is not None
         rings = rings_of_polygons(corners[placement.rows])
     found = seen_boxes(rings, placement)
-    if len(below := np.flatnonzero(covered[changed])):
-        found[below] = _without_covered(shapes.outline_table, placement.some(below), found[below])
+    if outlines is not None:
+        unsure = (np.diff(outlines.first_run)[placement.rows] > 0) & (views.visible[image, place] < 1 - 1e-9)
+        if views.drawing is not None:
+            unsure |= _may_be_covered(placement, found)
+        at = np.flatnonzero(unsure)
+        found[at] = _as_rasterised(shapes.outline_table, placement.some(at), found[at])
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides
     tight = np.concatenate([np.maximum(found[:, :2], before[:, :2]), np.minimum(found[:, 2:], before[:, 2:])], axis=1)
@@ -77,10 +83,12 @@ def _may_be_covered(placement: Placement, boxes: Floats) -> Bools:
     return np.asarray((covers & meets).any(1))
 
 
-def _without_covered(table: MaskTable, placement: Placement, boxes: Floats) -> Floats:
-    """Return boxes (B, 4) XYXY around what is seen of outlines, with the sides that later layers and holes move.
+def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats) -> Floats:
+    """Return boxes (B, 4) XYXY around what is seen of outlines, with the sides that `seen_boxes` does not know.
 
-    `boxes`: those without them. A side moves where the pixels that are seen end elsewhere than without them.
+    `boxes`: its boxes, which are more exact where they hold. It leaves out later layers and holes, so sides move where
+    the pixels that are seen end elsewhere than without them; and it fills the columns of masks of run lengths, so sides
+    of these move where no pixel is near them.
     """
     objects, boxes = objects_of(placement), boxes.copy()
     layers = objects.layers.copy()
@@ -88,11 +96,15 @@ def _without_covered(table: MaskTable, placement: Placement, boxes: Floats) -> F
     uncovered = replace(objects, layers=layers)
     for at in np.flatnonzero(np.isfinite(boxes).all(1)).tolist():
         left, top, right, bottom = np.concatenate([np.floor(boxes[at, :2]), np.ceil(boxes[at, 2:])]).astype(int)
+        corner = np.array([left, top, left, top])
         grid = Grid(*(np.arange(start, end)[None] * ONE + ONE // 2 for start, end in ((top, bottom), (left, right))))
         seen, whole = (rasterise(table, each.part(np.array([at])), grid)[0] for each in (objects, uncovered))
         if seen.any():
-            own, without = (np.array(box_of_mask(mask)) for mask in (seen, whole))
-            boxes[at] = np.where(own == without, boxes[at], own + np.array([left, top, left, top]))
+            own, without = (np.array(box_of_mask(mask)) + corner for mask in (seen, whole))
+            moves = own != without
+            if table.has_runs[placement.rows[at]]:
+                moves |= np.abs(own - boxes[at]) > NEAR
+            boxes[at] = np.where(moves, own, boxes[at])
         elif whole.any():
             boxes[at] = np.inf, np.inf, -np.inf, -np.inf
     return boxes
