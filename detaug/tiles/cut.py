@@ -10,7 +10,7 @@ import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints, padded, pairs
 from detaug.boxes import polygons
-from detaug.boxes.mask_table import MaskTable, boxes_of_runs
+from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import Grid, moved_points, objects_of, rasterise
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.shapes import Shapes, corners_of_boxes
@@ -90,22 +90,10 @@ def _cut(source: Source, tiles: Tiles, chunk: slice, min_visibility: float) -> C
     views = _keep(views, untouched | (sides >= 1 - 1e-6).all(1), image, place)
     left = np.flatnonzero(views.labels[image, place] >= 0)
     boxes, shapes = whole_where_close(views.unpadded()[0]), _some(shapes, left)
-    if shapes.tight and shapes.outlines is not None:
-        boxes = _around_runs(boxes, shapes.outlines, own.sizes[image[left], 0], ~untouched[left])
     tile = image[left] + (chunk.start or 0)
     missing = before - np.bincount(image[left], minlength=len(before))
     left_out = np.bincount(own.picture, missing, len(source)).astype(np.int64)
     return CutObjects(tile, placement.rows[left], boxes, visible[left], shapes, left_out)
-
-
-def _around_runs(boxes: Floats, outlines: OutlineColumns, heights: Ints, changed: Bools) -> Floats:
-    """Return boxes (B, 4), those of `changed` masks of run lengths around their pixels.
-
-    `tighten` takes masks as if their columns were filled.
-    """
-    around = boxes_of_runs(outlines, heights).astype(np.float64)
-    chosen = changed & (np.diff(outlines.first_run) > 0) & (around[:, 2:] > around[:, :2]).all(1)
-    return np.where(chosen[:, None], around, boxes)
 
 
 def _views(source: Source, tiles: Tiles) -> Views:
