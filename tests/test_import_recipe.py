@@ -731,6 +731,8 @@ def test_a_malformed_argument_is_named(op: Any, message: str, tmp_path: Path) ->
         ({"__class_fullname__": "Resize", "height": 0, "width": 3}, "size must be"),
         ({"__class_fullname__": "train.Sky", "p": 1}, "it runs code of its own"),
         ({"__class_fullname__": "Lambda", "__name__": "mine"}, "it runs code of its own"),
+        ({"__class_fullname__": "LongestMaxSize", "max_size_hw": [100, None]}, "max_size_hw=[100, None] limits"),
+        ({"__class_fullname__": "SmallestMaxSize", "max_size_hw": [100, 50]}, "max_size_hw=[100, 50] limits"),
         ({"__class_fullname__": "RandomSnow"}, "detaug has no such op"),
         ({"__class_fullname__": "RandomGama"}, "unknown op of albumentations"),
     ],

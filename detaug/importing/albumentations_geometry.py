@@ -52,6 +52,7 @@ GEOMETRY: Rules = {
 @rule(GEOMETRY, "LongestMaxSize")
 def _longest_max_size(args: Arguments) -> Op:
     """Return a Resize whose two limits are equal, so that the longer side has this many pixels."""
+    _refuse_two_limits(args)
     size = args.get("max_size")
     if not is_number(size):
         raise LeftOut(f"max_size={size!r} is not one number", "Resize(size, max_size=size)")
@@ -60,6 +61,7 @@ def _longest_max_size(args: Arguments) -> Op:
 
 @rule(GEOMETRY, "SmallestMaxSize")
 def _smallest_max_size(args: Arguments) -> Op:
+    _refuse_two_limits(args)
     sizes = args.get("max_size")
     if is_number(sizes):
         return Resize(int(sizes))
@@ -67,6 +69,11 @@ def _smallest_max_size(args: Arguments) -> Op:
         raise LeftOut(f"max_size={sizes!r} is not one number or a list of numbers", "Resize(size)")
     args.differs("a size is drawn for each batch, not for each image")
     return RandomShortestSize(tuple(sizes))
+
+
+def _refuse_two_limits(args: Arguments) -> None:
+    if (limits := args.get("max_size_hw")) is not None:
+        raise LeftOut(f"max_size_hw={limits!r} limits height and width apart", "Resize(size, max_size=...)")
 
 
 @rule(GEOMETRY, "PadIfNeeded")
