@@ -337,12 +337,15 @@ FOLDERS: list[Callable[..., Summary]] = [coco_to_yolo, coco_to_labelme, coco_to_
 
 
 @pytest.mark.parametrize("convert", FOLDERS)
-def test_labels_of_an_earlier_conversion_are_not_mixed_in(tmp_path: Path, convert: Callable[..., Summary]) -> None:
+def test_labels_of_an_earlier_conversion_are_not_mixed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, convert: Callable[..., Summary]
+) -> None:
     """A folder of labels is the data set: images of another split would be trained on."""
+    monkeypatch.chdir(tmp_path)
     content = document()
     one, all_of_them = tmp_path / "one.json", write(tmp_path / "all.json", content)
     convert(all_of_them, tmp_path / "out")
-    convert(all_of_them, tmp_path / "out")  # the same again
+    convert(all_of_them, "out")  # the same again
     (tmp_path / "out" / "classes.json").write_text("[]")  # no labels
     content["images"] = content["images"][:1]
     content["annotations"] = [row for row in content["annotations"] if row["image_id"] == 1]

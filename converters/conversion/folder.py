@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -82,9 +82,10 @@ def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path])
         )
 
 
-def refuse_left_labels(labels: Iterable[Path], texts: Container[Path]) -> None:
+def refuse_left_labels(labels: Iterable[Path], texts: Iterable[Path]) -> None:
     """Raise ConversionError for label files that are not among the `texts` to write: they would be read, too."""
-    left = sorted(path for path in labels if path not in texts)
+    written = set(map(os.path.abspath, texts))
+    left = sorted(path for path in labels if os.path.abspath(path) not in written)
     if left:
         raise ConversionError(
             f"{counted(len(left), 'label file')} of another conversion would be part of the data set, such as "
