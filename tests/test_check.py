@@ -27,6 +27,7 @@ from detaug.converters.coco.annotations import AnnotationError, read_annotations
 from detaug.converters.coco.boxes import look_like_corners
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
+from detaug.errors import InputError
 
 Change = Callable[[Document, Path], object]
 
@@ -563,6 +564,31 @@ def test_an_image_in_two_splits_is_cleaned_away(folder: Path) -> None:
     clean, other = folder.parent / "clean.json", other_split(folder)
     checked(document(), folder, against=[other], clean=clean)
     assert check_coco(clean, folder, against=[other]).kind_counts == {}
+
+
+def test_splits_with_folders_of_their_own(folder: Path) -> None:
+    """Images often have the same names in both, and are no leaks; images beside the other json are its own."""
+    content = document()
+    for row in content["annotations"]:
+        row["bbox"] = [each / 2 for each in row["bbox"]]
+    other = write(folder.parent / "val.json", content)
+    with pytest.raises(InputError, match=r"val\.json and .* have different boxes for 2 images .*a\.jpg: if its images"):
+        checked(document(), folder, against=[other])
+    own = folder.parent / "val"
+    own.mkdir()
+    (own / "a.jpg").write_bytes(with_segment(JPEG, b"another", 0xFE))
+    (own / "b.jpg").write_bytes((folder / "b.jpg").read_bytes())
+    content["images"] = content["images"][:2]
+    summary = checked(document(), folder, against=[write(own / "val.json", content)])
+    assert summary.kind_counts == {"image-leaked": 1}
+    assert "same bytes as 'b.jpg'" in str(summary)
+
+
+def test_categories_that_are_no_objects(folder: Path) -> None:
+    content = document()
+    content["categories"] = ["cat", 7]
+    content["annotations"][0] |= {"keypoints": [1, 2, 2], "num_keypoints": 1}
+    assert checked(content, folder).kind_counts["row-not-object"] == 2
 
 
 def test_other_categories(folder: Path) -> None:

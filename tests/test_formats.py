@@ -20,7 +20,7 @@ from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
 import detaug as da
-from detaug.converters import InputError, convert_to_coco
+from detaug.converters import ConversionError, InputError, convert_to_coco
 from detaug.converters.coco import writer
 from detaug.converters.files import known_files, spool
 from detaug.converters.files.known_files import FORMS
@@ -231,6 +231,43 @@ def test_no_image_is_taken_for_another(tmp_path: Path) -> None:
     assert {named[row["image_id"]] for row in document["annotations"]} == {"one/b.jpg", "one/c.jpg"}
     assert kinds(summary) == {"image-unclear": 1, "label-missing": 3, "image-ambiguous": 1}
     assert "has the image of none of the 3 entries of LabelMe" in refused(root, images=root / "json")
+
+
+def test_images_of_another_split_are_not_taken(tmp_path: Path) -> None:
+    """Each split of KITTI counts from 000000, and one of them may have been fetched in part."""
+    kitti = "Car 0.00 0 -1.58 10.00 10.50 40.00 30.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n"
+    files = {f"training/label_2/00000{n}.txt": kitti for n in (0, 1)}
+    images = ["training/image_2/000000.png", "testing/image_2/000000.png", "testing/image_2/000001.png"]
+    document, summary = converted(data_set(tmp_path / "kitti", files, *images))
+    named = {row["id"]: row["file_name"] for row in document["images"]}
+    assert [named[row["image_id"]] for row in document["annotations"]] == ["training/image_2/000000.png"]
+    assert kinds(summary)["label-unused"] == 1
+    row = '{"file_name": "2.jpg", "objects": {"bbox": [[1, 1, 9, 9]], "categories": [0]}}\n'
+    root = data_set(tmp_path / "hf", {"train/metadata.jsonl": row}, "test/2.jpg")
+    assert "has the image of none" in refused(root)
+
+
+def test_files_that_stand_for_others_are_errors(tmp_path: Path) -> None:
+    """Else their images would have no objects. Files of another format are left out, and counted."""
+    kitti = "Car 0.00 0 -1.58 10.00 10.50 40.00 30.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n"
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n"
+    images = ("images/a.jpg", "images/b.jpg")
+    root = data_set(tmp_path / "lfs", {"labels/a.txt": kitti, "labels/b.txt": pointer}, *images)
+    assert "labels/b.txt: is a pointer of Git LFS" in refused(root)
+    page = data_set(
+        tmp_path / "page", {"a.json": labelme(BOX), "b.json": "<!DOCTYPE html>\n<html></html>"}, "a.jpg", "b.jpg"
+    )
+    assert "b.json: " in refused(page)
+    other = data_set(tmp_path / "other", {"labels/a.txt": kitti, "labels/b.txt": "0 0.5 0.5 0.1 0.1\n"}, *images)
+    document, summary = converted(other, format="kitti")
+    assert (len(document["annotations"]), kinds(summary)["file-unused"]) == (1, 1)
+
+
+def test_an_xml_of_voc_is_no_data_set(tmp_path: Path) -> None:
+    root = data_set(tmp_path / "set", {"a.xml": "<annotation></annotation>"}, "a.jpg")
+    with pytest.raises(ConversionError, match=r"a\.xml is the Pascal VOC XML of one image; give its folder, .*set"):
+        convert_to_coco(root / "a.xml", tmp_path / "out.json")
+    assert convert_to_coco(root, tmp_path / "out.json").images == 1
 
 
 def test_a_name_with_its_extension_counts_first(tmp_path: Path) -> None:

@@ -67,6 +67,18 @@ def test_createml(tmp_path: Path) -> None:
     assert (summary.images_without_boxes, kinds(summary)) == (1, {})
 
 
+def test_lists_beside_that_of_wider_face_have_no_faces(tmp_path: Path) -> None:
+    files = {
+        "wider_face_split/wider_face_train_bbx_gt.txt": WIDER,
+        "wider_face_split/wider_face_test_filelist.txt": "0--Parade/t.jpg\n0--Parade/u.jpg\n",
+        "wider_face_split/readme.txt": "x1, y1, w, h, blur\n",
+    }
+    folders = ("WIDER_train/images/0--Parade/a", "WIDER_train/images/1--Handshaking/b", "WIDER_test/images/0--Parade/t")
+    document, summary = converted(data_set(tmp_path / "set", files, *(f"{name}.jpg" for name in folders)))
+    assert len(document["images"]) == 2
+    assert kinds(summary)["file-unused"] == 2
+
+
 def test_wider_face(tmp_path: Path) -> None:
     files = {"wider_face_split/wider_face_train_bbx_gt.txt": WIDER}
     images = ["WIDER_train/images/0--Parade/a.jpg", "WIDER_train/images/1--Handshaking/b.jpg"]
@@ -170,6 +182,8 @@ def test_supervisely(tmp_path: Path) -> None:
         ("createml", "a.json", '{"x": 1}', "a Create ML json must be a list"),
         ("wider-face", "a.txt", WIDER.replace("10 10 30", "10 x 30"), "a.txt:3: a row must be a finite"),
         ("wider-face", "a.txt", WIDER.replace("10 10 30", "10 30"), "a.txt:3: must be x y width height"),
+        ("wider-face", "a.txt", WIDER.replace("\n2\n", "\n3\n"), "the number of its rows, got the number 3"),
+        ("wider-face", "a.txt", "0--Parade/a.jpg\n", "must be followed by the number of its rows, got no number"),
         ("wider-face", "a.txt", "7\n" + WIDER, "a.txt: must begin with the path of an image"),
         ("wider-face", "a.txt", b"\xff\n", "a.txt: must be UTF-8 text"),
         ("crowdhuman", "a.odgt", CROWDHUMAN.replace("[50, 10, 10, 20]", "[50, 10]", 1), "object 1: fbox must be [x, y"),

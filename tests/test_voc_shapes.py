@@ -109,6 +109,18 @@ def test_numbers_count_all_objects_of_the_xml(tmp_path: Path) -> None:
     assert summary.kind_counts == {"class-not-listed": 1}
 
 
+def test_a_small_mask_inside_of_its_void_border(tmp_path: Path) -> None:
+    """8 x 8 of the 12 x 12 pixels of the box; it would go to another box that fits better."""
+    small, inside = box_xml(11, 11, 22, 22), (12, 12, 19, 19)
+    objects = small + box_xml(51, 21, 80, 60, name="dog")
+    document, summary = convert(data_set(tmp_path / "a", objects, png((1, inside), (2, SECOND))), masks=True)
+    assert [coco_mask.area(row["segmentation"]) for row in document["annotations"]] == [64, 1200]
+    assert summary.kind_counts == {}
+    objects = small + box_xml(13, 13, 20, 20, name="dog")
+    document, _ = convert(data_set(tmp_path / "b", objects, png((1, inside))), masks=True)
+    assert ["segmentation" in row for row in document["annotations"]] == [False, True]
+
+
 def test_masks_in_another_order_go_to_the_boxes_that_they_fit(tmp_path: Path) -> None:
     shapes = png((2, FIRST), (1, SECOND), (7, (90, 70, 99, 79)))
     document, summary = convert(data_set(tmp_path, OBJECTS, shapes), masks=True)

@@ -671,6 +671,18 @@ def test_an_image_without_xml(tmp_path: Path, unlabelled: str, names: list[str])
     assert kinds(summary) == {"unlabelled-kept" if unlabelled == "keep" else "unlabelled-skipped": 1}
 
 
+def test_a_bad_xml_takes_the_image_of_its_filename_with_it(tmp_path: Path) -> None:
+    """Else the image would be one without boxes."""
+    bad = voc_xml(box_xml(11, 11, 40, 40), "<object><name>cat</name></object>", filename="real.jpg")
+    root = devkit(tmp_path / "voc", {"frame": bad, "b": voc_xml()}, {"real.jpg": image_bytes(), "b.jpg": image_bytes()})
+    document, summary = convert(root, on_error="skip")
+    assert [row["file_name"] for row in document["images"]] == ["b.jpg"]
+    assert kinds(summary) == {"object-no-box": 1}
+    (root / "JPEGImages/real.jpg").unlink()
+    _, summary = convert(root, on_error="skip")
+    assert kinds(summary) == {"object-no-box": 1, "image-missing": 1}
+
+
 def test_an_xml_without_image_stops_or_is_skipped(tmp_path: Path) -> None:
     root = devkit(tmp_path / "voc", {"a": voc_xml(), "b": voc_xml()}, {"a.jpg": image_bytes()})
     assert "Annotations/b.xml: no image in " in str(refused(root))

@@ -274,7 +274,8 @@ def test_splits_by_name(tmp_path: Path) -> None:
     root = tmp_path / "yolo"
     write_files(root, {"valid/images/x.jpg": jpeg("x"), "valid/labels/x.txt": "0 0.5 0.5 1 1"})
     write_files(root, {"data.yaml": "train: ../train/images\nvalidation: ../valid/images\nnames: [cat]"})
-    assert converted(root, split="val")[1].boxes == 1
+    for name in ("val", "valid", "validation"):
+        assert converted(root, split=name)[1].boxes == 1
     with pytest.raises(ConversionError, match="has no split 'test'; there are train, validation"):
         converted(root, split="test")
     with pytest.raises(ConversionError, match=r"\.\./train/images is not in"):

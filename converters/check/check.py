@@ -64,7 +64,7 @@ def check_coco(
     DALI, on the CUDA device if there is one. isolated: for untrusted files, decode in processes with limits of
     memory and time, images of any size. part: (number, of), such as (1, 3), to decode only the first third of the
     images, in the json's order; all else is checked whole, and there is no clean. against: json files of other splits;
-    images that are in one of them too are errors. Their images are looked for in `images`, then beside them. size: the
+    images that are in one of them too are errors. Their images are beside them or in `images`. size: the
     (H, W) pixels that training resizes to, which decide what boxes are tiny; None for the images' own. clean: a json
     file to write without the entries that have errors, or with these repaired; it is not written where no object would
     be left, or boxes are corners, and the summary says so. drop_classes: names of classes without objects that `clean`
@@ -171,9 +171,13 @@ def _check_dropped(table: Table, names: Sequence[str]) -> None:
 
 
 def _other_split(path: PathLike, folder: Path) -> OtherSplit:
+    """Return another split with the folder of its images: beside its json, or this one, where more of them are."""
     other = examine_file(Path(path))
-    in_folder = any(name and other.image_file(folder, at).exists() for at, name in enumerate(other.file_names))
-    there = folder if in_folder else other.path.parent
+
+    def found(there: Path) -> int:
+        return sum(bool(name) and other.image_file(there, at).exists() for at, name in enumerate(other.file_names))
+
+    there = max(other.path.parent, folder, key=found)  # with as many in both, beside its json
     return OtherSplit(with_files(other, there, read_headers(other, there)), there)
 
 

@@ -7,7 +7,7 @@ import posixpath
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -31,7 +31,7 @@ from detaug.converters.files.pixel_types import RGB8
 from detaug.converters.files.repeated import group_equal, repeated_files
 from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.finding import counted, shown
-from detaug.errors import AnnotationError
+from detaug.errors import AnnotationError, InputError
 
 Header: TypeAlias = "ImageHeader | ImageError | None"
 """The header of one image: None where the file does not exist, the error where it cannot be read."""
@@ -260,6 +260,7 @@ def _fingerprints(headers: Sequence[Header]) -> list[Fingerprint | None]:
 
 
 def _leaked(table: Table, folder: Path, headers: Sequence[Header], other: OtherSplit) -> Iterator[Findings]:
+    _refuse_other_folder(table, folder, other)
     groups, messages = group_equal(_fingerprints(headers)), dict[int, str]()
     for other_at, name in enumerate(other.table.file_names):
         file = other.table.image_file(other.folder, other_at)
@@ -269,6 +270,34 @@ def _leaked(table: Table, folder: Path, headers: Sequence[Header], other: OtherS
             if digest(table.image_file(folder, at)) == content:
                 messages[at] = f"same bytes as {shown(name)} of {other.table.path}"
     yield from _image_findings("image-leaked", messages)
+
+
+def _refuse_other_folder(table: Table, folder: Path, other: OtherSplit) -> None:
+    """Raise InputError where both jsons name the same files, and most have other boxes there: they are others' files.
+
+    Where each split has a folder of its own, its images often are 000001.jpg and so on.
+    """
+    if other.folder != folder:
+        return
+    own, others = _boxes_by_file(table, folder), _boxes_by_file(other.table, folder)
+    both = [file for file in own if file in others]
+    differ = [file for file in both if own[file] != others[file]]
+    if 2 * len(differ) > len(both):
+        first, name = differ[0].path, other.table.path.name
+        raise InputError(
+            f"{other.table.path} and {table.path} have different boxes for {counted(len(differ), 'image')} of the same "
+            f"name, such as {first}: if its images are in another folder, put {name} into that one"
+        )
+
+
+def _boxes_by_file(table: Table, folder: Path) -> dict[ImageFile, list[Any]]:
+    """Return the classes and boxes of each image."""
+    found: dict[int, list[Any]] = {at: [] for at in range(len(table.file_names))}
+    rows = zip(table.image_index.tolist(), table.category_ids.tolist(), table.boxes.round(2).tolist(), strict=True)
+    for at, category, box in rows:
+        if at in found:
+            found[at].append((table.categories.get(category, ""), box))
+    return {table.image_file(folder, at): sorted(each) for at, each in found.items() if table.file_names[at]}
 
 
 def _categories_differ(table: Table, other: Table) -> Iterator[Findings]:

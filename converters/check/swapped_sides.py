@@ -23,7 +23,7 @@ def swapped_sides(table: Table, rows: Ints, points: Floats) -> Iterator[Findings
     rows: (A,) positions of annotations. points: (A, K, 3) their key points. Two pairs or more must be labelled.
     """
     messages = dict[int, str]()
-    for category in table.coco.document["categories"]:
+    for category in (table.row("categories", at) for at in range(len(table.coco.document["categories"]))):
         pairs = _pairs(category, points.shape[1])
         if len(pairs) < 2:
             continue

@@ -37,6 +37,8 @@ class Form(NamedTuple):
     remedy: str
     reader: str = ""
     """The name of the format, of those that `detaug convert` reads."""
+    is_broken: bool = False
+    """Whether another file is meant to be in its place."""
 
 
 def _are_numbers(words: Iterable[str]) -> bool:
@@ -113,11 +115,16 @@ _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
 COCO_JSON, YOLO_LABELS = "a COCO json", "a YOLO label file"
 SHARD_FORMS = ("a TFRecord shard", "a tar")
 FORMS = (
-    Form("a pointer of Git LFS, not the file itself", lambda it: it.head.startswith(LFS), "get the file: git lfs pull"),
+    Form(
+        "a pointer of Git LFS, not the file itself",
+        lambda it: it.head.startswith(LFS),
+        "get the file: git lfs pull",
+        is_broken=True,
+    ),
     Form("a zip archive", lambda it: it.head.startswith(b"PK\x03\x04"), "unpack it first: unzip"),
     Form("a 7z archive", lambda it: it.head.startswith(b"7z\xbc\xaf\x27\x1c"), "unpack it first: 7z x"),
     Form("a RAR archive", lambda it: it.head.startswith(b"Rar!\x1a\x07"), "unpack it first: unrar x"),
-    Form("a web page", lambda it: it.root == "html", "download the file itself"),
+    Form("a web page", lambda it: it.root == "html", "download the file itself", is_broken=True),
     Form(
         "CVAT's own XML",
         lambda it: it.root == "annotations" and re.search(r"<(image|track|meta)\b", it.text) is not None,

@@ -49,7 +49,8 @@ def convert_to_coco(
     with (images done, images in all).
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, EXIF orientation applied, rounded to 3
-    decimals and cut at the image's edges; the image file decides the size. The same input gives the same bytes.
+    decimals (not those of VOC) and cut at the image's edges; the image file decides the size. The same input gives the
+    same bytes.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -91,6 +92,8 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
         _refuse(found, given, ("classes", "images"))
         return convert(path, output, given["split"] or "train", part=given["part"], **more)
     if found.format.name == "voc":
+        if path.is_file():
+            raise ConversionError(f"{path} is the Pascal VOC XML of one image; give its folder, {folder}")
         return convert(folder, output, **given, **more)
     _refuse(found, given, ("part", "split", "images"))
     if found.format.name == "mot":

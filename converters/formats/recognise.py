@@ -28,7 +28,7 @@ class Recognised(NamedTuple):
     files: Sequence[str]
     """Of the format, relative to the folder."""
     unused: Sequence[str] = ()
-    """Files of the same extension in folders without such files, which are in no known format."""
+    """Files of the same extension: in folders without such files those in no known format, else those in another."""
 
     def __str__(self) -> str:
         if self.path.is_file():
@@ -72,15 +72,17 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     if name is None and len(found) != 1:
         raise ConversionError(_why_unclear(folder, found, forms))
     name = name or next(iter(found))
-    others = {file for file, form in forms.items() if form and form.reader != name}
+    others = {file for file, form in forms.items() if form and form.reader != name and not form.is_broken}
     keys = {(file.rpartition("/")[0], os.path.splitext(file)[1].lower()) for file in found.get(name, ())}
     keys = keys or {key for key in groups if key[1] in BY_NAME[name].extensions}
     files = sorted(file for key in keys for file in groups[key] if file not in others)
     if not files:
         raise ConversionError(f"{folder} has no file that may be {BY_NAME[name].title}; leave --from out")
     extensions = {key[1] for key in keys}
-    unused = (file for key in groups if key not in keys and key[1] in extensions for file in groups[key])
-    return Recognised(BY_NAME[name], folder, folder, files, sorted(file for file in unused if file not in others))
+    unused = [file for key in groups if key not in keys and key[1] in extensions for file in groups[key]]
+    unused = [file for file in unused if file not in others]
+    unused += [file for key in keys for file in groups[key] if file in others and not _is_output(folder / file)]
+    return Recognised(BY_NAME[name], folder, folder, files, sorted(unused))
 
 
 def _some_of(files: Sequence[str]) -> Iterable[str]:

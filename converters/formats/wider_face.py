@@ -6,37 +6,76 @@ Source: wider_face_split/readme.txt of http://shuoyang1213.me/WIDERFACE. An imag
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
+from detaug.converters.files.known_files import form_of_file
 from detaug.converters.files.paths import require_file
 from detaug.converters.findings.finding import Finding
-from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, numbers_of, records_of_lists
+from detaug.converters.records.record import (
+    Contents,
+    Object,
+    ObjectError,
+    Record,
+    Source,
+    numbers_of,
+    records_of_lists,
+    whole_of,
+)
 
 _COLUMNS = ("blur", "expression", "illumination", "invalid", "occlusion", "pose")
 
 
 def read_wider_face(source: Source) -> Contents:
-    """Read rows of left, top, width, height and six attributes, which are columns; an invalid face is a crowd."""
+    """Read rows of left, top, width, height and six attributes, which are columns; an invalid face is a crowd.
 
-    def read(file: str) -> Iterator[Record]:
-        path = source.folder / file
-        require_file(path)
-        record = None
-        with open(path, encoding="utf-8-sig") as lines:
-            for line, text in enumerate(lines, 1):
-                words = text.split()
-                if text.strip().lower().endswith(IMAGE_EXTENSIONS):
-                    if record:
-                        yield record
-                    record = Record(file, [text.strip()])
-                elif record is None:
-                    raise ObjectError("must begin with the path of an image")
-                elif len(words) > 1:
-                    _add(record, words, line)
-        if record:
-            yield record
+    Other files of the folder, such as the list of the test images, have no faces.
+    """
+    found = [file for file in source.files if is_wider_face(source.folder / file)]
+    files = found or source.files
+    records = records_of_lists(source._replace(files=files), lambda file: _records(source, file))
+    unused = [Finding(file, "file-unused") for file in source.files if file not in files]
+    return Contents(records, class_names=["face"], findings=unused)
 
-    return Contents(records_of_lists(source, read), class_names=["face"])
+
+def is_wider_face(path: Path) -> bool:
+    """Return whether a file is a list of faces, or cannot be read."""
+    form = form_of_file(path)
+    return form is None if not path.is_file() else bool(form and form.reader == "wider-face")
+
+
+def _records(source: Source, file: str) -> Iterator[Record]:
+    """Yield the images of a file: a path, the number of rows, and so many rows; for 0 faces a row of zeros."""
+    path = source.folder / file
+    require_file(path)
+    record: Record | None = None
+    wanted: int | None = None
+    rows = 0
+    with open(path, encoding="utf-8-sig") as lines:
+        for line, text in enumerate(lines, 1):
+            words = text.split()
+            if text.strip().lower().endswith(IMAGE_EXTENSIONS):
+                if record:
+                    yield _counted(record, wanted, rows)
+                record, wanted, rows = Record(file, [text.strip()]), None, 0
+            elif record is None:
+                raise ObjectError("must begin with the path of an image")
+            elif len(words) > 1:
+                rows += 1
+                _add(record, words, line)
+            elif words:
+                wanted = whole_of(words[0]) if wanted is None else wanted
+    if record:
+        yield _counted(record, wanted, rows)
+
+
+def _counted(record: Record, wanted: int | None, rows: int) -> Record:
+    """Append a finding if a record does not have the rows that the number below its path says."""
+    if wanted is None or rows not in (wanted, wanted or 1):
+        what = "no number" if wanted is None else f"the number {wanted}"
+        note = f"{record.names[0]} must be followed by the number of its rows, got {what} and {rows} rows"
+        record.findings.append(Finding(record.file, "row-invalid", note=note))
+    return record
 
 
 def _add(record: Record, words: list[str], line: int) -> None:

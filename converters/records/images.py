@@ -9,7 +9,7 @@ from pathlib import Path
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.matching import OTHER_CASE, OTHER_FOLDER, SAME_STEM, ImageNames
-from detaug.converters.files.namesakes import Namesakes, parts_of
+from detaug.converters.files.namesakes import Namesakes, are_of_different_splits, parts_of
 from detaug.converters.files.paths import folded, last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.records.record import Record
@@ -65,7 +65,10 @@ class Images:
 
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
-        best = self._found.namesakes.nearest(name)
+        found = self._found.namesakes.nearest(name)
+        best = [
+            image for image in found if not any(are_of_different_splits(image, each) for each in (name, record.file))
+        ]
         if _unclear(best) and _unclear(best := self._in_trees(name, best)):
             remedy = (
                 "give their folder: --images of convert, IMAGES of convert-dota; or convert each folder by itself, and "

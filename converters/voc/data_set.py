@@ -176,7 +176,7 @@ def _find_by_filename(
         note = f"no image in {reader.folders.images} has its stem or its <filename> {result.filename!r}"
         note += f"; {image} has nearly its name and no XML: rename one of them" if image else ""
         finding = Finding(reader.folders.xml_prefix + xml, "image-missing", before=result.filename, note=note)
-        result.image, result.findings = "", (finding,)
+        result.image, result.findings = "", (*result.findings, finding)
 
 
 def _refuse_other_folder(results: list[StoredPair], folders: Folders) -> None:

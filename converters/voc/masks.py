@@ -59,11 +59,12 @@ def masks_of_objects(numbers: _Array, boxes: Mapping[int, Box]) -> tuple[dict[in
     """Return the mask (H, W) of each object that has one, and the numbers of masks that are no object's.
 
     boxes: of the objects, by their position in the XML. Number n is the object at n - 1, unless its box is elsewhere;
-    then masks are given to the boxes that they fit best.
+    then masks are given to the boxes that they fit best. The border of an object is void in VOC, so the mask of a small
+    one fills less than half of its box.
     """
     found = [number for number in np.unique(numbers).tolist() if number not in (0, VOID)]
     around = {number: _box_around(numbers == number) for number in found}
-    taken = {number - 1: number for number in found if _iou(around[number], boxes.get(number - 1)) >= _SAME_OBJECT}
+    taken = {number - 1: number for number in found if _is_of(around[number], number - 1, boxes)}
     pairs = sorted(
         (-_iou(around[number], box), number, at)
         for number in found
@@ -75,6 +76,16 @@ def masks_of_objects(numbers: _Array, boxes: Mapping[int, Box]) -> tuple[dict[in
         if -iou >= _SAME_OBJECT and at not in taken and number not in taken.values():
             taken[at] = number
     return {at: numbers == number for at, number in taken.items()}, sorted(set(found) - set(taken.values()))
+
+
+def _is_of(around: Box, at: int, boxes: Mapping[int, Box]) -> bool:
+    """Return whether a mask, `around` it, is that of the object at a position: it fits its box, or lies in it alone."""
+    own = boxes.get(at)
+    if own is None or _iou(around, own) >= _SAME_OBJECT:
+        return own is not None
+    starts = (own[axis] - 1 <= around[axis] for axis in (0, 1))
+    ends = (around[axis] + around[axis + 2] <= own[axis] + own[axis + 2] + 1 for axis in (0, 1))
+    return all(starts) and all(ends) and not any(_iou(around, other) >= _SAME_OBJECT for other in boxes.values())
 
 
 def _box_around(mask: NDArray[np.bool_]) -> Box:

@@ -124,7 +124,8 @@ def read_pair(pair: Pair, folders: Folders, rules: VocRules) -> PairResult:
         except XmlError as error:
             file = folders.xml_prefix + pair.label
             finding = Finding(file, error.kind, error.object_index, error.line, error.before, note=str(error))
-            return PairResult(pair.label, pair.images[0] if pair.images else "", findings=(finding,))
+            image = pair.images[0] if pair.images else None if error.filename else ""
+            return PairResult(pair.label, image, error.filename, findings=(finding,))
         if not pair.images:
             return PairResult(pair.label, None, annotation.filename)
     return _read_image(pair, annotation, folders, rules)

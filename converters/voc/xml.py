@@ -78,6 +78,8 @@ class XmlError(InputError):
     ) -> None:
         super().__init__(message)
         self.kind, self.line, self.object_index, self.before = kind, line, object_index, before
+        self.filename = ""
+        """<filename>, where the XML has one and an object is at fault."""
 
 
 def read_voc_xml(path: str) -> VocAnnotation:
@@ -91,8 +93,13 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
     if root.tag != "annotation":
         what = what_is("", data) or f"the root element is <{root.tag}>, not <annotation>"
         raise XmlError("xml-not-voc", what, line=root.sourceline)
-    objects = [_object(element, index) for index, element in enumerate(root.iterchildren("object"))]
-    return VocAnnotation(_text(_first(root, "filename")) or "", _size(_first(root, "size")), objects)
+    filename = _text(_first(root, "filename")) or ""
+    try:
+        objects = [_object(element, index) for index, element in enumerate(root.iterchildren("object"))]
+    except XmlError as error:
+        error.filename = filename
+        raise
+    return VocAnnotation(filename, _size(_first(root, "size")), objects)
 
 
 def _read_bytes(path: str) -> bytes:

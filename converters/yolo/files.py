@@ -17,7 +17,8 @@ from detaug.converters.findings.finding import Finding
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError
 
-_OTHER_NAMES = {"val": ("val", "validation", "valid")}  # Ultralytics takes "validation" for val as well
+_NAMES_OF_VAL = ("val", "validation", "valid")  # Ultralytics takes "validation" for val as well
+_OTHER_NAMES = dict.fromkeys(_NAMES_OF_VAL, _NAMES_OF_VAL)
 
 
 class DataYaml(NamedTuple):
@@ -187,7 +188,7 @@ def _splits(content: Mapping[str, Any], path: Path) -> dict[str, tuple[str, ...]
 
 
 def split_key(data: DataYaml, split: str) -> str:
-    """Return the key of a split in the data.yaml: valid is val. Raises ConversionError."""
+    """Return the key of a split in the data.yaml: val, validation and valid are one. Raises ConversionError."""
     key = next((key for key in _OTHER_NAMES.get(split, (split,)) if key in data.splits), None)
     if key is None:
         existing = ", ".join(data.splits) or "none"
