@@ -48,17 +48,17 @@ COUNTS = {
     "albumentations/mmdetection_list": (4, 0, 0),
     "albumentations/saved_0x": (2, 1, 0),
     "albumentations/saved_1x": (6, 1, 0),
-    "albumentations/saved_2x": (7, 0, 0),
+    "albumentations/saved_2x": (6, 1, 0),
     "albumentations/sequential": (8, 0, 0),
     "albumentations/traffic_weather": (5, 4, 1),
-    "albumentations/tutorial_detr": (2, 8, 0),
+    "albumentations/tutorial_detr": (1, 9, 0),
     "albumentations/tutorial_fasterrcnn": (4, 4, 0),
     "albumentations/tutorial_huggingface_cppe5": (2, 1, 0),
     "albumentations/tutorial_icevision": (1, 5, 3),
     "albumentations/tutorial_lightning": (4, 2, 0),
     "albumentations/tutorial_pytorch_ssd": (4, 2, 0),
-    "albumentations/tutorial_rtdetr": (3, 3, 0),
-    "albumentations/tutorial_torchvision_faster_rcnn": (8, 0, 0),
+    "albumentations/tutorial_rtdetr": (2, 4, 0),
+    "albumentations/tutorial_torchvision_faster_rcnn": (7, 1, 0),
     "albumentations/tutorial_yolov3": (9, 6, 0),
     "albumentations/ultralytics_v8": (5, 2, 0),
     "torchvision/classification": (4, 0, 0),
@@ -393,6 +393,45 @@ def test_ops_are_arranged_and_the_order_is_told() -> None:
     assert told["GaussianBlur"] == ["it runs after Resize, on output pixels"]
     assert told["ToGray"] == []  # the fill is black
     assert told["Rotate"] == ["it runs before Resize, in the image's own aspect ratio"]
+
+
+def reasons(*ops: str, boxes: str = "") -> dict[str, list[str]]:
+    imported = da.import_recipe(eval(f"A.Compose([{', '.join(ops)}]{boxes})", {"A": A}))
+    return {entry.name: entry.reasons for entry in imported.entries}
+
+
+def test_sizes_of_boxes_are_those_of_the_output() -> None:
+    """Albumentations drops boxes after each op, in the pixels that the images have there."""
+    params = ", bbox_params=A.BboxParams('pascal_voc', min_area=16)"
+    late, first = ("A.HorizontalFlip()", "A.Resize(64, 64)"), ("A.Resize(64, 64)", "A.HorizontalFlip()")
+    assert reasons(*late, boxes=params)["BboxParams"] == ["it counts output pixels alone, not those before Resize, too"]
+    assert reasons(*first, boxes=params)["BboxParams"] == []
+    assert reasons(*late, boxes=params.replace("16", "1"))["BboxParams"] == []
+
+
+def test_a_turn_after_a_flip_and_a_crop_goes_the_same_way() -> None:
+    ops = "[A.SmallestMaxSize(120), A.CenterCrop(100, 100), A.HorizontalFlip(p=1), A.Rotate((20, 20), p=1)]"
+    imported = import_ops(ops)
+    names = [type(op).__name__ for op in imported.ops]
+    assert names == ["RandomHorizontalFlip", "RandomRotation", "Resize", "CenterCrop"]
+    told = {entry.name: entry.reasons for entry in imported.entries}
+    assert told["Rotate"] == ["it runs before Resize and the crop"]
+
+
+@pytest.mark.parametrize(("n", "version"), [(1, "1.3.1"), (1, "2.0.8"), (2, "1.3.1")])
+def test_some_of_draws_by_weight_up_to_albumentations_1(n: int, version: str) -> None:
+    """`transforms probabilities works as weights`, in its docstring of 1.3.1; ops are then always applied."""
+    children = [{"__class_fullname__": name, "p": p} for name, p in (("HorizontalFlip", 0.9), ("VerticalFlip", 0.1))]
+    more = [{"__class_fullname__": "Transpose", "p": 0.1}] if n == 2 else []
+    imported = da.import_recipe(
+        saved({"__class_fullname__": "SomeOf", "transforms": children + more, "n": n, "p": 1.0}, version)
+    )
+    if n == 2:
+        assert imported.differing == 3
+        return
+    (op,) = imported.ops
+    assert isinstance(op, da.RandomChoice)
+    assert op.probabilities == ((0.9, 0.1) if version < "2" else None)
 
 
 COLOUR_NOTES = {

@@ -209,6 +209,34 @@ def test_gaps_in_the_columns_of_a_mask_are_no_part_of_it(device: str) -> None:
         assert samples.then(da.CenterCrop((40, 100))).boxes[0].tolist() == [expected]
 
 
+def test_a_mask_of_which_nothing_is_in_view_has_no_box(device: str) -> None:
+    """Two parts of run lengths at the left and the right, between which the crop is."""
+    mask = np.zeros((100, 100), bool)
+    mask[:, :20] = mask[:, 80:] = True
+    ends = np.append(np.flatnonzero(np.diff(mask.T.ravel())) + 1, mask.size)
+    runs = {"size": [100, 100], "counts": np.diff(np.append(0, np.append(0, ends))).tolist()}
+    shapes = da.Shapes.of_segmentations([runs], tight=True, masks=False)
+    samples = da.batch([np.zeros((100, 100, 3), np.uint8)], [[[0, 0, 100, 100]]], shapes=shapes, device=device)
+    assert not len(samples.then(da.CenterCrop((100, 40))).boxes[0])
+    assert samples.then(da.CenterCrop((100, 70))).boxes[0].tolist() == [[0, 0, 70, 100]]
+
+
+def test_limits_of_boxes_count_for_tight_ones(device: str) -> None:
+    """A sliver along a diagonal: its box is large until the end, and then that of a corner of it."""
+    ring = [20, 20, 180, 180, 180, 186, 14, 20]
+    shapes = da.Shapes.of_segmentations([[ring]] * 40, tight=True, masks=False)
+    images = [np.zeros((200, 200, 3), np.uint8)] * 40
+    samples = da.batch(images, [[[14, 20, 180, 186]]] * 40, shapes=shapes, device=device, seed=3)
+    limits = da.SanitizeBoundingBoxes(min_size=15, min_area=300, max_aspect_ratio=2)
+    recipe = [da.RandomCrop(90, fill=BLACK), da.Resize((90, 90))]
+    every = np.concatenate(samples.then(*recipe).boxes)
+    kept = np.concatenate(samples.then(*recipe, limits).boxes)
+    sides = every[:, 2:] - every[:, :2]
+    large = (sides.min(1) >= 15) & (sides.prod(1) >= 300) & (sides.max(1) <= 2 * sides.min(1))
+    assert 0 < len(kept) == large.sum() < len(every)
+    assert np.array_equal(kept, every[large])
+
+
 def test_the_loader_has_tight_boxes(tmp_path: Path, device: str) -> None:
     rng = np.random.default_rng(8)
     content: dict[str, Any] = {"images": [], "annotations": [], "categories": [{"id": 1, "name": "blob"}]}

@@ -416,6 +416,20 @@ def test_a_source_of_tiles_can_be_joined(scenes: Scenes) -> None:
 # ---------------------------------------------------------------- errors
 
 
+def test_tiles_of_tiles_are_places_in_them(scenes: Scenes, tmp_path: Path) -> None:
+    da.tile_coco(scenes[1], scenes[0], tmp_path / "large", size=120, overlap=0)
+    large = tmp_path / "large" / Path(scenes[1]).name
+    da.tile_coco(large, tmp_path / "large/images", tmp_path / "small", size=60, overlap=0)
+    rows = json.loads((tmp_path / "small" / large.name).read_text())["images"]
+    assert rows
+    for row in rows:
+        x, y, width, height = row["window"]
+        with Image.open(tmp_path / "large/images" / row["tile_of"]["file_name"]) as picture:
+            part = np.asarray(picture)[y : y + height, x : x + width]
+        with Image.open(tmp_path / "small/images" / row["file_name"]) as tile:
+            assert np.array_equal(np.asarray(tile), part)
+
+
 def test_a_broken_picture_leaves_nothing(scenes: Scenes, tmp_path: Path) -> None:
     path, _ = save_pictures(tmp_path)
     content = (tmp_path / "a.jpg").read_bytes()

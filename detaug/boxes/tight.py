@@ -64,7 +64,7 @@ def tighten(views: Views) -> Views:
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides
     tight = np.concatenate([np.maximum(found[:, :2], before[:, :2]), np.minimum(found[:, 2:], before[:, 2:])], axis=1)
-    left = (tight[:, 2:] - tight[:, :2] >= MIN_SIDE).all(1)
+    left = (tight[:, 2:] - tight[:, :2] >= MIN_SIDE).all(1) & views.limits.allow(tight)
     boxes, labels = views.boxes.copy(), views.labels.copy()
     boxes[image[left], place[left]] = (tight / sides)[left]
     labels[image[~left], place[~left]] = -1
@@ -105,6 +105,6 @@ def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats) -> Flo
             if table.has_runs[placement.rows[at]]:
                 moves |= np.abs(own - boxes[at]) > NEAR
             boxes[at] = np.where(moves, own, boxes[at])
-        elif whole.any():
+        elif whole.any() or (table.has_runs[placement.rows[at]] and (boxes[at, 2:] - boxes[at, :2] > NEAR).all()):
             boxes[at] = np.inf, np.inf, -np.inf, -np.inf
     return boxes

@@ -15,7 +15,7 @@ loops over the last one. Hence the transposes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,31 @@ from detaug.errors import InputError
 from detaug.pixel_format import RGB8, PixelFormat
 
 Fill: TypeAlias = tuple[float, ...]
+
+
+class BoxLimits(NamedTuple):
+    """The sizes and shapes that boxes may have, in output pixels."""
+
+    min_size: float = 0.0
+    """Of width and height."""
+    min_area: float = 0.0
+    max_aspect_ratio: float = float("inf")
+    """Of the longer to the shorter side."""
+
+    def allow(self, boxes: Floats) -> Bools:
+        """Return (...): whether boxes (..., 4) XYXY are within the limits."""
+        sides = boxes[..., 2:] - boxes[..., :2]
+        short, long = sides.min(-1), sides.max(-1)
+        large = (short >= self.min_size - 1e-6) & (short * long >= self.min_area - 1e-6)
+        return np.asarray(large & (long / short.clip(1e-9) <= self.max_aspect_ratio * (1 + 1e-9)))
+
+    def together_with(self, other: BoxLimits) -> BoxLimits:
+        """Return the limits that boxes within both have."""
+        size, area = max(self.min_size, other.min_size), max(self.min_area, other.min_area)
+        return BoxLimits(size, area, min(self.max_aspect_ratio, other.max_aspect_ratio))
+
+
+NO_LIMITS = BoxLimits()
 
 
 @dataclass(frozen=True)
@@ -97,6 +122,8 @@ class Views:
     """What bends the finished outputs; matrix, bounds and drawing are those of the undistorted ones."""
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
+    limits: BoxLimits = NO_LIMITS
+    """Boxes of what is seen of outlines are dropped at the end if they are outside of these."""
     min_mask_area: float = 1.0
     """Output pixels: boxes whose masks show fewer are dropped at the end, for a source with masks."""
     shapes: Shapes = NO_SHAPES

@@ -58,6 +58,8 @@ class Arrangement:
     """A crop that sets the size of some images only."""
     moved_from: int = 0
     """The pixel ops with a smaller index stood before an op that moves pixels by more than a flip."""
+    resizes_late: bool = False
+    """Whether ops stood before a Resize, so that boxes had pixels of another size there."""
 
     def add(self, piece: Piece) -> None:
         """Add the next op of the pipeline."""
@@ -87,25 +89,29 @@ class Arrangement:
         elif _any_is(op, _IN_PIXELS):
             piece.leave_out("its pixels are those after Resize, where only flips and crops with p=1 may stand")
         else:
-            if not self._commutes(op):
-                piece.differs("it runs before Resize, in the image's own aspect ratio")
-            if _is_handed(op) and all(_is(moved.op, _FLIPS) for moved in self.after):
-                self.before += self.after  # a turn of a mirrored image is one to the other side
-                self.after.clear()
+            if reason := self._why_it_differs(op):
+                piece.differs(reason)
+            if _is_handed(op) and all(_is(moved.op, (*_FLIPS, RandomCrop, CenterCrop)) for moved in self.after):
+                # A turn of a mirrored image is one to the other side. Flips do the same before a crop.
+                self.before += [moved for moved in self.after if _is(moved.op, _FLIPS)]
+                self.after = [moved for moved in self.after if not _is(moved.op, _FLIPS)]
             self.before.append(piece)
 
-    def _commutes(self, op: Op) -> bool:
-        """Return whether an op does the same before Resize and what came after it."""
+    def _why_it_differs(self, op: Op) -> str:
+        """Return why an op does not do the same before Resize and what came after it; "" where it does."""
         assert self.render
         size = getattr(self.render.op, "size", None)
         keeps_ratio = isinstance(self.render.op, Resize) and isinstance(size, int)
+        own_ratio = "" if keeps_ratio else ", in the image's own aspect ratio"
         if any(not _is(piece.op, _FLIPS) for piece in self.after):
-            return _is(op, _FLIPS)
+            return "" if _is(op, _FLIPS) else f"it runs before Resize and the crop{own_ratio}"
         square = isinstance(size, tuple) and len(set(size)) == 1 and not getattr(self.render.op, "letterbox", None)
-        return keeps_ratio or _is(op, _RELATIVE) or (square and _is(op, (*_RELATIVE, flips_and_crops.RandomRotate90)))
+        turns = square and _is(op, (*_RELATIVE, flips_and_crops.RandomRotate90))
+        return "" if keeps_ratio or _is(op, _RELATIVE) or turns else f"it runs before Resize{own_ratio}"
 
     def _render(self, piece: Piece, op: Op) -> None:
         self.moved_from = len(self.pixels)
+        self.resizes_late |= bool(self.before or self.pixels or self.render)
         if self.render is None:
             self.render = piece
         elif all(_is(moved.op, _FLIPS) for moved in self.after) and isinstance(op, Resize) and op.uniform:
@@ -238,6 +244,12 @@ class Arrangement:
 
     def _note_moved_pixels(self) -> None:
         """Note pixel ops that ran before the geometry and now run after it, where that matters."""
+        for at, piece in enumerate(self.pixels):
+            if self.resizes_late and _has_limits(piece.op):
+                if at < self.moved_from:
+                    piece.differs("it counts output pixels, not those before Resize")
+                elif piece.entries[0].name == "BboxParams":
+                    piece.differs("it counts output pixels alone, not those before Resize, too")
         for piece in self.pixels[: self.moved_from]:
             if not _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize, on output pixels")
@@ -287,6 +299,11 @@ def with_fill(op: Any, fill: RGB) -> Any:
     shown = op.stage == "view" or op.bends or (op.stage == "render" and op.letterbox)
     filled = hasattr(op, "fill") and shown
     return replace(op, fill=fill) if filled else op
+
+
+def _has_limits(op: Any) -> bool:
+    """Return whether an op drops boxes by their sizes in pixels."""
+    return isinstance(op, SanitizeBoundingBoxes) and max(op.min_size, op.min_area) > 1
 
 
 def _fill_of(op: Any) -> RGB | None:

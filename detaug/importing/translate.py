@@ -262,8 +262,11 @@ def _some_of(op: LibraryOp, arguments: Arguments, children: list[_Child], p: flo
         _differ(pieces, f"{n} different ops of the group run, none twice")
     if n < number and not in_order:
         _differ(pieces, "the ops of the group run in their order, not in a random one")
+    weighs = op.library == "albumentations" and op.version < 2 and len({child.weight for child in children}) > 1
     if n == 1 < number:
-        return _one_of([replace(child, weight=1.0) for child in children], p)
+        return _one_of(children if weighs else [replace(child, weight=1.0) for child in children], p)
+    if weighs and n < number:
+        _differ(pieces, "each op of the group is drawn as often as the others, not by its p")
     if n >= number:
         return _together(pieces if in_order else _ordered(pieces), p)
     subsets = list(combinations(translated, n))

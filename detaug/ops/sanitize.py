@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from detaug.arguments import check, check_share, is_number
-from detaug.boxes.views import Views
+from detaug.boxes.views import BoxLimits, Views
 from detaug.ops.op import Arrays, PixelOp
 
 
@@ -22,6 +22,7 @@ class SanitizeBoundingBoxes(PixelOp):
     area, 0..1 (Albumentations' `BboxParams(min_visibility=...)`), and if its longer side is at most `max_aspect_ratio`
     times the shorter one (Albumentations, Ultralytics' `ar_thr=100`). For a source with masks, at least `min_mask_area`
     pixels of the mask must be seen at the end of the recipe, by default 1, as without this op; 0 keeps empty masks.
+    Boxes of `tight=True`, which are made at the end, must be large enough then, too.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], [[[20, 10, 60, 50], [0, 0, 3, 40]]], labels=[[1, 2]])
     >>> print(samples.then(da.Resize((100, 200)), da.SanitizeBoundingBoxes(min_size=5)).labels)
@@ -45,11 +46,7 @@ class SanitizeBoundingBoxes(PixelOp):
         check("max_aspect_ratio", self.max_aspect_ratio, right, "a number of at least 1, longer / shorter side")
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
-        boxes = views.pixel_boxes()
-        sides = boxes[..., 2:] - boxes[..., :2]
-        short, long = sides.min(2), sides.max(2)
-        large = (short >= self.min_size - 1e-6) & (short * long >= self.min_area - 1e-6)
+        limits = BoxLimits(self.min_size, self.min_area, self.max_aspect_ratio)
         visible = views.visible >= self.min_visibility - 1e-9
-        thin = long / short.clip(1e-9) > self.max_aspect_ratio * (1 + 1e-9)
-        kept = views.keep(np.asarray(large & visible & ~thin))
-        return replace(kept, min_mask_area=self.min_mask_area), {}
+        kept = views.keep(np.asarray(limits.allow(views.pixel_boxes()) & visible))
+        return replace(kept, min_mask_area=self.min_mask_area, limits=views.limits.together_with(limits)), {}

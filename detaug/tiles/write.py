@@ -33,7 +33,7 @@ from detaug.tiles.jpeg_blocks import ALIGN
 from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import Size
 
-_NOT_OF_TILES = ("id", "file_name", "width", "height", "shard", "offset", "length", "crc32c")
+_NOT_OF_TILES = ("id", "file_name", "width", "height", "shard", "offset", "length", "crc32c", "tile_of", "window")
 """Keys of a picture in the json that a tile has other values of, or none."""
 
 
