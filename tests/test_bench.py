@@ -67,9 +67,21 @@ def test_loaders_make_the_same_kind_of_batches(files: tuple[str, str], preset: s
     ids=lambda change: next(iter(change)),
 )
 def test_batches_that_differ_are_refused(other: dict[str, object]) -> None:
-    check_alike({"loader": BATCH, "decode": {}, "other": BATCH}, "ssd300")
+    several = BATCH | {"boxes": 30}
+    check_alike({"loader": several, "decode": {}, "other": several}, "ssd300")
     with pytest.raises(ValueError, match="makes other batches"):
-        check_alike({"loader": BATCH, "decode": {}, "other": BATCH | other}, "ssd300")
+        check_alike({"loader": several, "decode": {}, "other": several | other}, "ssd300")
+
+
+@pytest.mark.parametrize("change", [{"boxes": 0}, {"high": 0.1}, {"shape": [1, 3, 300, 300]}])
+def test_data_sets_may_be_small_dark_or_without_boxes(change: dict[str, object]) -> None:
+    check_alike({"loader": BATCH | change, "by hand": BATCH | change}, "ssd300")
+    check_alike({"loader": BATCH, "other": BATCH | {"shape": [1, 3, 300, 300]}}, "ssd300")  # fewer images than a batch
+
+
+def test_a_row_that_the_preset_does_not_have_is_refused(files: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"only names torchvision, which ssd300 and retinanet have.*yolo640"):
+        bench(*files, preset="yolo640", only=("loader", "torchvision"), device="cpu", seconds=0.1)
 
 
 def test_the_description_of_a_batch() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +182,34 @@ def test_the_order_of_the_categories_in_a_json_does_not_matter(first: str, tmp_p
     recipe = [da.RandomHorizontalFlip(p=1), da.Resize((100, 100))]
     (batch,) = da.Loader(reader, recipe, 1, device="cpu")
     assert batch.keypoints[0].tolist() == [[[69.5, 20.5, 2], [89.5, 20.5, 2]], [[49.5, 50.5, 2], [0, 0, 0]]]
+
+
+def test_a_clone_has_shapes_of_its_own_alone(tmp_path: Path, device: str) -> None:
+    """Key points, corners, masks and pictures are the same, and what is saved does not grow with the data set."""
+    path = write_discs(tmp_path, paint_discs(40))
+
+    def outlined(content: Any) -> None:
+        for each in content["annotations"]:
+            x, y, width, height = each["bbox"]
+            each["segmentation"] = [[x, y, x + width, y, x + width, y + height, x, y + height]]
+
+    reader = da.CocoReader(tmp_path, change(path, outlined), keypoints=True, rotated=True, masks=True)
+    recipe = [da.RandomHorizontalFlip(), da.RandomRotation(20), RESIZE, da.ElasticTransform(p=0.5)]
+    for batch in da.Loader(reader, recipe, 4, device=device, seed=2):
+        content = io.BytesIO()
+        torch.save(batch.clone(), content)
+        saved = torch.load(io.BytesIO(content.getvalue()), weights_only=False)
+        assert len(content.getvalue()) < 4 * batch.images.nbytes / 3 + 60_000
+        for copied in (batch.clone(), batch.clone().clone(), saved, pickle.loads(pickle.dumps(batch))):
+            assert torch.equal(copied.keypoints, batch.keypoints)
+            assert torch.equal(copied.corners, batch.corners)
+            assert torch.equal(copied.masks(), batch.masks())
+            assert torch.equal(copied.instance_map(2), batch.instance_map(2))
+            for one, other in zip(copied.marks(), batch.marks(), strict=True):
+                assert [np.array_equal(*pair) for pair in zip(one[:2], other[:2], strict=True)] == [True, True]
+            assert len(copied.shapes.classes) == int(batch.valid.sum())
+            copied.keypoints.zero_()
+        assert batch.keypoints.any() or not batch.valid.any()
 
 
 def test_clips(tmp_path: Path, device: str) -> None:

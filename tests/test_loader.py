@@ -115,6 +115,20 @@ def test_evaluation_visits_every_image_exactly_once(bccd: Folder, batch_size: in
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"shard": 2}, r"shard must be \(rank, world size\), got 2"),
+        ({"shard": 0}, r"shard must be \(rank, world size\), got 0"),
+        ({"shard": (0, 1, 2)}, r"shard must be \(rank, world size\), got \(0, 1, 2\)"),
+        ({"collate": "as_hf"}, "collate must be a function, such as da.Batch.as_hf, or None, got 'as_hf'"),
+    ],
+)
+def test_wrong_shards_and_functions_are_named(bccd: Folder, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(da.InputError, match=message):
+        da.Loader(da.CocoReader(*bccd), [da.Resize((8, 8))], 4, device="cpu", **arguments)
+
+
+@pytest.mark.parametrize(
     ("batch_size", "world"),
     [(7, 4), *slow((32, 1), (300, 1), (32, 3), (100, 2))],
 )

@@ -93,6 +93,9 @@ def _jobs(
             jobs |= {f"{name}, {each} workers": (where, replace(job, workers=each)) for each in workers}
         else:
             jobs[name] = where, job
+    if job.preset not in PRESETS_OF_ALL and (missing := {"by hand", "torchvision"} & {*only}):
+        presets, rows = " and ".join(PRESETS_OF_ALL), " and ".join(sorted(missing))
+        raise InputError(f"only names {rows}, which {presets} have, and the preset is {job.preset}")
     left_out = {"cached"} if job.preset in PRESETS_OF_ALL else {"cached", "by hand", "torchvision"}
     wanted = only or {"torchvision", *names, *others} - left_out
     chosen = {name: each for name, each in jobs.items() if name.partition(",")[0] in wanted}
@@ -120,16 +123,24 @@ def in_own_process(where: str, job: Job) -> Result:
 
 
 def check_alike(batches: Mapping[str, Result], preset: str) -> None:
-    """Raise InputError unless batches have one shape, type and range, and boxes inside their images."""
+    """Raise InputError unless batches have images of one size, type and range, and boxes inside of these."""
     made = {name: each for name, each in batches.items() if each}
-    shapes = {tuple(each["shape"]) for each in made.values()}
-    one_size = len(shapes) <= 1 or preset == "retinanet"  # its batches have the sizes of their images
+    sizes = {name: tuple(each["shape"][1:]) for name, each in made.items()}
+    brightest = max((each["high"] for each in made.values()), default=1.0)
     for name, each in made.items():
-        right = each["dtype"] == "torch.float32" and each["low"] >= -0.01 and 0.2 < each["high"] <= 1.01
-        if not (one_size and right and each["boxes"] and not each["wrong_boxes"]):
-            raise InputError(
-                f"{name} makes other batches than the rest, so its speed means nothing: {each}; all: {made}"
-            )
+        least = min(0.2, brightest / 2)  # all images may be dark
+        if each["dtype"] != "torch.float32" or each["low"] < -0.01 or not least <= each["high"] <= 1.01:
+            values = f"{each['low']:.2f} to {each['high']:.2f} as {each['dtype']}"
+            fault = f"its images have values from {values}, not from 0 to 1 as torch.float32"
+        elif preset != "retinanet" and len({*sizes.values()}) > 1:  # its batches have the sizes of their images
+            fault = f"its images have the size {sizes[name]}, those of {' and '.join(sizes)} are {[*sizes.values()]}"
+        elif each["wrong_boxes"]:
+            fault = f"{each['wrong_boxes']} of its {each['boxes']} boxes are not in their images"
+        elif not each["boxes"] and max(each["boxes"] for each in made.values()) > 2 * len(made):
+            fault = "it has no boxes, and others have"
+        else:
+            continue
+        raise InputError(f"{name} makes other batches than the rest, so its speed means nothing: {fault}")
 
 
 def machine(device: str) -> Result:

@@ -152,7 +152,7 @@ def _retinanet(image: Any, boxes: Any, labels: Any) -> tuple[Any, Any, Any]:
     image, boxes = fn.flip(image, horizontal=flip), fn.bb_flip(boxes, ltrb=True, horizontal=flip)
     image = fn.resize(image, resize_shorter=800, max_size=1333)
     shape = fn.cast(image.shape(device="cpu"), dtype=types.FLOAT)
-    boxes = boxes * fn.stack(shape[1], shape[0], shape[1], shape[0])
+    boxes = dali_math.clamp(boxes, 0.0, 1.0) * fn.stack(shape[1], shape[0], shape[1], shape[0])
     image = fn.crop_mirror_normalize(image, mean=[0.0] * 3, std=[255.0] * 3, dtype=types.FLOAT, output_layout="CHW")
     return fn.pad(image, axes=[1, 2], align=[32, 32]), *_padded(boxes, labels)
 

@@ -100,11 +100,14 @@ def _take(batches: Iterator[MadeBatch], seconds: float) -> Taken:
 
 
 def describe_batch(batch: MadeBatch) -> Result:
-    """Return shape, type, range and boxes of a batch, for `check_alike`; {} for a batch without images."""
+    """Return shape, type, range and boxes of a batch, for `check_alike`; {} for a batch without images.
+
+    Labels below 0 are padding.
+    """
     if batch.images is None:
         return {}
     images, pairs = batch.images, list(zip(batch.boxes, batch.labels, strict=True))
-    real = [boxes[labels.reshape(-1) >= 1].float().cpu() for boxes, labels in pairs]
+    real = [boxes[labels.reshape(-1) >= 0].float().cpu() for boxes, labels in pairs]
     boxes = torch.cat([each.reshape(-1, 4) for each in real])
     limit = torch.tensor([images.shape[3], images.shape[2]] * 2) + 0.01
     outside = ((boxes < -0.01) | (boxes > limit)).any(1).sum()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from detaug.arrays import Floats
+from detaug.arrays import Floats, Ints
 from detaug.boxes.masks import Objects, objects_of
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.rotated import Angle, rotated_boxes
@@ -93,6 +93,25 @@ class PartOfGroup(NamedTuple):
     def shapes(self) -> Shapes:
         """Return the shapes of the source."""
         return self.group.shapes
+
+    @property
+    def rows(self) -> Ints:
+        """Return (B,): the row of each real box in the shapes."""
+        return self.group.placement.rows[self.boxes]
+
+    def alone(self) -> PartOfGroup:
+        """Return the shapes of the batch without those of the rest of the source, with memory of their own."""
+        placement = self.group.placement.some(np.arange(self.boxes.start, self.boxes.stop))
+        images, image = np.unique(placement.image, return_inverse=True)
+        rows, row = np.unique(placement.rows, return_inverse=True)
+        field = None if placement.field is None else placement.field[images]
+        own = Placement(placement.layers[images], image, placement.layer, row, field)
+        keypoints = None if self.keypoints is None else self.keypoints.clone()
+        return PartOfGroup(ShapeGroup(self.shapes.some(rows), lambda: own), slice(0, len(row)), keypoints)
+
+    def __reduce__(self) -> Any:
+        """Pickle what belongs to the batch: the shapes of a source may take gigabytes."""
+        return PartOfGroup, tuple(self.alone())
 
 
 def _nowhere() -> Placement:

@@ -79,6 +79,18 @@ class Shapes:
     def __bool__(self) -> bool:
         return any(each is not None for each in (self.keypoints, self.corners, self.outlines))
 
+    def some(self, rows: Ints) -> Shapes:
+        """Return the shapes of some annotations."""
+        points = self.keypoints
+        return replace(
+            self,
+            keypoints=None if points is None else replace(points, points=points.points[rows]),
+            corners=None if self.corners is None else self.corners[rows],
+            outlines=None if self.outlines is None else self.outlines.of(rows),
+            classes=self.classes[rows] if len(self.classes) else self.classes,
+            heights=self.heights[rows] if len(self.heights) else self.heights,
+        )
+
     def of(self, classes: Ints, heights: Ints, origin: str = "shapes") -> Shapes:
         """Return these shapes with the classes (A,), 0..C - 1, and heights (A,) of the images, of their annotations.
 

@@ -135,15 +135,15 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         """Return images with their padding mask, and N targets, as the loaders of DETR and RF-DETR do.
 
         The first is a pair: images (N, 3, H, W), and the mask (N, H, W) bool, True where padded. DETR's models take it
-        as it is. The targets have, on the batch's device:
-        `boxes` (M_i, 4) float32 cxcywh, relative to the image without padding; `area` (M_i,) float32, output pixels;
-        `labels` (M_i,) int64 from `first_label`: 1 for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64;
-        `image_id` (1,); `size` and `orig_size` (2,): (height, width) of the image without padding, and of its source.
-        With key points, `keypoints` (M_i, K, 3) float32: x and y relative to the image without padding, and v; pixels
-        are continuous, where RF-DETR's own loader counts them from 0 as COCO does, half a pixel less. `masks`: also
-        `masks` (M_i, H, W) bool, padded as the images are, and `area` is that of the masks.
-        RT-DETR, D-FINE and DEIM take the images alone, labels from 0, and `orig_size` as (width, height).
-        Source: datasets/coco.py and util/misc.py of https://github.com/facebookresearch/detr.
+        as it is. The targets have, on the batch's device: `boxes` (M_i, 4) float32 cxcywh, relative to the image
+        without padding; `area` (M_i,) float32, of the box in output pixels; `labels` (M_i,) int64 from `first_label`: 1
+        for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64; `image_id` (1,); `size` and `orig_size` (2,):
+        (height, width) of the image without padding, and of its source. With key points, `keypoints` (M_i, K, 3)
+        float32: x and y relative to the image without padding, and v; pixels are continuous, where RF-DETR's own loader
+        counts them from 0 as COCO does, half a pixel less. `masks`: also `masks` (M_i, H, W) bool, padded as the images
+        are, and `area` is that of the masks. RT-DETR, D-FINE and DEIM take the images alone, labels from 0, and
+        `orig_size` as (width, height). Source: datasets/coco.py and util/misc.py of
+        https://github.com/facebookresearch/detr.
 
         >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
         >>> loader = da.Loader(reader, [da.Resize(240), da.Normalize()], batch_size=2, train=False)
@@ -244,7 +244,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
     def clone(self) -> Batch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
         changed: Batch = change_tensors(self, Tensor.clone)
-        return changed
+        return changed if changed.moved is None else replace(changed, moved=changed.moved.alone())
 
     def _crowds(self) -> Tensor:
         """Return (N, M) int64: 1 for the regions that `CocoReader(crowds="keep")` reads."""

@@ -56,7 +56,10 @@ class ShapesOfBoxes:
 
     @property
     def shapes(self) -> Shapes:
-        """Return the shapes of the annotations of the source, in source pixels; without any for other batches."""
+        """Return the shapes of the annotations of the source, in source pixels; without any for other batches.
+
+        A batch that was cloned or saved has those of its own boxes alone.
+        """
         return self._group.shapes
 
     @property
@@ -110,11 +113,13 @@ class ShapesOfBoxes:
             return [None] * len(self.labels.flatten(0, -2))
         keypoints = self.keypoints.flatten(0, -4).cpu().numpy() if self.has_keypoints else None
         corners = None if self.shapes.corners is None else self.corners.flatten(0, -4).cpu().numpy()
-        marks = []
+        assert self.moved is not None
+        marks, first, in_shapes = [], 0, self.moved.rows
         for at, rows in enumerate(self.rows.cpu().flatten(0, -2).numpy()):
             real = rows >= 0
             own = [None if each is None else each[at][real] for each in (keypoints, corners)]
-            marks.append(marks_of(self.shapes, rows[real], *own))
+            marks.append(marks_of(self.shapes, in_shapes[first : first + real.sum()], *own))
+            first += real.sum()
         return marks
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -131,7 +131,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
     def clone(self) -> ClipBatch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
         changed: ClipBatch = change_tensors(self, Tensor.clone)
-        return changed
+        return changed if changed.moved is None else replace(changed, moved=changed.moved.alone())
 
 
 def _in_order(column: Columns, order: Tensor) -> Columns:

@@ -75,7 +75,9 @@ def rank_and_world() -> tuple[int, int]:
 
 def resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     """Return (rank, world size), by default this process's. Raises InputError for a rank outside of the world."""
-    rank, world = shard or rank_and_world()
+    if shard is not None and not (isinstance(shard, list | tuple) and len(shard) == 2):
+        raise InputError(f"shard must be (rank, world size), got {shard!r}")
+    rank, world = rank_and_world() if shard is None else shard
     if not (is_whole(rank, 0) and is_whole(world, 1) and rank < world):
         raise InputError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
     return int(rank), int(world)  # NumPy's numbers would keep a state out of a json

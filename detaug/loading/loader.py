@@ -143,6 +143,7 @@ class Loader(NoDataLoader, Generic[T]):
         items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if mixing else 1
         self._order = EpochOrder(*items, self.batch_size, self.shard, int(seed), train, last_batch, smallest_batch)
         self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
+        check("collate", collate, collate is None or callable(collate), "a function, such as da.Batch.as_hf, or None")
         self._collate: Callable[[Batch], Any] = collate or _return_batch
         self._skipped = SkippedImages(
             reader, self._order.images_of_shard(), skip=on_error == "skip", max_skipped=max_skipped
@@ -252,6 +253,7 @@ class Loader(NoDataLoader, Generic[T]):
     def set_epoch(self, epoch: int) -> None:
         """Let the next `for` be this epoch, from 0. In the middle of it, as after `load_state_dict`, it goes on there.
 
+        Call it between epochs: `state_dict` has this epoch from then on, also if a `for` still runs.
         Trainers that resume, such as that of Hugging Face's transformers, call it before each epoch.
         """
         check("epoch", epoch, is_whole(epoch, 0), "a whole number of at least 0")
@@ -326,6 +328,7 @@ class Loader(NoDataLoader, Generic[T]):
         Raises InputError if it was saved with other data, another recipe, sampler, seed or global batch (batch size x
         shards), or by a version that draws other random numbers.
         """
+        check_process(self._process)
         position, skipped = read_state(state, self._identity, self._order, len(self.reader), self._steps)
         self._skipped.check_allowed(skipped)
         with self._lock:

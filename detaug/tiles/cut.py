@@ -89,7 +89,7 @@ def _cut(source: Source, tiles: Tiles, chunk: slice, min_visibility: float) -> C
     untouched = (visible >= 1 - 1e-9) & ~own.is_scaled[image]
     views = _keep(views, untouched | (sides >= 1 - 1e-6).all(1), image, place)
     left = np.flatnonzero(views.labels[image, place] >= 0)
-    boxes, shapes = whole_where_close(views.unpadded()[0]), _some(shapes, left)
+    boxes, shapes = whole_where_close(views.unpadded()[0]), shapes.some(left)
     tile = image[left] + (chunk.start or 0)
     missing = before - np.bincount(image[left], minlength=len(before))
     left_out = np.bincount(own.picture, missing, len(source)).astype(np.int64)
@@ -200,17 +200,6 @@ def _placed_outlines(table: MaskTable, placement: Placement) -> OutlineColumns:
         runs=np.concatenate([np.zeros(0, np.int64), *runs]).astype(np.int32),
         first_run=np.concatenate([[0], np.cumsum([len(each) for each in runs], dtype=np.int64)]),
         corners=np.where(np.isnan(chosen.corners), np.nan, corners),
-    )
-
-
-def _some(shapes: Shapes, chosen: Ints) -> Shapes:
-    """Return the shapes of some objects."""
-    points = shapes.keypoints
-    return replace(
-        shapes,
-        keypoints=None if points is None else replace(points, points=points.points[chosen]),
-        corners=None if shapes.corners is None else shapes.corners[chosen],
-        outlines=None if shapes.outlines is None else shapes.outlines.of(chosen),
     )
 
 
