@@ -19,6 +19,7 @@ from PIL import Image
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
+import detaug as da
 from detaug.converters.check import decode as check_decode
 from detaug.converters.check.check import check_coco
 from detaug.converters.check.decode import Fault, Limits
@@ -178,7 +179,6 @@ JSON_ERRORS: list[tuple[str, Change, str, set[str]]] = [
     ("file-name-outside", image(file_name="/no.jpg"), "outside the image folder, got '/no.jpg'", EXTRA),
     ("image-shard", image(shard="../a.tar", offset=0, length=9), "must have the path of a shard below", set()),
     ("category-unknown", image(category_id=99), "category_id 99 is not among the ids of the categories", set()),
-    ("category-unknown", image(category_id=1), "category_id is missing, and other images have one", set()),
     ("file-name-outside", image(file_name="x/../../no.jpg"), "outside the image folder", EXTRA),
     (
         "file-name-repeated",
@@ -416,6 +416,7 @@ def test_every_kind_has_a_test() -> None:
         "image-not-decoded",
         "image-leaked",
         "categories-differ",
+        "image-class",
         "video-missing",
     }
     elsewhere |= {"crowds-only"} | {kind for kind in CHECK_KINDS if kind.startswith(SHAPES)}  # test_check_shapes.py
@@ -582,6 +583,22 @@ def test_splits_with_folders_of_their_own(folder: Path) -> None:
     summary = checked(document(), folder, against=[write(own / "val.json", content)])
     assert summary.kind_counts == {"image-leaked": 1}
     assert "same bytes as 'b.jpg'" in str(summary)
+
+
+def test_classes_of_some_images(folder: Path) -> None:
+    """In a data set of objects they are too many; in one of images the others lack theirs."""
+    content = document()
+    content["images"][0]["category_id"] = 1
+    content["images"][1]["category_id"] = None
+    clean = folder.parent / "clean.json"
+    summary = checked(content, folder, clean=clean)
+    assert summary.kind_counts == {"image-class": 1}
+    assert "1 image lost the category_id" in str(summary)
+    assert len(da.CocoReader(folder, clean).objects()[0]) == 5
+    content["annotations"] = []
+    summary = checked(content, folder, clean=clean)
+    assert summary.kind_counts["category-unknown"] == 2
+    assert len(json.loads(clean.read_text())["images"]) == 1
 
 
 def test_categories_that_are_no_objects(folder: Path) -> None:

@@ -238,10 +238,14 @@ def test_images_of_another_split_are_not_taken(tmp_path: Path) -> None:
     kitti = "Car 0.00 0 -1.58 10.00 10.50 40.00 30.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n"
     files = {f"training/label_2/00000{n}.txt": kitti for n in (0, 1)}
     images = ["training/image_2/000000.png", "testing/image_2/000000.png", "testing/image_2/000001.png"]
-    document, summary = converted(data_set(tmp_path / "kitti", files, *images))
+    root = data_set(tmp_path / "kitti", files, *images)
+    assert "may be testing/image_2/000001.png, which is an image of another split" in refused(root)
+    document, summary = converted(root, on_error="skip")
     named = {row["id"]: row["file_name"] for row in document["images"]}
     assert [named[row["image_id"]] for row in document["annotations"]] == ["training/image_2/000000.png"]
-    assert kinds(summary)["label-unused"] == 1
+    assert kinds(summary)["image-missing"] == 1
+    table = "filename,class,xmin,ymin,xmax,ymax\n/home/me/test/cats/1.jpg,cat,1,1,9,9\n"  # of another machine
+    assert converted(data_set(tmp_path / "csv", {"boxes.csv": table}, "train/1.jpg"))[1].boxes == 1
     row = '{"file_name": "2.jpg", "objects": {"bbox": [[1, 1, 9, 9]], "categories": [0]}}\n'
     root = data_set(tmp_path / "hf", {"train/metadata.jsonl": row}, "test/2.jpg")
     assert "has the image of none" in refused(root)

@@ -244,6 +244,14 @@ def test_several_images_in_a_task(tmp_path: Path) -> None:
         document, _ = converted(data_set(tmp_path / str(len(text)), {"a.json": text}, "a.jpg", "small.jpg"))
         images = {row["id"]: row["file_name"] for row in document["images"]}
         assert [images[row["image_id"]] for row in document["annotations"]] == ["a.jpg"]
+    text = json.dumps(
+        [
+            task("", [], data={"thumbnail": small, "photo": "https://x.org/b.jpg"}),  # other tasks tell which it is
+            task("", in_photo, data={"thumbnail": small, "photo": photo}),
+        ]
+    )
+    document, _ = converted(data_set(tmp_path / "negative", {"a.json": text}, "a.jpg", "b.jpg", "small.jpg"))
+    assert [row["file_name"] for row in document["images"]] == ["a.jpg", "b.jpg"]
     for number, (data, regions, message) in enumerate(
         [
             ({"thumbnail": small, "photo": photo}, REGIONS[:1], "several images, thumbnail and photo; call the annota"),

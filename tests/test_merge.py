@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from properties import check_examples, few_or_many
 from pycocotools.coco import COCO
 
-from detaug.converters import ConversionError, Summary, merge_coco
+from detaug.converters import ConversionError, InputError, Summary, merge_coco
 from detaug.converters.check.check import check_coco
 from detaug.converters.coco.annotations import read_annotations
 
@@ -208,6 +208,11 @@ def test_classes_are_those_listed_in_their_order(tmp_path: Path) -> None:
     assert summary.class_counts == {"dog": len(expected)}
 
 
+def test_a_text_is_no_list_of_classes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"classes must be a list of names, got the text 'cat'; use \['cat'\]"):
+        merged(tmp_path, document(), classes="cat")
+
+
 def test_classes_of_images_and_lists_of_classes_get_the_new_ids(tmp_path: Path) -> None:
     """Images of classification have a class of their own, those of LVIS lists of classes."""
 
@@ -254,6 +259,7 @@ def test_two_merges_give_the_same_bytes(tmp_path: Path) -> None:
         ("merge {a} -o x.json", "annotations must be two json files or more, or one with classes, all different"),
         ("merge {a} -o x.json --classes bus", "its boxes have the classes dog, cat, but classes lists bus"),
         ("merge {a} {a} -o x.json", "all different"),
+        ("merge {a} -o x.json --classes ,", "classes must name at least one class, got none"),
         ("merge {a} {b} -o {a}", "output must be another file than"),
         ("merge {a} {b} -o x.json --images {folder}", "one folder for each of the 2 json files, got 1"),
         ("merge {a} {b} -o x.json --images {folder} --images no", "images no is not a folder"),

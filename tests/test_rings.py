@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from shapely.geometry import MultiPoint, Polygon
 from shapely.geometry import box as shapely_box
 
+from detaug.converters.coco import rings
 from detaug.converters.coco.outlines import decode_counts
 from detaug.converters.coco.rings import (
     area_of,
@@ -57,6 +58,19 @@ def test_rings_that_overlap_become_their_union(seed: int) -> None:
     for ring, own in zip(rings, painted, strict=True):
         others = np.sum([each & own for each in painted], axis=0).max() > 1
         assert any(each is ring for each in found) == (not others)
+
+
+def test_large_rings_cost_what_they_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    painted: list[int] = []
+    paint = rings._paint
+    monkeypatch.setattr(rings, "_paint", lambda ring, window: painted.append(window) or paint(ring, window))
+    square = np.array([[0.0, 0], [10, 0], [10, 10], [0, 10]])
+    assert without_overlaps([square, square + 20_000])[1] is False
+    assert painted == []
+    frame = square * 2000
+    assert without_overlaps([frame, square + 20_001])[1] is False
+    assert without_overlaps([frame, frame + 19_995])[1] is True
+    assert painted[:2] == [(19_995, 19_995, 20_000, 20_000)] * 2
 
 
 def test_pixels_that_meet_at_a_corner_are_two_rings() -> None:

@@ -67,6 +67,15 @@ def test_createml(tmp_path: Path) -> None:
     assert (summary.images_without_boxes, kinds(summary)) == (1, {})
 
 
+def test_a_list_of_wider_face_may_begin_with_an_image_without_faces(tmp_path: Path) -> None:
+    files = {
+        "train.txt": "a/1.jpg\n1\n1 1 9 9 0 0 0 0 0 0\n",
+        "val.txt": "a/3.jpg\n0\na/4.jpg\n1\n1 1 9 9 0 0 0 0 0 0\n",
+    }
+    document, summary = converted(data_set(tmp_path / "set", files, "a/1.jpg", "a/3.jpg", "a/4.jpg"))
+    assert (len(document["images"]), summary.boxes) == (3, 2)
+
+
 def test_lists_beside_that_of_wider_face_have_no_faces(tmp_path: Path) -> None:
     files = {
         "wider_face_split/wider_face_train_bbx_gt.txt": WIDER,

@@ -235,6 +235,16 @@ def test_limits_of_boxes_count_for_tight_ones(device: str) -> None:
     large = (sides.min(1) >= 15) & (sides.prod(1) >= 300) & (sides.max(1) <= 2 * sides.min(1))
     assert 0 < len(kept) == large.sum() < len(every)
     assert np.array_equal(kept, every[large])
+    mixed = np.concatenate(samples.then(*recipe, limits, da.Mosaic(p=1)).boxes)
+    assert ((mixed[:, 2:] - mixed[:, :2]).min(1) < 15).any()  # not judged again after it
+
+
+def test_a_copy_in_two_rectangles_is_one_object(device: str) -> None:
+    """CopyPaste pastes rectangles: an object of an image may be seen through several of them."""
+    rng = np.random.default_rng(4)
+    rings = [[blob(rng)] for _ in range(24)]
+    tight = gaps(samples_of(rings, device=device, seed=7).then(RESIZE, da.CopyPaste(p=1, max_hidden=1)))
+    assert np.percentile(tight, 98) <= 2.5
 
 
 def test_the_loader_has_tight_boxes(tmp_path: Path, device: str) -> None:

@@ -347,6 +347,11 @@ def test_labels_of_an_earlier_conversion_are_not_mixed_in(
     convert(all_of_them, tmp_path / "out")
     convert(all_of_them, "out")  # the same again
     (tmp_path / "out" / "classes.json").write_text("[]")  # no labels
+    for folder in [path for path in (tmp_path / "out").rglob("*") if path.is_dir()] + [tmp_path / "out"]:
+        (folder / "classes.txt").write_text("cat\n")
+        (folder / "x.json").mkdir()
+        (folder / "x.txt").mkdir()
+    convert(all_of_them, tmp_path / "out")
     content["images"] = content["images"][:1]
     content["annotations"] = [row for row in content["annotations"] if row["image_id"] == 1]
     with pytest.raises(ConversionError, match=r"2 label files of another conversion .* such as .*out.*; give another"):

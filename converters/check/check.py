@@ -15,6 +15,7 @@ from detaug.converters.check.from_files import with_files
 from detaug.converters.check.images import (
     Header,
     OtherSplit,
+    check_image_classes,
     check_images,
     find_changed,
     find_cut_off,
@@ -102,7 +103,7 @@ def check_coco(
     table, headers = _read(annotations, folder, progress)
     bands = channels, dtype
     findings = [*table.findings, *check_images(table, folder, headers, others, bands), *check_boxes(table, size)]
-    findings += check_shapes(table)
+    findings += [*check_shapes(table), *check_image_classes(table)]
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
     findings.sort(key=lambda found: _ORDER[found.kind])

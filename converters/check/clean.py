@@ -27,6 +27,7 @@ _REPAIRS = {
     "box-missing": ("{} got the box around the polygons", "annotation", "annotations"),
     "segmentation-invalid": ("{} lost the segmentation", "annotation", "annotations"),
     "corners-invalid": ("{} lost the corners", "annotation", "annotations"),
+    "image-class": ("{} lost the category_id", "image", "images"),
     "keypoints-number": ("{} lost the key points, in a wrong number", "annotation", "annotations"),
     "keypoints-visibility": ("{} lost the key points, with a wrong visibility", "annotation", "annotations"),
     "keypoints-count": ("{} got another num_keypoints", "annotation", "annotations"),
@@ -39,6 +40,7 @@ _REPAIRS = {
 _LOST: dict[str, tuple[str, ...]] = {
     "segmentation-invalid": ("segmentation",),
     "corners-invalid": ("corners",),
+    "image-class": ("category_id",),
     "keypoints-number": ("keypoints", "num_keypoints"),
     "keypoints-visibility": ("keypoints", "num_keypoints"),
     "keypoints-names": ("keypoints",),
@@ -135,7 +137,8 @@ def write_clean(
     usable["images"][list(joined)] = False
     if reason := _fault(table, errors, usable):
         return NotCleaned(path, reason)
-    changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined), "categories": dict[int, Row]()}
+    changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined)}
+    changes |= {"categories": dict[int, Row](), "images": dict[int, Row]()}
     _change_shapes(table, findings, changes)
     rows = {str(where): _rows(table, where, mask, changes.get(where, {})) for where, mask in usable.items()}
     write_atomically(path, document_text(table.coco.document, rows))

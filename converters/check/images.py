@@ -273,7 +273,7 @@ def _leaked(table: Table, folder: Path, headers: Sequence[Header], other: OtherS
 
 
 def _refuse_other_folder(table: Table, folder: Path, other: OtherSplit) -> None:
-    """Raise InputError where both jsons name the same files, and most have other boxes there: they are others' files.
+    """Raise InputError where all files of the other json are in this one too, and most have other boxes there.
 
     Where each split has a folder of its own, its images often are 000001.jpg and so on.
     """
@@ -282,7 +282,7 @@ def _refuse_other_folder(table: Table, folder: Path, other: OtherSplit) -> None:
     own, others = _boxes_by_file(table, folder), _boxes_by_file(other.table, folder)
     both = [file for file in own if file in others]
     differ = [file for file in both if own[file] != others[file]]
-    if 2 * len(differ) > len(both):
+    if 2 * len(differ) > len(both) == len(others):
         first, name = differ[0].path, other.table.path.name
         raise InputError(
             f"{other.table.path} and {table.path} have different boxes for {counted(len(differ), 'image')} of the same "
@@ -306,3 +306,19 @@ def _categories_differ(table: Table, other: Table) -> Iterator[Findings]:
     number = min(set(table.categories.items()) ^ set(other.categories.items()))[0]
     names = [shown(each.categories.get(number, "not there")) for each in (table, other)]
     yield about_json("categories-differ", f"id {number} is {names[0]} here, {names[1]} in {other.path}")
+
+
+def check_image_classes(table: Table) -> Iterator[Findings]:
+    """Find a json of which only some images have a class as a whole: it is no classification.
+
+    In a data set of objects these are too many, and `--clean` leaves the key out; else the others are without one.
+    """
+    has_class = table.image_categories >= 0
+    if not has_class.any() or has_class.all():
+        return
+    if len(table.boxes):
+        rows, message = np.flatnonzero(has_class), "has a category_id of its own, and other images have none"
+        yield Findings("image-class", "images", rows, lambda _: message)
+    else:
+        rows = np.flatnonzero(~has_class)
+        yield Findings("category-unknown", "images", rows, lambda _: "has no category_id, and other images have one")

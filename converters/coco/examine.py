@@ -183,9 +183,6 @@ def _image_categories(rows: Rows, categories: dict[int, str]) -> Ints:
     given = np.array([value is not None for value in values], bool)
     numbers, known = _known(values, categories)
     rows.note("category-unknown", given & ~known, lambda row: _unknown_category(values[row], categories))
-    if known.any():
-        lacking = "category_id is missing, and other images have one of their own"
-        rows.note("category-unknown", ~given, lambda _: lacking)
     return np.where(given & known, numbers, -1)
 
 

@@ -22,7 +22,7 @@ from detaug.converters.coco.parts import (
 from detaug.converters.coco.rows import CocoRows, read_coco_rows
 from detaug.converters.coco.videos import how_to_load
 from detaug.converters.coco.writer import category_rows, document_text
-from detaug.converters.conversion.arguments import OnError, check_choice, output_files
+from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
 from detaug.converters.conversion.summary import (
     Summary,
@@ -96,6 +96,7 @@ def merge_coco(
     load it: da.CocoReader(IMAGES, "trainval.json"), the images' folder first
     """
     check_choice("on_error", on_error, OnError)
+    check_classes(classes)
     sources = [Path(path) for path in annotations]
     paths = output_files({"output": output, "report": report}, *sources, *images)
     if any(map(is_part, sources)):

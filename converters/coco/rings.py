@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -116,36 +117,40 @@ def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
     Rings that have a pixel in common become the outlines of all their pixels, and True is returned with them; the
     others stay as they are.
     """
-    if len(rings) < 2:
+    boxes = [np.concatenate([np.floor(ring.min(0)), np.ceil(ring.max(0))]).astype(int) for ring in rings]
+    overlapping = set[int]()
+    for one, other in combinations(range(len(rings)), 2):
+        left, top = np.maximum(boxes[one][:2], boxes[other][:2]).tolist()
+        right, bottom = np.minimum(boxes[one][2:], boxes[other][2:]).tolist()
+        if left < right and top < bottom and not overlapping >= {one, other}:
+            window = left, top, right, bottom
+            if (_paint(rings[one], window) & _paint(rings[other], window)).any():
+                overlapping |= {one, other}
+    if not overlapping:
         return rings, False
-    corner = np.floor(np.min([ring.min(0) for ring in rings], axis=0))
-    width, height = (np.ceil(np.max([ring.max(0) for ring in rings], axis=0)) - corner).astype(int).tolist()
-    size = height, width
-    moved = [ring - corner for ring in rings]
-    count = np.zeros(size, np.int32)
-    for ring in moved:
-        count += _paint(ring, *size)
-    if (count < 2).all():
-        return rings, False
-    apart, union = list[Floats](), np.zeros(size, bool)
-    for at, ring in enumerate(moved):
-        painted = _paint(ring, *size)
-        if (count[painted] > 1).any():
-            union |= painted
-        else:
-            apart.append(rings[at])
-    return [*apart, *(ring + corner for ring in rings_of_mask(union))], True
+    own = np.array([boxes[at] for at in overlapping])
+    (left, top), (right, bottom) = own[:, :2].min(0).tolist(), own[:, 2:].max(0).tolist()
+    union = np.zeros((bottom - top, right - left), bool)
+    for at in overlapping:
+        x0, y0, x1, y1 = boxes[at].tolist()
+        union[y0 - top : y1 - top, x0 - left : x1 - left] |= _paint(rings[at], (x0, y0, x1, y1))
+    apart = [ring for at, ring in enumerate(rings) if at not in overlapping]
+    return [*apart, *(ring + np.array([left, top]) for ring in rings_of_mask(union))], True
 
 
-def _paint(ring: Floats, height: int, width: int) -> NDArray[np.bool_]:
-    """Return (H, W) the pixels whose centres are in a ring, by the even-odd rule."""
-    crossings = np.zeros((height, width + 1), np.int32)
-    for (x0, y0), (x1, y1) in zip(ring.tolist(), np.roll(ring, -1, 0).tolist(), strict=True):
+def _paint(ring: Floats, window: tuple[int, int, int, int]) -> NDArray[np.bool_]:
+    """Return (H, W) the pixels of a window (x0, y0, x1, y1) whose centres are in a ring, by the even-odd rule."""
+    left, top, right, bottom = window
+    height, width = bottom - top, right - left
+    crossings = np.zeros((height, width + 1), bool)
+    for (x0, y0), (x1, y1) in zip(
+        (ring - (left, top)).tolist(), (np.roll(ring, -1, 0) - (left, top)).tolist(), strict=True
+    ):
         rows = np.arange(*(min(max(math.ceil(y - 0.5), 0), height) for y in sorted((y0, y1))))
         if len(rows):
             x = x0 + (rows + 0.5 - y0) / (y1 - y0) * (x1 - x0)
-            crossings[rows, np.ceil(x - 0.5).astype(int).clip(0, width)] += 1
-    return np.asarray(crossings.cumsum(1)[:, :width] % 2 == 1)
+            crossings[rows, np.ceil(x - 0.5).astype(int).clip(0, width)] ^= True
+    return np.asarray(np.logical_xor.accumulate(crossings, axis=1)[:, :width])
 
 
 def _nearest(one: Floats, other: Floats) -> tuple[float, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -21,6 +22,17 @@ def check_choice(name: str, value: str, choices: object) -> None:
     """Raise InputError for a value that is not one of the choices, a Literal."""
     if value not in get_args(choices):
         raise InputError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
+
+
+def check_classes(classes: Sequence[str] | None) -> None:
+    """Raise InputError for names of classes that are no list of different ones; None is all classes."""
+    if isinstance(classes, str):
+        raise InputError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")
+    if classes is not None and not classes:
+        raise InputError("classes must name at least one class, got none; leave it out to take all of them")
+    for name, count in Counter(classes or ()).items():
+        if not name or count > 1:
+            raise InputError(f"classes must be different names that are not empty, got {name!r} {count} times")
 
 
 IMAGES_ORDER = "a command takes FILE.json IMAGES, Python da.CocoReader(images=IMAGES, annotations=FILE)"

@@ -82,6 +82,13 @@ def refuse_other_content(texts: Mapping[Path, str], copies: Mapping[Path, Path])
         )
 
 
+def label_files(folder: Path, extension: str) -> Iterator[Path]:
+    """Yield the files below a folder that are read as labels: not classes.txt, which tools put beside them."""
+    for path in folder.rglob(f"*{extension}"):
+        if path.name != "classes.txt" and path.is_file():
+            yield path
+
+
 def refuse_left_labels(labels: Iterable[Path], texts: Iterable[Path]) -> None:
     """Raise ConversionError for label files that are not among the `texts` to write: they would be read, too."""
     written = set(map(os.path.abspath, texts))

@@ -12,6 +12,7 @@ from detaug.converters.coco.export import folder_export
 from detaug.converters.coco.row_shapes import outlines_of
 from detaug.converters.coco.rows import clipped, dropped_keys, without_crowds
 from detaug.converters.conversion.arguments import OnError, WithImages
+from detaug.converters.conversion.folder import label_files
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
@@ -83,7 +84,7 @@ def coco_to_dota(
     for at, boxes in rows:
         texts[folder / f"{posixpath.splitext(rows.file_name(at))[0]}.txt"] = "".join(lines[box] for box in boxes)
     with export.writing(findings):
-        export.write(rows, texts, image_folder, progress, labels=folder.rglob("*.txt"))
+        export.write(rows, texts, image_folder, progress, labels=label_files(folder, ".txt"))
     where = export.left_images or image_folder
     command = ["detaug", "convert-dota", str(folder), export.images_again or str(image_folder), "-o", "again.json"]
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")

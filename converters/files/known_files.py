@@ -94,10 +94,14 @@ def _is_createml(it: Sample) -> bool:
 
 
 def _is_wider_face(it: Sample) -> bool:
-    """Return whether rows are a path, a count and so many rows of ten numbers."""
+    """Return whether rows are a path, a count and so many rows of ten numbers; none or one of zeros for 0."""
     rows = [row.split() for row in it.rows[:3]]
-    is_image = len(rows) == 3 and rows[0][-1].lower().endswith((".jpg", ".jpeg", ".png"))
-    return is_image and rows[1][0].isdecimal() and len(rows[2]) in (4, 10) and _are_numbers(rows[2])
+    images = [row[-1].lower().endswith((".jpg", ".jpeg", ".png")) for row in rows]
+    if len(rows) < 2 or not images[0] or len(rows[1]) != 1 or not rows[1][0].isdecimal():
+        return False
+    if rows[1] == ["0"] and (len(rows) == 2 or images[2]):
+        return True
+    return len(rows) == 3 and len(rows[2]) in (4, 10) and _are_numbers(rows[2])
 
 
 def _is_mot(it: Sample) -> bool:

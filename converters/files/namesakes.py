@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 
@@ -75,25 +74,21 @@ class Namesakes:
 
 _SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""Names of folders, alone or before or after an underscore or hyphen, and the split that they are of."""
+"""Names of folders, and the split that they are of."""
 
 
 def are_of_different_splits(path: str, other: str) -> bool:
     """Return whether the folders of two paths are those of different splits, such as training and testing."""
-    one, another = _splits_of(path), _splits_of(other)
+    one, another = (_splits_of_folder(folded(each).rpartition("/")[0]) for each in (path, other))
     return bool(one and another and one.isdisjoint(another))
 
 
 @lru_cache(1024)  # thousands of images are in few folders
 def _splits_of_folder(folder: str) -> frozenset[str]:
-    return frozenset(_SPLITS[word] for word in re.split(r"[/_-]", folder) if word in _SPLITS)
-
-
-def _splits_of(path: str) -> frozenset[str]:
-    return _splits_of_folder(folded(path.replace("\\", "/")).rpartition("/")[0])
+    return frozenset(_SPLITS[part] for part in folder.split("/") if part in _SPLITS)
 
 
 @lru_cache(8)  # to find an image compares its path and another one several times

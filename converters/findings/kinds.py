@@ -204,6 +204,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "annotation-id": Kind("error", "an annotation's id is not a whole number from 0 to 2^63 - 1"),
     "annotation-id-repeated": Kind("error", "several annotations have the same id; pycocotools keeps only the last"),
     "image-id-unknown": Kind("error", "an annotation's image_id is not the id of an image"),
+    "image-class": Kind("error", "some images of a data set of objects have a category_id, others have none"),
     "category-unknown": Kind("error", "the category_id of an annotation or image is not the id of a category"),
     "crowd-invalid": Kind("error", "an annotation's iscrowd is neither 0 nor 1"),
     "box-invalid": Kind("error", "a bbox is not four finite numbers [x, y, width, height]"),

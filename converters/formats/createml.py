@@ -33,7 +33,8 @@ def read_createml(source: Source) -> Contents:
         for index, value in enumerate(items_of_json(source.name(file), "a Create ML json")):
             entry = object_of(value, f"entry {index}")
             name = entry.get("image") or entry.get("imagefilename") or entry.get("filename")
-            record = Record(file, names_beside(file, text_of(name, f"image of entry {index}")))
+            called = text_of(name, f"image of entry {index}")
+            record = Record(file, names_beside(file, called), called=called)
             items = entry.get("annotations", entry.get("annotation"))
             read_objects(record, list_of(items, f"annotations of entry {index}"), _object)
             yield record

@@ -84,7 +84,7 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
     unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
     by_image = ((row[table.image], (line, row)) for line, row in _rows(path, table))
     for image, rows in grouped(by_image, counts, source.temporary):
-        record = Record(file, names_beside(file, image), unit=unit)
+        record = Record(file, names_beside(file, image), called=image, unit=unit)
         for line, row in rows:
             _add_row(record, line, row, table, names)
         yield record

@@ -58,7 +58,8 @@ def _record(file: str, line: int, text: str) -> Record:
     record = Record(file)
     try:
         entry = object_of(json.loads(text), "a line")
-        record.names = names_beside(file, text_of(entry.get("file_name"), "file_name"))
+        record.called = text_of(entry.get("file_name"), "file_name")
+        record.names = names_beside(file, record.called)
         items = [*_items(entry.get("objects"))]
     except (ValueError, RecursionError) as error:
         record.findings.append(Finding(file, "row-invalid", None, line, note=str(error)))

@@ -7,7 +7,9 @@ of label-studio-sdk; for URLs of images also io_storages/localfiles/models.py an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache, partial
 from itertools import cycle
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -58,8 +60,9 @@ def read_label_studio(source: Source) -> Contents:
     renamed = _renamed_images(source)
 
     def read(file: str) -> Iterator[Record]:
+        usual_tag = cache(partial(_tag_in_file, source.name(file)))
         for index, task in enumerate(items_of_json(source.name(file), "an export of Label Studio")):
-            if record := _record(file, index, task, findings, renamed):
+            if record := _record(file, index, task, findings, renamed, usual_tag):
                 yield record
 
     return Contents(records_of_lists(source, read), findings=findings)
@@ -75,7 +78,14 @@ def _renamed_images(source: Source) -> dict[str, list[str]]:
     return found
 
 
-def _record(file: str, index: int, task: Any, findings: list[Finding], renamed: dict[str, list[str]]) -> Record | None:
+def _record(
+    file: str,
+    index: int,
+    task: Any,
+    findings: list[Finding],
+    renamed: dict[str, list[str]],
+    usual_tag: Callable[[], str],
+) -> Record | None:
     """Return the record of a task; None, with a finding, for one that is not annotated."""
     record = Record(file)
     try:
@@ -83,12 +93,15 @@ def _record(file: str, index: int, task: Any, findings: list[Finding], renamed: 
         record.tool_id = id_of(task.get("id"))
         is_whole = isinstance(task.get("data"), dict)
         results = _results(file, task, findings) if is_whole else _results_of_min(task)
-        record.names = _names(task["data"] if is_whole else task, task.get("file_upload"), _tag_of_image(results or ()))
-        images = renamed.get(record.names[-1], ())
-        record.names += images if len(images) == 1 else ()
+        data, upload = task["data"] if is_whole else task, task.get("file_upload")
         if results is None:
+            with suppress(ObjectError):
+                record.names = _names(data, upload, "", usual_tag)
             findings.append(Finding(record.about(None), "task-unfinished"))
             return None
+        record.names = _names(data, upload, _tag_of_image(results), usual_tag)
+        images = renamed.get(record.names[-1], ())
+        record.names += images if len(images) == 1 else ()
         _read_regions(record, [object_of(result, "a result") for result in results])
     except ObjectError as error:
         record.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
@@ -104,10 +117,21 @@ def _tag_of_image(results: Iterable[Any]) -> str:
     return tags[0] if tags else ""
 
 
-def _names(data: dict[str, Any], upload: Any, tag: str) -> list[str]:
+def _tag_in_file(path: str) -> str:
+    """Return the name of the tag of the images that the tasks of a file are about, of the first one that says it."""
+    for task in items_of_json(path, "an export of Label Studio"):
+        entries = list_of(task.get("annotations", task.get("completions")), "annotations") if task else []
+        for each in entries if isinstance(task, dict) else ():
+            with suppress(ObjectError):
+                if tag := _tag_of_image(list_of(each.get("result"), "result") if isinstance(each, dict) else []):
+                    return tag
+    return ""
+
+
+def _names(data: dict[str, Any], upload: Any, tag: str, usual_tag: Callable[[], str]) -> list[str]:
     """Return the names that the image of a task may have: paths of URLs, without what uploading put in front.
 
-    tag: that of the image, whose name the data often have too.
+    tag: that of the image, whose name the data often have too. usual_tag: returns that of other tasks.
     """
     paths = {key: _path(value) for key, value in data.items() if isinstance(value, str)}
     found = {key: path for key, path in paths.items() if path.lower().endswith(IMAGE_EXTENSIONS)}
@@ -115,7 +139,10 @@ def _names(data: dict[str, Any], upload: Any, tag: str) -> list[str]:
     if not path:
         raise ObjectError("the data of a task must have the path of an image")
     if path in found.values() and len({*found.values()}) > 1 and not {tag, "image"} & found.keys():
-        raise ObjectError(f"its data have several images, {' and '.join(found)}; call the annotated one image")
+        other = "" if tag else usual_tag()
+        if other not in found:
+            raise ObjectError(f"its data have several images, {' and '.join(found)}; call the annotated one image")
+        path = found[other]
     name = last_part(path)
     return list(dict.fromkeys([path, name, _UPLOADED.sub("", name)]))
 

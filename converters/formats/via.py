@@ -65,7 +65,7 @@ def _records(source: Source, file: str) -> Iterator[Record]:
         key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), None)
         key = next(iter(keys)).lower() if len(keys) == 1 or (keys and key is None) else key
         for name, regions, attributes in images:
-            record = Record(file, names_beside(file, name), columns=attributes)
+            record = Record(file, names_beside(file, name), called=name, columns=attributes)
             if not name:
                 record.findings.append(Finding(file, "object-invalid", note="an image has no filename"))
             read_objects(record, enumerate(regions), partial(_object, record, key))

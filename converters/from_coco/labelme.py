@@ -22,6 +22,7 @@ from detaug.converters.coco.row_shapes import SHAPE_KEYS, Shape, shapes_of
 from detaug.converters.coco.rows import clipped, dropped_keys
 from detaug.converters.coco.writer import json_text
 from detaug.converters.conversion.arguments import OnError, WithImages
+from detaug.converters.conversion.folder import label_files
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
@@ -108,7 +109,7 @@ def coco_to_labelme(
     findings += shapes.unordered_points()
     export.stop_on_errors(rows, findings)
     with export.writing(findings):
-        jsons = (path for path in export.folder.rglob("*.json") if b'"imagePath"' in path.read_bytes())
+        jsons = (path for path in label_files(export.folder, ".json") if b'"imagePath"' in path.read_bytes())
         export.write(rows, texts, export.folder, progress, labels=jsons)
     command = ["detaug", "convert", str(export.folder), "-o", "again.json", "--classes", str(labels)]
     if export.images_again:

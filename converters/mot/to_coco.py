@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
-from detaug.converters.conversion.arguments import OnError, check_choice, output_files
+from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.classes_and_images import unused_classes
 from detaug.converters.conversion.summary import (
     Summary,
@@ -74,6 +74,7 @@ def mot_to_coco(
     root = Path(root)
     names = find_sequences(root, sequences)
     paths = output_files({"output": output, "report": report}, root)
+    check_classes(classes)
     rules = Rules(classes, ignored, FIRST_PIXEL[origin])
     results = [read_sequence(root, name, rules) for name in with_progress(names, progress)]
     counts = Counter(box.class_name for result in results for frame in result.frames for box in frame.boxes)

@@ -44,13 +44,14 @@ class Images:
         for name in [record.stem, *names] if record.stem else names:
             if found := self._elsewhere(record, name):
                 return found, OTHER_CASE if parts_of(found) == parts_of(name) else OTHER_FOLDER
-            if record.findings and record.findings[-1].kind == "image-unclear":
+            if record.findings and record.findings[-1].kind in ("image-unclear", "image-missing"):
                 return None, OTHER_FOLDER
         if has_error(record.findings):
             pass
         elif record.names:
-            note = f"no image in {self.folder} has the name {record.names[0]!r}"
-            record.findings.append(Finding(record.file, "image-missing", before=record.names[0], note=note))
+            called = record.called or record.names[0]
+            note = f"no image in {self.folder} has the name {called!r}"
+            record.findings.append(Finding(record.file, "image-missing", before=called, note=note))
         else:
             record.findings.append(Finding(record.file, "label-unused", before=record.file))
         return None, OTHER_FOLDER
@@ -66,15 +67,17 @@ class Images:
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
         found = self._found.namesakes.nearest(name)
-        best = [
-            image for image in found if not any(are_of_different_splits(image, each) for each in (name, record.file))
-        ]
+        best = [image for image in found if not are_of_different_splits(image, record.file)]
+        if not best and found:
+            note = f"{record.called or name} may be {found[0]}, which is an image of another split"
+            record.findings.append(Finding(record.file, "image-missing", before=record.called or name, note=note))
+            return None
         if _unclear(best) and _unclear(best := self._in_trees(name, best)):
             remedy = (
                 "give their folder: --images of convert, IMAGES of convert-dota; or convert each folder by itself, and "
                 "join the jsons: detaug merge"
             )
-            note = f"several images have the name {name!r}: {', '.join(best[:4])}; {remedy}"
+            note = f"several images have the name {record.called or name!r}: {', '.join(best[:4])}; {remedy}"
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
             return None
         if len(best) > 1:

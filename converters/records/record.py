@@ -104,6 +104,8 @@ class Record:
     """The annotation file, as findings name it."""
     names: Sequence[str] = ()
     """What the format calls the image, best first: a name or a path, with slashes or backslashes."""
+    called: str = ""
+    """The name in the file, where `names` has others; for messages."""
     stem: str = ""
     """For a format with one file for each image: that file's path without its extension."""
     size: tuple[float, float] | None = None
@@ -125,7 +127,7 @@ class Record:
     def about(self, line: int | None) -> str:
         """Return the file as findings about an object name it: with the image, if no line tells which one it is."""
         named = self.names and not self.stem and line is None
-        return f"{self.file}: {self.names[0]}" if named else self.file
+        return f"{self.file}: {self.called or self.names[0]}" if named else self.file
 
 
 class Contents(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 
 from detaug.converters.coco.parts import part_head, write_part
 from detaug.converters.coco.writer import ANNOTATION_FILE, write_coco
-from detaug.converters.conversion.arguments import OnError, check_choice, output_files
+from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import (
@@ -59,8 +59,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_choice("on_error", self.on_error, OnError)
-        if isinstance(self.classes, str):
-            raise InputError(f"classes must be a list of names, got the text {self.classes!r}; use [{self.classes!r}]")
+        check_classes(self.classes)
 
 
 def records_to_coco(

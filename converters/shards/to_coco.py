@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from detaug.converters.conversion.arguments import OnError, check_choice, output_files
+from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.folder import check_folder
 from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
 from detaug.converters.files.atomic import write_atomically
@@ -135,8 +135,7 @@ class _Options:
         check_choice("on_error", self.on_error, OnError)
         if self.jobs is not None and self.jobs < 1:
             raise InputError(f"jobs must be at least 1, got {self.jobs}")
-        if self.classes is not None and (not self.classes or len(set(self.classes)) < len(self.classes)):
-            raise InputError(f"classes must name at least one class, each once, got {list(self.classes)}")
+        check_classes(self.classes)
         if self.extract is not None:
             check_folder(Path(self.extract))
 

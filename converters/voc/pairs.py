@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from detaug.converters.coco.rings import keys_of_corners, keys_of_mask
 from detaug.converters.coco.writer import Box, whole
-from detaug.converters.conversion.arguments import OnError, check_choice
+from detaug.converters.conversion.arguments import OnError, check_choice, check_classes
 from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.matching import BY_FILENAME, OTHER_FOLDER, Pair
@@ -20,7 +19,6 @@ from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.voc.folders import Folders
 from detaug.converters.voc.masks import FOLDER, masks_of_objects, read_masks
 from detaug.converters.voc.xml import Origin, VocAnnotation, VocObject, XmlError, read_voc_xml, to_coco_box
-from detaug.errors import InputError
 
 Difficult = Literal["keep", "crowd", "drop"]
 Unlabelled = Literal["keep", "skip"]
@@ -47,16 +45,7 @@ class VocRules:
         check_choice("difficult", self.difficult, Difficult)
         check_choice("unlabelled", self.unlabelled, Unlabelled)
         check_choice("on_error", self.on_error, OnError)
-        if self.classes is not None:
-            _check_classes(self.classes)
-
-
-def _check_classes(classes: tuple[str, ...]) -> None:
-    if not classes:
-        raise InputError("classes must name at least one class, got none; leave it out to take all of them")
-    for name, count in Counter(classes).items():
-        if not name or count > 1:
-            raise InputError(f"classes must be different names that are not empty, got {name!r} {count} times")
+        check_classes(self.classes)
 
 
 class PairResult(NamedTuple):

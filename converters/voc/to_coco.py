@@ -8,7 +8,7 @@ from pathlib import Path
 
 from detaug.converters.coco.parts import part_head, write_part
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
-from detaug.converters.conversion.arguments import OnError, output_files
+from detaug.converters.conversion.arguments import OnError, check_classes, output_files
 from detaug.converters.conversion.part import check_part
 from detaug.converters.conversion.summary import (
     Summary,
@@ -95,8 +95,7 @@ def voc_to_coco(
     written: val.json
     load it: da.CocoReader("demo/VOC/JPEGImages", "val.json")
     """
-    if isinstance(classes, str):
-        raise InputError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")
+    check_classes(classes)
     rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes), masks)
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")

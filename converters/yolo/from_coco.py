@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from detaug.converters.coco.export import FolderExport, folder_export
 from detaug.converters.coco.rows import clipped, dropped_keys
 from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
+from detaug.converters.conversion.folder import label_files
 from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.parallel import Progress
@@ -93,7 +94,7 @@ def coco_to_yolo(
     labels = {Path(label_file(image_folder / rows.file_name(at))): label_text(written, boxes) for at, boxes in rows}
     with export.writing(findings):  # data.yaml has the splits of all runs, so nobody else may write it meanwhile
         yaml_text = _data_yaml(yaml_file, split, list(rows.table.categories.values()), written.yaml)
-        export.write(rows, labels, image_folder, progress, labels=(export.folder / "labels" / split).rglob("*.txt"))
+        export.write(rows, labels, image_folder, progress, labels=label_files(export.folder / "labels" / split, ".txt"))
         write_atomically(yaml_file, [yaml_text])
     put = "" if export.brings_images else f", after putting the images into {image_folder} (or --with-images link)"
     train = f"yolo {task} train data={shlex.quote(str(yaml_file))}"

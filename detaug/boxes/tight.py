@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from detaug.arrays import Bools, Floats
+from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, objects_of, rasterise
+from detaug.boxes.masks import Grid, Objects, objects_of, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.units import COVERS, ONE
 from detaug.boxes.views import Views
 from detaug.boxes.visible_part import rings_of, rings_of_polygons, seen_boxes
-from detaug.converters.coco.rings import box_of_mask
 
 MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
@@ -44,7 +44,7 @@ def tighten(views: Views) -> Views:
         changed |= views.field.bends[image]
     if outlines is not None:
         if views.drawing is not None:
-            changed |= _may_be_covered(placement, views.pixel_boxes()[image, place])
+            changed |= _covered_sides(placement, views.pixel_boxes()[image, place]).any(1)
         changed &= outlines.are_there(placement.rows)
     if not changed.any():
         return views
@@ -55,14 +55,17 @@ def tighten(views: Views) -> Views:
         assert corners is not None
         rings = rings_of_polygons(corners[placement.rows])
     found = seen_boxes(rings, placement)
-    if outlines is not None:
-        unsure = (np.diff(outlines.first_run)[placement.rows] > 0) & (views.visible[image, place] < 1 - 1e-9)
-        if views.drawing is not None:
-            unsure |= _may_be_covered(placement, found)
-        at = np.flatnonzero(unsure)
-        found[at] = _as_rasterised(shapes.outline_table, placement.some(at), found[at])
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides
+    if outlines is not None:
+        rough = (np.diff(outlines.first_run)[placement.rows] > 0) & (views.visible[image, place] < 1 - 1e-9)
+        unsure = np.repeat(rough[:, None], 4, axis=1)
+        if views.drawing is not None:
+            copied = _are_in_several_layers(placement)
+            found[copied], rough = before[copied], rough | copied
+            unsure = rough[:, None] | _covered_sides(placement, found)
+        at = np.flatnonzero(unsure.any(1))
+        found[at] = _as_rasterised(shapes.outline_table, placement.some(at), found[at], unsure[at], rough[at])
     tight = np.concatenate([np.maximum(found[:, :2], before[:, :2]), np.minimum(found[:, 2:], before[:, 2:])], axis=1)
     left = (tight[:, 2:] - tight[:, :2] >= MIN_SIDE).all(1) & views.limits.allow(tight)
     boxes, labels = views.boxes.copy(), views.labels.copy()
@@ -71,40 +74,71 @@ def tighten(views: Views) -> Views:
     return replace(views, boxes=boxes, labels=labels, outlines=None)
 
 
-def _may_be_covered(placement: Placement, boxes: Floats) -> Bools:
-    """Return (B,): whether a later layer or a hole lies on objects with these boxes, (B, 4) XYXY output pixels."""
+def _covered_sides(placement: Placement, boxes: Floats) -> Bools:
+    """Return (B, 4): whether a later layer or a hole lies on the sides of boxes (B, 4) XYXY output pixels."""
     layers, image, layer = placement.layers, placement.image, placement.layer
     covers = (np.arange(layers.image.shape[1]) > layer[:, None]) & (layers.share[image] >= 1)
     covers &= layers.copy[image] != layers.copy[image, layer][:, None]
     rectangle, around = layers.rectangle[image], boxes[:, None]
-    meets = (np.maximum(rectangle[..., :2], around[..., :2]) < np.minimum(rectangle[..., 2:], around[..., 2:])).all(2)
+    covers &= (np.maximum(rectangle[..., :2], around[..., :2]) < np.minimum(rectangle[..., 2:], around[..., 2:])).all(2)
+    starts = rectangle[..., :2] <= around[..., :2] + NEAR
+    ends = rectangle[..., 2:] >= around[..., 2:] - NEAR
+    sides = np.asarray((np.concatenate([starts, ends], axis=2) & covers[..., None]).any(1))
     if placement.field is not None:  # rectangles are those before the field
-        meets |= placement.field.bends[image, None]
-    return np.asarray((covers & meets).any(1))
+        sides |= placement.field.bends[image, None]
+    return sides
 
 
-def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats) -> Floats:
+def _are_in_several_layers(placement: Placement) -> Bools:
+    """Return (B,): whether other layers show the same copy of the image of an object, in other rectangles."""
+    layers, image, layer = placement.layers, placement.image, placement.layer
+    used = np.asarray((layers.rectangle[..., :2] < layers.rectangle[..., 2:]).all(2))
+    same = (layers.copy[image] == layers.copy[image, layer][:, None]) & used[image]
+    return np.asarray(same.sum(1) > used[image, layer])
+
+
+def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats, unsure: Bools, rough: Bools) -> Floats:
     """Return boxes (B, 4) XYXY around what is seen of outlines, with the sides that `seen_boxes` does not know.
 
-    `boxes`: its boxes, which are more exact where they hold. It leaves out later layers and holes, so sides move where
-    the pixels that are seen end elsewhere than without them; and it fills the columns of masks of run lengths, so sides
-    of these move where no pixel is near them.
+    `boxes`: its boxes, which are more exact where they hold. It leaves out later layers and holes, so sides that these
+    touch, `unsure` (B, 4), move where the pixels that are seen end elsewhere than without them. `rough` (B,): boxes
+    that hold more than what is seen: it fills the columns of masks of run lengths. Sides move where no pixel is near.
     """
     objects, boxes = objects_of(placement), boxes.copy()
     layers = objects.layers.copy()
     layers[..., COVERS] = 0
     uncovered = replace(objects, layers=layers)
     for at in np.flatnonzero(np.isfinite(boxes).all(1)).tolist():
-        left, top, right, bottom = np.concatenate([np.floor(boxes[at, :2]), np.ceil(boxes[at, 2:])]).astype(int)
-        corner = np.array([left, top, left, top])
-        grid = Grid(*(np.arange(start, end)[None] * ONE + ONE // 2 for start, end in ((top, bottom), (left, right))))
-        seen, whole = (rasterise(table, each.part(np.array([at])), grid)[0] for each in (objects, uncovered))
-        if seen.any():
-            own, without = (np.array(box_of_mask(mask)) + corner for mask in (seen, whole))
-            moves = own != without
-            if table.has_runs[placement.rows[at]]:
-                moves |= np.abs(own - boxes[at]) > NEAR
-            boxes[at] = np.where(moves, own, boxes[at])
-        elif whole.any() or (table.has_runs[placement.rows[at]] and (boxes[at, 2:] - boxes[at, :2] > NEAR).all()):
-            boxes[at] = np.inf, np.inf, -np.inf, -np.inf
+        window = np.concatenate([np.floor(boxes[at, :2]), np.ceil(boxes[at, 2:])]).astype(int)
+        own, whole = (partial(_outermost, table, each.part(np.array([at])), window) for each in (objects, uncovered))
+        seen = {side: own(side) for side in np.flatnonzero(unsure[at]).tolist()}
+        if None in seen.values():
+            is_large = bool((boxes[at, 2:] - boxes[at, :2] > NEAR).all())
+            if (rough[at] and is_large) or whole(0) is not None:  # else it is thinner than a pixel
+                boxes[at] = np.inf, np.inf, -np.inf, -np.inf
+            continue
+        for side, place in seen.items():
+            assert place is not None
+            if abs(place - boxes[at, side]) > NEAR and (rough[at] or place != whole(side)):
+                boxes[at, side] = place
     return boxes
+
+
+def _outermost(table: MaskTable, objects: Objects, window: Ints, side: int) -> int | None:
+    """Return where the pixels that show the only object end at a side of a window (x0, y0, x1, y1); None without any.
+
+    It looks at a strip along the side, and at a wider one as long as there is no pixel in it.
+    """
+    axis, opposite, inwards = side % 2, (side + 2) % 4, 1 if side < 2 else -1
+    length, width = int(window[axis + 2] - window[axis]), 2
+    while True:
+        strip = window.copy()
+        if width < length:
+            strip[opposite] = window[side] + inwards * width
+        y, x = (np.arange(strip[at], strip[at + 2])[None] * ONE + ONE // 2 for at in (1, 0))
+        places = np.flatnonzero(rasterise(table, objects, Grid(y, x))[0].any(axis))
+        if len(places):
+            return int(strip[axis] + (places[0] if side < 2 else places[-1] + 1))
+        if width >= length:
+            return None
+        width *= 2

@@ -27,7 +27,7 @@ from detaug.arguments import (
     is_wholes,
 )
 from detaug.arrays import Bools, Floats
-from detaug.boxes.views import Views
+from detaug.boxes.views import NO_LIMITS, Views
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 from detaug.pixel_format import for_bands
 
@@ -219,7 +219,7 @@ class GridMask(_Erasing):
 
 def _with_holes(views: Views, rectangles: Floats) -> Views:
     """Return views whose layers lie under these holes, (N, K, 4) XYXY in output pixels."""
-    return replace(views, drawing=views.drawing_or_whole().with_holes(rectangles))
+    return replace(views, drawing=views.drawing_or_whole().with_holes(rectangles), limits=NO_LIMITS)
 
 
 def _masked(views: Views, start: Floats, size: Floats, side: Floats, max_hidden: float) -> Views:

@@ -19,7 +19,7 @@ from detaug.arguments import FILL, Range, check, check_p, check_range, check_sha
 from detaug.arrays import Bools, Floats, Ints, in_order
 from detaug.boxes import polygons
 from detaug.boxes.layers import room
-from detaug.boxes.views import Fill, Views, inverse, part_matrix
+from detaug.boxes.views import NO_LIMITS, Fill, Views, inverse, part_matrix
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
@@ -188,7 +188,8 @@ class Mosaic(PasteTiles):
         target = np.where(mosaic, target, 0)
         planned |= tiles_of(views, images, source, target)
         moved = _move_boxes(views, images, source, target, self.min_visibility)
-        return replace(moved, drawing=views.drawing_or_whole().paste(images, source, target)), planned
+        drawing = views.drawing_or_whole().paste(images, source, target)
+        return replace(moved, drawing=drawing, limits=NO_LIMITS), planned
 
 
 def _without_fill(views: Views) -> Floats:
@@ -267,7 +268,8 @@ def with_added(views: Views, own: Views, added: Views, images: Ints, source: Flo
     drawing = views.drawing_or_whole()
     ours, theirs = own.layer_of_box_or_first(), added.layer_of_box_or_first() + room(drawing.count)
     joined = replace(own, layer_of_box=ours).with_boxes_of(replace(added, layer_of_box=theirs))
-    return replace(joined, drawing=drawing.paste(images, source, source[..., :2], **more))
+    drawing = drawing.paste(images, source, source[..., :2], **more)
+    return replace(joined, drawing=drawing, limits=NO_LIMITS)
 
 
 # ------------------------------------------------------------------------------------------------ mixup

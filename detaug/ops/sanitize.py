@@ -22,7 +22,8 @@ class SanitizeBoundingBoxes(PixelOp):
     area, 0..1 (Albumentations' `BboxParams(min_visibility=...)`), and if its longer side is at most `max_aspect_ratio`
     times the shorter one (Albumentations, Ultralytics' `ar_thr=100`). For a source with masks, at least `min_mask_area`
     pixels of the mask must be seen at the end of the recipe, by default 1, as without this op; 0 keeps empty masks.
-    Boxes of `tight=True`, which are made at the end, must be large enough then, too.
+    Boxes of `tight=True`, which are made at the end, must be large enough then, too, unless ops that combine images or
+    cover parts of them come after it.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], [[[20, 10, 60, 50], [0, 0, 3, 40]]], labels=[[1, 2]])
     >>> print(samples.then(da.Resize((100, 200)), da.SanitizeBoundingBoxes(min_size=5)).labels)
