@@ -411,6 +411,32 @@ def test_wrong_segmentations_are_named(segmentation: Any) -> None:
         da.Shapes.of_segmentations([[[0, 0, 5, 0, 5, 5]], segmentation])
 
 
+def test_a_mask_is_no_segmentation() -> None:
+    with pytest.raises(da.InputError, match=r"segmentations\[0\] must be rings .*got ndarray; pycocotools.mask.encode"):
+        da.Shapes.of_segmentations([np.ones((10, 20), bool)])
+    with pytest.raises(da.InputError, match=r"segmentations\[1\]: "):
+        da.Shapes.of_segmentations([None, {"size": None, "counts": [12, 2, 186]}])
+
+
+def test_run_lengths_of_another_height() -> None:
+    """Transposed, (20, 10) for (10, 20), the pixels would lie anywhere."""
+    runs = [{"size": [*size], "counts": [12, 2, 186]} for size in ((10, 20), (20, 10))]
+    pictures, boxes = [np.zeros((10, 20, 3), np.uint8)], [[[1, 2, 9, 9]]]
+    right, wrong = (da.Shapes.of_segmentations([each]) for each in runs)
+    assert da.batch(pictures, boxes, shapes=right).masks[0].sum() == 2
+    with pytest.raises(da.InputError, match=r"segmentations\[0\] are of an image of height 20, its image has 10"):
+        da.batch(pictures, boxes, shapes=wrong)
+    both = da.Shapes.of_segmentations([[[0, 0, 5, 0, 5, 5]], runs[1]])
+    with pytest.raises(da.InputError, match=r"segmentations\[1\] are of an image of height 20, its image has 10"):
+        da.batch(pictures * 2, boxes * 2, shapes=both)
+
+
+def test_corners_that_do_not_fit() -> None:
+    for wrong in ([[[1, 1]]], [[["a", "b"]] * 4]):
+        with pytest.raises(da.InputError, match=r"corners must be \(A, 4, 2\) finite numbers"):
+            da.batch([np.zeros((10, 20, 3), np.uint8)], [[[1, 1, 9, 9]]], shapes=da.Shapes(corners=np.array(wrong)))
+
+
 # ------------------------------------------------------------------------------- boxes that show nothing
 
 

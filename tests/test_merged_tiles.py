@@ -175,6 +175,32 @@ def test_key_points_and_corners_come_along() -> None:
     assert found["corners"][0, 0].tolist() == [80, 0]
 
 
+def test_tiles_at_another_scale() -> None:
+    """The second tile shows the whole picture, of 180 x 100, at half its size."""
+    part, whole = boxes((10, 10, 40, 40)), boxes((5, 5, 20, 20), (50, 5, 85, 45), scores=(0.8, 0.7))
+    for each in (part, whole):
+        each["keypoints"] = torch.cat([each["boxes"][:, None, :2], torch.ones(len(each["boxes"]), 1, 1)], 2)
+    windows = [(0, 0, 100, 100), (0, 0, 180, 100)]
+    for size in ((100, 180), np.array([100, 180]), torch.Size([100, 180])):
+        found = da.merge_tiles([part, whole], windows, size, sizes=[(100, 100), (50, 90)])
+        assert found["boxes"].tolist() == [[10, 10, 40, 40], [100, 10, 170, 90]]
+        assert found["keypoints"].tolist() == [[[10, 10, 1]], [[100, 10, 1]]]
+
+
+@pytest.mark.parametrize(
+    ("tiles", "size", "sizes", "message"),
+    [
+        (0, (100, 180), None, "predictions must be of at least one tile"),
+        (2, 100, None, r"size must be \(height, width\) of the picture, got 100"),
+        (2, (100, 180), [(100, 100)], r"sizes must be of shape \(2, 2\), above 0"),
+        (2, (100, 180), [(100, 100), (0, 9)], r"sizes must be of shape \(2, 2\), above 0"),
+    ],
+)
+def test_arguments_that_do_not_fit(tiles: int, size: Any, sizes: Any, message: str) -> None:
+    with pytest.raises(da.InputError, match=message):
+        da.merge_tiles([boxes()] * tiles, np.reshape(WINDOWS[:tiles], (-1, 4)), size, sizes=sizes)
+
+
 def test_a_whole_picture_finds_what_is_larger_than_the_overlap(tmp_path: Path) -> None:
     folder, annotations = write_scenes(tmp_path, [(300, 400)], objects=1, largest=12)
     document = json.loads(annotations.read_text())

@@ -89,6 +89,20 @@ def test_names_are_addresses(remote: Callable[..., da.CocoReader]) -> None:
     assert repr(reader).startswith("CocoReader('s3://bucket")
 
 
+def test_names_that_begin_at_the_folder_itself(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
+    document = json.loads(painted[1].read_bytes())
+    for image in document["images"]:
+        image["file_name"] = f".//{image['file_name']}"
+    address = upload(painted[0], next(NAMES))
+    (tmp_path / "other.json").write_text(json.dumps(document))
+    assert_same(loader(da.CocoReader(address, tmp_path / "other.json", cache_folder=tmp_path / "cache")), painted, 1)
+
+
+def test_evaluation_reads_a_json_on_a_disk(remote: Callable[..., da.CocoReader]) -> None:
+    with pytest.raises(da.InputError, match=r"s3://.*is in a bucket, and an evaluation reads a json on a disk"):
+        da.CocoEvaluator(remote())
+
+
 def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
     """All characters are the names' own, as in boto3: %20 is no space, ? begins no query."""
     document = json.loads(painted[1].read_bytes())

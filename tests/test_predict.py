@@ -136,6 +136,15 @@ def test_the_drawing_has_outlines_where_the_detections_are(model: TrainedModel, 
     assert (nothing == pixels).all()
 
 
+def test_a_picture_of_three_rows_is_drawn_as_it_is(model: TrainedModel) -> None:
+    """Nothing takes the rows of (3, 120, 3) pixels for planes."""
+    pixels = np.zeros((3, 120, 3), np.uint8)
+    pixels[:, 20:50] = 255
+    drawn = np.asarray(model.draw(pixels))
+    assert drawn.shape == pixels.shape
+    assert (drawn[:, 60:] == 0).all()
+
+
 @pytest.mark.parametrize(
     ("images", "arguments", "error", "message"),
     [

@@ -81,7 +81,11 @@ def cells(sheet: Image.Image, rows: int, columns: int, lines: int = 1, *, headin
 
 def outline(pixels: Pixels) -> tuple[int, int, int, int]:
     """Return the box, XYXY half-open, of the pixels in the outline's colour."""
-    box = Image.fromarray((pixels == OUTLINE).all(2)).getbbox()
+    return box_of((pixels == OUTLINE).all(2))
+
+
+def box_of(shown: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    box = Image.fromarray(shown).getbbox()
     assert box is not None
     return box
 
@@ -254,6 +258,19 @@ def test_an_image_is_rotated_by_its_exif_tag_and_may_have_no_boxes(tmp_path: Pat
 
 
 # ---------------------------------------------------------------- samples and batches
+
+
+def test_a_picture_of_three_rows_is_shown_as_it_is(tmp_path: Path) -> None:
+    """Nothing takes the rows of (3, 120, 3) pixels for planes: 8 x 300 pixels, a quarter of them red."""
+    pixels = np.zeros((3, 120, 3), np.uint8)
+    pixels[:, 20:50, 0] = 255
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    row = {"id": 1, "file_name": "a.png", "width": 120, "height": 3}
+    reader = da.CocoReader(tmp_path, write_json(tmp_path / "a.json", [row], [], ["cat"]))
+    sheet = np.asarray(draws_sheet(reader, [da.Resize((SIZE, SIZE))], [0], columns=1, size=SIZE))
+    left, top, right, bottom = box_of((sheet[:, : SIZE // 2] == (255, 0, 0)).all(2))
+    assert (left - page.MARGIN, right - page.MARGIN) == (pytest.approx(50, abs=2), pytest.approx(125, abs=2))
+    assert bottom - top == pytest.approx(8, abs=2)
 
 
 def test_samples_and_batches_are_drawn_in_true_colors(tmp_path: Path) -> None:

@@ -305,6 +305,8 @@ def test_classes_are_joined_by_name(painted: Folder, tmp_path: Path) -> None:
     assert names[shown].tolist() == own[shown].tolist()
     assert both.image_ids.tolist() == list(range(1, 25))  # the ids 10, 11 and 12 are in both
     assert [both.source_of(index) for index in (0, 20, 21, 23)] == [(0, 0), (0, 20), (1, 0), (1, 2)]
+    assert both.category_ids == (-1, 1, 2, 3, 4)  # class 3 has the ids 3 and 7
+    assert da.ConcatReader([two]).category_ids == two.category_ids == (-1, 7, 14, 21)
 
 
 def test_sources_come_in_the_shares_of_their_weights(painted: Folder) -> None:

@@ -212,8 +212,10 @@ def test_readers_and_commands_of_images_say_what_reads_video_files(files: Files,
 
 
 def test_frames_that_are_files_too_are_checked(files: Files) -> None:
-    assert not check_coco(files.json, files.videos).kind_counts
-    assert not check_coco(files.json, files.frames).kind_counts
+    videos, frames = check_coco(files.json, files.videos), check_coco(files.json, files.frames, decode=True)
+    assert not videos.kind_counts
+    assert str(videos).endswith("ready for training; videos not opened")
+    assert not frames.kind_counts
     Image.new("RGB", (9, 9)).save(files.frames / "v1/004.png")
     assert check_coco(files.json, files.frames).kind_counts == {"size-wrong": 1}
 

@@ -152,8 +152,12 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
     if not summary.errors and "objects-none" in summary.kind_counts and not has_classes:
         yield f"{counts}: no object to train on"
     elif not summary.errors:
-        limit = f"; part {summary.part} of the images decoded" if summary.part else ""
-        yield f"{counts}: ready for training{limit if summary.decoded else '; images not decoded (--decode)'}"
+        left = f"; part {summary.part} of the images decoded" if summary.part else ""
+        if summary.table.videos.files:
+            left = "; videos not opened"
+        elif not summary.decoded:
+            left = "; images not decoded (--decode)"
+        yield f"{counts}: ready for training{left}"
     elif isinstance(summary.cleaned, Cleaned):
         yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
     elif summary.cleaned or NOT_CLEANABLE & summary.kind_counts.keys():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arguments import is_wholes
 from detaug.arrays import Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.mask_table import MaskTable
@@ -40,6 +41,8 @@ class Shapes:
     """(A,): the class of each annotation, 0..C - 1; set by the source."""
     heights: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(A,): the height of the image of each annotation; set by the source."""
+    run_heights: Ints | None = None
+    """(A,): the height that each annotation's run lengths are for, 0 for rings; None if that was checked."""
 
     @classmethod
     def of_segmentations(cls, segmentations: Sequence[Any], **others: Any) -> Shapes:
@@ -47,13 +50,18 @@ class Shapes:
 
         `segmentations`: A of them, None for none. `others`: further fields. Raises InputError for one that is wrong.
         """
-        size = np.array(
-            [each["size"] if isinstance(each, dict) and "size" in each else (0, 0) for each in segmentations]
-        )
+        for row, each in enumerate(segmentations):
+            if not (each is None or isinstance(each, list | dict)):
+                raise InputError(
+                    f"segmentations[{row}] must be rings [[x, y, ...], ...], run lengths {{size, counts}} or None, got "
+                    f"{type(each).__name__}; pycocotools.mask.encode makes run lengths of a mask"
+                )
+        given = [each.get("size") if isinstance(each, dict) else None for each in segmentations]
+        size = np.array([each if is_wholes(each, 2, 1) else (0, 0) for each in given])
         outlines, faults = read_outlines(segmentations, [None] * len(size), *size.reshape(-1, 2).T)
         for row, fault in faults.segmentation.items():
             raise InputError(f"segmentations[{row}]: {fault}")
-        return cls(outlines=outlines, **others)
+        return cls(outlines=outlines, run_heights=size.reshape(-1, 2)[:, 0], **others)
 
     @property
     def has_masks(self) -> bool:
@@ -89,6 +97,7 @@ class Shapes:
             outlines=None if self.outlines is None else self.outlines.of(rows),
             classes=self.classes[rows] if len(self.classes) else self.classes,
             heights=self.heights[rows] if len(self.heights) else self.heights,
+            run_heights=None if self.run_heights is None else self.run_heights[rows],
         )
 
     def of(self, classes: Ints, heights: Ints, origin: str = "shapes") -> Shapes:
@@ -97,6 +106,13 @@ class Shapes:
         Raises InputError for shapes of another number of annotations.
         """
         self._check(len(classes), origin)
+        if self.run_heights is not None:
+            other = np.flatnonzero((self.run_heights > 0) & (self.run_heights != heights))
+            for row in other[:1].tolist():
+                raise InputError(
+                    f"{origin}: the run lengths of segmentations[{row}] are of an image of height "
+                    f"{self.run_heights[row]}, its image has {heights[row]}"
+                )
         return replace(self, classes=classes, heights=heights)
 
     def _check(self, annotations: int, origin: str) -> None:
@@ -108,8 +124,10 @@ class Shapes:
         for name, length in lengths.items():
             if length not in (None, annotations):
                 raise InputError(f"{origin}: {name} must be of each of {annotations} boxes, got {length}")
-        if self.corners is not None and (self.corners.shape[1:] != (4, 2) or not np.isfinite(self.corners).all()):
-            raise InputError(f"{origin}: corners must be (A, 4, 2) finite numbers, got {self.corners.shape}")
+        if self.corners is not None:
+            array = np.asarray(self.corners)
+            if array.shape[1:] != (4, 2) or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+                raise InputError(f"{origin}: corners must be (A, 4, 2) finite numbers, got {array.shape}")
 
 
 NO_SHAPES = Shapes()

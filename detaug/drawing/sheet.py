@@ -126,7 +126,7 @@ class _Drawn(NamedTuple):
 
 def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _Drawn:
     """Draw a tile, resized to fit (H, W) `cell`, with its hatching and boxes."""
-    picture = to_image(tile.image)
+    picture = to_image(tile.image, layout="HWC")
     factor = min(cell[0] / picture.height, cell[1] / picture.width)
     size = (max(1, round(picture.height * factor)), max(1, round(picture.width * factor)))
     canvas, factors = resize(picture, size)

@@ -123,6 +123,8 @@ class CocoEvaluator(Generic[M]):
         if sigmas is not None and kind != "keypoints":
             raise InputError(f"sigmas are for kind='keypoints', got kind={kind!r}")
         path = annotations.annotations_file if isinstance(annotations, CocoReader) else annotations
+        if str(path).startswith(("s3://", "gs://")):
+            raise InputError(f"{path} is in a bucket, and an evaluation reads a json on a disk: copy it, and give that")
         self.annotations = Path(path).absolute()  # a later change of the working folder changes nothing
         self._kind: Kind[M] = _KINDS[kind](self.annotations, **({} if sigmas is None else {"sigmas": sigmas}))
         truth = self._kind.truth

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from detaug.arguments import check, is_number, is_wholes
+from detaug.arguments import check, is_number, is_wholes, to_python
 from detaug.arrays import Bools, Floats, Ints
 from detaug.converters.coco.table import load_coco
 from detaug.errors import InputError
@@ -182,13 +182,19 @@ def _best(compared: NDArray[Any], boxes: Floats, tile: Ints, iou: Overlaps, min_
 
 
 def merge_tiles(
-    predictions: Sequence[Mapping[str, Tensor]], windows: ArrayLike, size: Sequence[int], *, min_iou: float = 0.5
+    predictions: Sequence[Mapping[str, Tensor]],
+    windows: ArrayLike,
+    size: Sequence[int],
+    *,
+    sizes: ArrayLike | None = None,
+    min_iou: float = 0.5,
 ) -> dict[str, Tensor]:
     """Merge the detections in the tiles of one picture: boxes (K, 4) XYXY in its pixels, scores and labels, best first.
 
     `predictions`: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes, scores and
     labels; also keypoints (K, P, 2 or 3) and corners (K, 4, 2). `windows`: (T, 4) x, y, width, height of each tile in
-    the picture, as `TileReader.windows`. `size`: (height, width) of the picture.
+    the picture, as `TileReader.windows`. `size`: (height, width) of the picture. `sizes`: (T, 2) those of the tiles, as
+    `TileReader.sizes`, if some show their window at another scale (`whole`); None is the windows' own.
 
     A box that ends at an edge of its tile, but not of the picture, goes if a box of its class in another tile covers
     it: there the object is whole. Then of two boxes of a class in different tiles with an IoU above `min_iou` the one
@@ -202,15 +208,20 @@ def merge_tiles(
     """
     frames = np.asarray(windows)
     check("windows", frames.shape, frames.shape == (len(predictions), 4), f"of shape ({len(predictions)}, 4)")
-    check("size", size, is_wholes(list(size), 2, 1), "(height, width) of the picture")
+    check("predictions", predictions, len(predictions) > 0, "of at least one tile")
+    check("size", size, is_wholes(to_python(size), 2, 1), "(height, width) of the picture")
+    shown = frames[:, :1:-1] if sizes is None else np.asarray(sizes)
+    right = shown.shape == (len(frames), 2) and bool((shown > 0).all())
+    check("sizes", sizes, right, f"of shape ({len(frames)}, 2), above 0")
     check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
     names = [name for name in ("boxes", "keypoints", "corners") if all(name in each for each in predictions)]
     if "boxes" not in names:
         raise InputError("predictions must have boxes, scores and labels")
     scores, labels = (torch.cat([each[name] for each in predictions]) for name in ("scores", "labels"))
     counts = [len(each["scores"]) for each in predictions]
-    pairs = [*zip(predictions, frames, strict=True)]
-    shapes = {name: torch.cat([_moved(each[name], frame) for each, frame in pairs]) for name in names}
+    scales = frames[:, 2:] / shown[:, ::-1]
+    pairs = [*zip(predictions, frames, scales, strict=True)]
+    shapes = {name: torch.cat([_moved(each[name], frame, scale) for each, frame, scale in pairs]) for name in names}
     tile, boxes = np.repeat(np.arange(len(counts)), counts), shapes["boxes"].double().cpu().numpy()
     where = Where(boxes, tile, frames[tile], size)
     kept = merged_rows(where, scores.double().cpu().numpy(), labels.cpu().numpy(), boxes, iou_of_boxes, min_iou)
@@ -218,9 +229,9 @@ def merge_tiles(
     return {name: each[rows] for name, each in {**shapes, "scores": scores, "labels": labels}.items()}
 
 
-def _moved(shapes: Tensor, window: Ints) -> Tensor:
-    """Return boxes (K, 4), points (K, P, 2) or points with a third number, moved to the picture."""
-    corner = shapes.new_tensor(window[:2].tolist())
+def _moved(shapes: Tensor, window: Ints, scale: Floats) -> Tensor:
+    """Return boxes (K, 4) or points (K, P, 2 or 3) in the picture. `scale`: (2,) of x and y."""
+    corner, by = (shapes.new_tensor(each.tolist()) for each in (window[:2], scale))
     if shapes.ndim == 2:
-        return shapes + corner.repeat(2)
-    return torch.cat([shapes[..., :2] + corner, shapes[..., 2:]], -1)
+        return shapes * by.repeat(2) + corner.repeat(2)
+    return torch.cat([shapes[..., :2] * by + corner, shapes[..., 2:]], -1)

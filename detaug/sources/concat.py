@@ -63,6 +63,7 @@ class ConcatReader(Source):
             ),
             classes=_classes(self.sources, names),
             image_ids=image_ids if len(np.unique(image_ids)) == len(image_ids) else None,
+            category_ids=_category_ids(self.sources, names),
             relative=True,
             shapes=join_shapes(self.sources, names),
             columns=join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects]),
@@ -237,3 +238,14 @@ def _join_key_points(sources: Sequence[Source], names: list[str]) -> KeyPoints |
     of_classes = {name: of_classes.get(name, ([], [], np.arange(count))) for name in names}
     class_names, skeletons, swapped = zip(*of_classes.values(), strict=True)
     return KeyPoints(points, class_names, skeletons, np.stack(swapped))
+
+
+def _category_ids(sources: Sequence[Source], names: Sequence[str]) -> list[int] | None:
+    """Return the ids of the classes, if the sources agree in them and none is used twice; else None, 1..K."""
+    ids: dict[str, int] = {}
+    for source in sources:
+        for name, number in zip(source.class_names[1:], source.category_ids[1:], strict=True):
+            if ids.setdefault(name, number) != number:
+                return None
+    found = [ids[name] for name in names]
+    return found if len({*found}) == len(found) else None

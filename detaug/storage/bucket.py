@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from weakref import finalize
 
@@ -35,7 +36,10 @@ class BucketStorage:
         cache: LocalCache,
     ) -> None:
         store = ObjectStore(address)
-        names = [*shard_names, *(name for name, at in zip(file_names, places[:, 0].tolist(), strict=True) if at < 0)]
+        names = [
+            *shard_names,
+            *(posixpath.normpath(name) for name, at in zip(file_names, places[:, 0].tolist(), strict=True) if at < 0),
+        ]
         found = store.find_all() if len(names) >= LIST_FROM else store.find(names)
         infos = [found.get(name, _NONE) for name in names]
         sizes, shards = np.array([info.size for info in infos], np.int64), len(shard_names)

@@ -142,7 +142,8 @@ class TrainedModel:
         names = [self.class_names[label] for label in found["labels"].tolist()]
         texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
         colors = class_colors(self.class_names)
-        below = draw_masks(pixels, found["masks"], [colors[name] for name in names]) if "masks" in found else pixels
+        picture = Image.fromarray(pixels)
+        below = draw_masks(picture, found["masks"], [colors[name] for name in names]) if "masks" in found else picture
         picture = draw_boxes(below, found["boxes"], names, labels=texts, colors=colors)
         if self.keypoints is None:
             return picture
