@@ -227,9 +227,8 @@ class Loader(NoDataLoader, Generic[T]):
         kind = "training" if self.train else "evaluation"
         engine = f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
         device = f"{self.device}{'' if self.device.type == 'cpu' else engine}"
-        decoded = decoded_bytes(
-            self.reader, self.settings, self.recipe, self.batch_size * self._order.frames, self.device
-        )
+        images = self.batch_size * self._order.frames
+        decoded = decoded_bytes(self.reader, self.settings, self.recipe, images, self.device)
         memory = f"{decoded / 1e9:.2g} GB of decoded images"
         return (
             f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device}, {memory})"
@@ -253,8 +252,7 @@ class Loader(NoDataLoader, Generic[T]):
     def set_epoch(self, epoch: int) -> None:
         """Let the next `for` be this epoch, from 0. In the middle of it, as after `load_state_dict`, it goes on there.
 
-        Call it between epochs: `state_dict` has this epoch from then on, also if a `for` still runs.
-        Trainers that resume, such as that of Hugging Face's transformers, call it before each epoch.
+        Trainers that resume, such as transformers', call it between epochs: `state_dict` has this epoch from then on.
         """
         check("epoch", epoch, is_whole(epoch, 0), "a whole number of at least 0")
         with self._lock:
