@@ -264,6 +264,16 @@ def test_several_images_in_a_task(tmp_path: Path) -> None:
         assert message in refused(root)
 
 
+@pytest.mark.parametrize("broken", [[1], "text", {"annotations": 5}, {"annotations": [6, {"result": 7}]}])
+def test_tasks_at_fault_tell_nothing_of_others(tmp_path: Path, broken: Any) -> None:
+    """The one that is at fault is named, not one that has several images."""
+    data = {"thumbnail": "https://x.org/small.jpg", "photo": "https://x.org/a.jpg"}
+    others = [task("", [], data=data), task("", [REGIONS[0] | {"to_name": "photo"}], data=data)]
+    root = data_set(tmp_path / "set", {"a.json": json.dumps([others[0], broken, others[1]])}, "a.jpg", "small.jpg")
+    assert "task 1: " in refused(root)
+    assert "several images" not in refused(root)
+
+
 @pytest.mark.parametrize("rotation", [0, 180, 90])
 def test_a_rotation_needs_the_size_of_the_image(tmp_path: Path, rotation: int) -> None:
     """In percent of sides of different lengths nothing can be turned, but by 180 degrees."""

@@ -120,10 +120,10 @@ def _tag_of_image(results: Iterable[Any]) -> str:
 def _tag_in_file(path: str) -> str:
     """Return the name of the tag of the images that the tasks of a file are about, of the first one that says it."""
     for task in items_of_json(path, "an export of Label Studio"):
-        entries = list_of(task.get("annotations", task.get("completions")), "annotations") if task else []
-        for each in entries if isinstance(task, dict) else ():
-            with suppress(ObjectError):
-                if tag := _tag_of_image(list_of(each.get("result"), "result") if isinstance(each, dict) else []):
+        with suppress(ObjectError):  # a task that is at fault is named where it is read
+            task = object_of(task, "a task")
+            for each in list_of(task.get("annotations", task.get("completions")), "annotations"):
+                if tag := _tag_of_image(list_of(object_of(each, "an annotation").get("result"), "result")):
                     return tag
     return ""
 
