@@ -437,6 +437,15 @@ def test_corners_that_do_not_fit() -> None:
             da.batch([np.zeros((10, 20, 3), np.uint8)], [[[1, 1, 9, 9]]], shapes=da.Shapes(corners=np.array(wrong)))
 
 
+def test_corners_of_a_list_are_those_of_an_array() -> None:
+    corners = [[[1, 1], [9, 1], [9, 9], [1, 9]]]
+    given: list[Any] = [corners, np.array(corners)]
+    for each in given:
+        samples = da.batch([np.zeros((10, 20, 3), np.uint8)], [[[1, 1, 9, 9]]], shapes=da.Shapes(corners=each))
+        flipped = samples.then(da.RandomHorizontalFlip(p=1)).corners[0]
+        assert flipped.tolist() == [[[19, 1], [11, 1], [11, 9], [19, 9]]]
+
+
 # ------------------------------------------------------------------------------- boxes that show nothing
 
 

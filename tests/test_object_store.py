@@ -101,6 +101,8 @@ def test_names_that_begin_at_the_folder_itself(s3: FaultyProxy, painted: Folder,
 def test_evaluation_reads_a_json_on_a_disk(remote: Callable[..., da.CocoReader]) -> None:
     with pytest.raises(da.InputError, match=r"s3://.*is in a bucket, and an evaluation reads a json on a disk"):
         da.CocoEvaluator(remote())
+    with pytest.raises(da.InputError, match=r"s3://bucket/a.json is in a bucket"):
+        da.CocoEvaluator(Path("s3://bucket/a.json"))  # Python writes s3:/bucket/a.json
 
 
 def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:

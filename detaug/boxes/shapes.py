@@ -42,7 +42,7 @@ class Shapes:
     heights: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(A,): the height of the image of each annotation; set by the source."""
     run_heights: Ints | None = None
-    """(A,): the height that each annotation's run lengths are for, 0 for rings; None if that was checked."""
+    """(A,): the image height that the run lengths of each annotation say, 0 for rings; None once `of` compared it."""
 
     @classmethod
     def of_segmentations(cls, segmentations: Sequence[Any], **others: Any) -> Shapes:
@@ -113,7 +113,8 @@ class Shapes:
                     f"{origin}: the run lengths of segmentations[{row}] are of an image of height "
                     f"{self.run_heights[row]}, its image has {heights[row]}"
                 )
-        return replace(self, classes=classes, heights=heights)
+        corners = None if self.corners is None else np.asarray(self.corners)
+        return replace(self, corners=corners, classes=classes, heights=heights, run_heights=None)
 
     def _check(self, annotations: int, origin: str) -> None:
         lengths = {

@@ -31,6 +31,7 @@ from detaug.loading.batch import Batch
 from detaug.loading.devices import resolve_device
 from detaug.sources.coco_reader import CocoReader
 from detaug.sources.source import Source
+from detaug.storage.object_store import ObjectPath, local_or_remote
 
 M = TypeVar("M")
 
@@ -122,10 +123,10 @@ class CocoEvaluator(Generic[M]):
         check("kind", kind, kind in _KINDS, f"one of {', '.join(map(repr, _KINDS))}")
         if sigmas is not None and kind != "keypoints":
             raise InputError(f"sigmas are for kind='keypoints', got kind={kind!r}")
-        path = annotations.annotations_file if isinstance(annotations, CocoReader) else annotations
-        if str(path).startswith(("s3://", "gs://")):
+        path = local_or_remote(annotations.annotations_file if isinstance(annotations, CocoReader) else annotations)
+        if isinstance(path, ObjectPath):
             raise InputError(f"{path} is in a bucket, and an evaluation reads a json on a disk: copy it, and give that")
-        self.annotations = Path(path).absolute()  # a later change of the working folder changes nothing
+        self.annotations = path.absolute()  # a later change of the working folder changes nothing
         self._kind: Kind[M] = _KINDS[kind](self.annotations, **({} if sigmas is None else {"sigmas": sigmas}))
         truth = self._kind.truth
         self._tiles = None if tiles is None else tiles_of(tiles, truth, self.annotations)

@@ -243,8 +243,8 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
 
     def clone(self) -> Batch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
-        changed: Batch = change_tensors(self, Tensor.clone)
-        return changed if changed.moved is None else replace(changed, moved=changed.moved.alone())
+        changed: Batch = clone_batch(self)
+        return changed
 
     def _crowds(self) -> Tensor:
         """Return (N, M) int64: 1 for the regions that `CocoReader(crowds="keep")` reads."""
@@ -289,6 +289,12 @@ def change_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return change(value) if isinstance(value, Tensor) else value
 
     return replace(batch, **{each.name: changed(getattr(batch, each.name)) for each in fields(batch)})
+
+
+def clone_batch(batch: Any) -> Any:
+    """Return a batch, or one of clips, with tensors of its own, and without the shapes of the rest of the source."""
+    changed = change_tensors(batch, Tensor.clone)
+    return changed if changed.moved is None else replace(changed, moved=changed.moved.alone())
 
 
 def as_tensors(columns: Mapping[str, NDArray[Any]]) -> dict[str, Columns]:

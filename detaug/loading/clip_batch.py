@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from detaug.boxes.fields import Field
 from detaug.boxes.shape_group import PartOfGroup
 from detaug.drawing.sheet import notebook_png
-from detaug.loading.batch import Batch, Columns, OldNames, change_tensors
+from detaug.loading.batch import Batch, Columns, OldNames, change_tensors, clone_batch
 from detaug.loading.batch_masks import MasksOfBoxes
 
 
@@ -130,8 +130,8 @@ class ClipBatch(OldNames, MasksOfBoxes):
 
     def clone(self) -> ClipBatch:
         """Return the batch with tensors of its own, to keep or to save; `params` are shared."""
-        changed: ClipBatch = change_tensors(self, Tensor.clone)
-        return changed if changed.moved is None else replace(changed, moved=changed.moved.alone())
+        changed: ClipBatch = clone_batch(self)
+        return changed
 
 
 def _in_order(column: Columns, order: Tensor) -> Columns:
