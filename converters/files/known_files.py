@@ -38,7 +38,7 @@ class Form(NamedTuple):
     reader: str = ""
     """The name of the format, of those that `detaug convert` reads."""
     is_broken: bool = False
-    """Whether another file is meant to be in its place."""
+    """Whether it stands in the place of another file, which was not downloaded."""
 
 
 def _are_numbers(words: Iterable[str]) -> bool:

@@ -31,14 +31,14 @@ def read_wider_face(source: Source) -> Contents:
 
     Other files of the folder, such as the list of the test images, have no faces.
     """
-    found = [file for file in source.files if is_wider_face(source.folder / file)]
+    found = [file for file in source.files if _is_wider_face(source.folder / file)]
     files = found or source.files
     records = records_of_lists(source._replace(files=files), lambda file: _records(source, file))
     unused = [Finding(file, "file-unused") for file in source.files if file not in files]
     return Contents(records, class_names=["face"], findings=unused)
 
 
-def is_wider_face(path: Path) -> bool:
+def _is_wider_face(path: Path) -> bool:
     """Return whether a file is a list of faces, or cannot be read."""
     form = form_of_file(path)
     return form is None if not path.is_file() else bool(form and form.reader == "wider-face")

@@ -100,9 +100,9 @@ def _are_in_several_layers(placement: Placement) -> Bools:
 def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats, unsure: Bools, rough: Bools) -> Floats:
     """Return boxes (B, 4) XYXY around what is seen of outlines, with the sides that `seen_boxes` does not know.
 
-    `boxes`: its boxes, which are more exact where they hold. It leaves out later layers and holes, so sides that these
-    touch, `unsure` (B, 4), move where the pixels that are seen end elsewhere than without them. `rough` (B,): boxes
-    that hold more than what is seen: it fills the columns of masks of run lengths. Sides move where no pixel is near.
+    `boxes`: those of `seen_boxes`, exact but for two things. It does not know later layers and holes: a side that these
+    touch, `unsure` (B, 4), moves if they change where the pixels end. And it fills the gaps in columns of run lengths,
+    so that some boxes, `rough` (B,), are too large: their sides move to the pixels if none is near.
     """
     objects, boxes = objects_of(placement), boxes.copy()
     layers = objects.layers.copy()

@@ -26,7 +26,7 @@ from detaug.tiles.windows import Size, plan_tiles
 class TileReader(Source):
     """Tiles of large pictures, cut while batches are loaded: what `detaug tile` writes, without the files.
 
-    For the same boxes of a json with outlines, make the reader with `tight=True`: `detaug tile` cuts outlines.
+    `detaug tile` fits boxes to the outlines that it cuts; for the same boxes here, make `reader` with `tight=True`.
     `reader`: the source of the pictures. Boxes, masks, key points, rotated boxes and columns that it reads are cut with
     the pictures, and tiles have its `channels` and `dtype`. `size`: a side of the tiles in pixels, or (height, width);
     a picture that is smaller stays whole.
