@@ -65,12 +65,12 @@ def test_large_rings_cost_what_they_have_in_common(monkeypatch: pytest.MonkeyPat
     paint = rings._paint
     monkeypatch.setattr(rings, "_paint", lambda ring, window: painted.append(window) or paint(ring, window))
     square = np.array([[0.0, 0], [10, 0], [10, 10], [0, 10]])
-    assert without_overlaps([square, square + 20_000])[1] is False
+    assert without_overlaps([square, square + 2_000])[1] is False
     assert painted == []
-    frame = square * 2000
-    assert without_overlaps([frame, square + 20_001])[1] is False
-    assert without_overlaps([frame, frame + 19_995])[1] is True
-    assert painted[:2] == [(19_995, 19_995, 20_000, 20_000)] * 2
+    frame = square * 200
+    assert without_overlaps([frame, square + 2_001])[1] is False
+    assert without_overlaps([frame, frame + 1_995])[1] is True
+    assert painted[:2] == [(1_995, 1_995, 2_000, 2_000)] * 2
 
 
 def test_pixels_that_meet_at_a_corner_are_two_rings() -> None:
