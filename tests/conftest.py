@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from fcntl import LOCK_EX, LOCK_SH, flock
 from functools import cache
 from pathlib import Path
@@ -138,14 +139,24 @@ def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def jpeg_engine() -> None:
-    """Keep a decoder on the GPU, also for tests without a loader, which does it too."""
+def few_decoders() -> Iterator[None]:
+    """Keep a decoder on the GPU, also for tests without a loader, which does it too; a loader makes one more.
+
+    The driver makes one at a time, in half a second, for all processes. Tests of several pipelines say how many.
+    """
     import torch
 
-    if torch.cuda.is_available():
-        from detaug.loading.devices import keep_decoder
+    if not torch.cuda.is_available():
+        yield
+        return
+    from detaug.loading import settings
+    from detaug.loading.devices import keep_decoder
 
-        keep_decoder(torch.device("cuda", 0)).join()
+    keep_decoder(torch.device("cuda", 0)).join()
+    by_default = settings._on_gpu
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "_on_gpu", lambda *args: replace(by_default(*args), pipelines=1))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -73,6 +73,19 @@ def test_other_pipelines_than_the_first_are_made_after_the_first_batch(
         made.clear()
 
 
+def test_an_evaluation_that_one_pipeline_has_room_for_makes_one(
+    painted: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(engine, "PipelineWorker", lambda *args: made.append(args) or PipelineWorker(*args))
+    for batch_size, pipelines in ((2, 1), (1, 2)):  # two and three jobs, of eight batches each
+        loader = da.Loader(da.CocoReader(*painted), RECIPE, batch_size, device="cpu", train=False, pipelines=3)
+        assert len(list(loader)) == len(loader)
+        assert len(made) == pipelines
+        loader.close()
+        made.clear()
+
+
 def test_a_copy_of_a_pipeline_is_built_or_left_out(tmp_path: Path) -> None:
     def reads(folder: Path) -> Pipeline:
         pipeline = Pipeline(1, 1, None)

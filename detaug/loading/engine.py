@@ -28,7 +28,7 @@ class Engine:
     """The pipelines, and the jobs that are in flight. `most_images`: of one job.
 
     Making a pipeline takes half a second on a GPU, and holds Python's lock. One is enough for the first batch, so
-    `open` makes one, and `grow` the others.
+    `open` makes one, and `grow` the others while there are jobs for them.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Engine:
             self._add_pipeline()
 
     def grow(self) -> None:
-        """Make the other pipelines, once the first one has finished a job."""
-        while self._has_finished and self._pipelines < self.settings.pipelines:
+        """Make another pipeline once a job is finished, if those that exist are full and more are allowed."""
+        if self._has_finished and not self.has_room and self._pipelines < self.settings.pipelines:
             self._add_pipeline()
 
     def close(self) -> None:
