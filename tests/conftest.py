@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from fcntl import LOCK_EX, LOCK_SH, flock
 from functools import cache
 from pathlib import Path
@@ -149,13 +148,18 @@ def few_decoders() -> Iterator[None]:
     if not torch.cuda.is_available():
         yield
         return
-    from detaug.loading import settings
+    from detaug.loading import stages
     from detaug.loading.devices import keep_decoder
 
     keep_decoder(torch.device("cuda", 0)).join()
-    by_default = settings._on_gpu
+    choose = stages.settings_for
+
+    def with_one_pipeline(*given: Any, pipelines: int | None, file: object, **options: Any) -> Any:
+        few = 1 if pipelines is None and file is None else pipelines
+        return choose(*given, pipelines=few, file=file, **options)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settings, "_on_gpu", lambda *args: replace(by_default(*args), pipelines=1))
+        patch.setattr(stages, "settings_for", with_one_pipeline)
         yield
 
 

@@ -55,7 +55,6 @@ def decode(
         return _decode_part({"image": image, **part}, output)
     if device == "cpu":
         return fn.decoders.image(image, device="cpu", **output)
-    padding = 0 if hw_decoder_load == 1 else None  # what the engine leaves to other decoders is rare: no memory ahead
     return fn.decoders.image(
         image,
         device="mixed",
@@ -63,8 +62,6 @@ def decode(
         hw_decoder_load=hw_decoder_load,
         preallocate_width_hint=640,
         preallocate_height_hint=640,
-        device_memory_padding=padding,
-        host_memory_padding=padding,
     )
 
 
