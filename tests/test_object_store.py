@@ -6,6 +6,7 @@ import fcntl
 import gc
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,20 +21,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from object_server import Fault, FaultyProxy, Request, client, put, upload
 from painted_files import Folder, same
 from PIL import Image
 from seeds import slow
 from shard_files import flip_a_bit
+from train_run import options, tiny
 
 import detaug as da
-from detaug.converters import pack_coco
+from detaug.cli.main import main
+from detaug.converters import pack_coco, split_coco
 from detaug.loading import epochs
+from detaug.sheets.photos import read_photos
 from detaug.storage import local_cache, object_store, pieces
 from detaug.storage.local_cache import CacheFull, LocalCache
 from detaug.storage.pieces import cut_pieces
 from detaug.storage.prefetch import Order, plan_downloads
 from detaug.storage.storage import Upcoming
+from detaug.training import train
 
 RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), da.Normalize()]
 NAMES = (f"bucket{number}" for number in count())
@@ -98,11 +104,74 @@ def test_names_that_begin_at_the_folder_itself(s3: FaultyProxy, painted: Folder,
     assert_same(loader(da.CocoReader(address, tmp_path / "other.json", cache_folder=tmp_path / "cache")), painted, 1)
 
 
-def test_evaluation_reads_a_json_on_a_disk(remote: Callable[..., da.CocoReader]) -> None:
-    with pytest.raises(da.InputError, match=r"s3://.*is in a bucket, and an evaluation reads a json on a disk"):
-        da.CocoEvaluator(remote())
-    with pytest.raises(da.InputError, match=r"s3://bucket/a.json is in a bucket"):
-        da.CocoEvaluator(Path("s3://bucket/a.json"))  # Python writes s3:/bucket/a.json
+def test_evaluation_and_pictures_read_a_json_in_a_bucket(remote: Callable[..., da.CocoReader], painted: Folder) -> None:
+    def metrics(reader: da.CocoReader, annotations: da.CocoReader | str) -> Any:
+        evaluator = da.CocoEvaluator(annotations)
+        for batch in da.Loader(reader, [da.Resize((60, 80))], 4, device="cpu", train=False):
+            found = [{**target, "scores": torch.ones(len(target["labels"]))} for target in batch.targets()]
+            evaluator.update(batch, found)
+        return evaluator.compute()
+
+    reader, local = remote(), da.CocoReader(*painted)
+    expected = metrics(local, local)
+    assert expected.AP50 > 0.9
+    assert metrics(reader, reader) == expected
+    assert metrics(local, str(reader.annotations)) == expected
+    for one, other in zip(read_photos(reader, [0, 5]), read_photos(local, [0, 5]), strict=True):
+        assert np.array_equal(one.pixels, other.pixels)
+        assert np.array_equal(one.boxes, other.boxes)
+
+
+@pytest.mark.usefixtures("s3")
+def test_errors_of_a_json_in_a_bucket_name_it(painted: Folder, tmp_path: Path) -> None:
+    """The copy in the cache is never named, and the remedy for a copy works."""
+    bucket = next(NAMES)
+    address = upload(painted[0], bucket, "VOC")
+    document = json.loads(painted[1].read_bytes())
+
+    def error(changes: dict[str, Any], read: Callable[..., Any] = da.CocoReader, **options: Any) -> str:
+        changed = {**document, "annotations": [{**each, **changes} for each in document["annotations"]]}
+        put(bucket, "VOC/a.json", json.dumps(changed).encode())
+        (tmp_path / "a.json").write_text(json.dumps(changed))
+        with pytest.raises(da.AnnotationError) as caught:
+            read(address, f"{address}/a.json", cache_folder=tmp_path / "cache", **options)
+        text = str(caught.value)
+        assert text.startswith(f"{address}/a.json:")
+        assert str(tmp_path) not in text
+        assert f"detaug check {address}" not in text
+        return text
+
+    ring = {"segmentation": [[1, 2, 3]]}
+    for text, code in ((error({"category_id": 99}), 1), (error(ring, masks=True), 1), (error({"bbox": [1]}), 1)):
+        assert "with a copy of it, detaug check a.json IMAGES lists them all" in text
+        assert main(["check", str(tmp_path / "a.json"), str(painted[0])]) == code
+    assert "no annotation has a segmentation" in error({}, masks=True)
+    assert "no videos" in error({}, da.ClipReader, frames=2)
+    with pytest.raises(da.AnnotationError, match=f"no such folder; .* that {address}/annotations.json names"):
+        da.CocoReader(tmp_path / "none", f"{address}/annotations.json", cache_folder=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["check s3://b/a.json .", "preview gs://b/a.json . -o a.png", "split s3://b/a.json --shares 1,1", "convert s3://b"],
+)
+def test_a_command_that_reads_a_disk_says_so(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(command.split()) == 2
+    assert re.match(r"detaug: (s3|gs)://b(/a.json)? is in a bucket; give a path on a disk", capfd.readouterr().err)
+    with pytest.raises(da.InputError, match=r"s3://bucket/a.json is in a bucket; .* of a copy"):
+        split_coco(Path("s3://bucket/a.json"), [tmp_path / "b.json", tmp_path / "c.json"], [1, 1])  # it is s3:/bucket
+
+
+@pytest.mark.slow
+def test_training_evaluates_on_a_bucket(remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path) -> None:
+    reader = remote()
+    files = str(reader.images), str(reader.annotations)
+    more = {"val": files[1], "val_images": files[0], "eval_every": 1, "epochs": 1}
+    found = train(options(*files, tmp_path / "run", **more), make_model=tiny(), say=lambda _: None)
+    local = {**more, "val": painted[1], "val_images": painted[0]}
+    expected = train(options(*painted, tmp_path / "local", **local), make_model=tiny(), say=lambda _: None)
+    assert found["evaluation"] == expected["evaluation"]
+    assert (tmp_path / "run/predictions.png").is_file()
 
 
 def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:

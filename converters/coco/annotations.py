@@ -18,6 +18,7 @@ from detaug.converters.coco.annotation_cache import Columns
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.outlines import OutlineColumns, read_outlines
 from detaug.converters.coco.table import Table
+from detaug.converters.files.addresses import check_command
 from detaug.errors import AnnotationError
 
 __all__ = ["AnnotationError", "Annotations", "read_annotations"]
@@ -127,7 +128,7 @@ def _outlines(table: Table) -> OutlineColumns:
 
 def remedy_of(path: Path) -> str:
     """Return the remedy for wrong shapes of annotations, whose boxes are not wrong."""
-    return f"detaug check {path} IMAGES lists them all; --clean NEW.json leaves them out, and the boxes stay"
+    return f"{check_command(path)} lists them all; --clean NEW.json leaves them out, and the boxes stay"
 
 
 def _rules() -> bytes:
@@ -198,7 +199,7 @@ def raise_on_errors(table: Table) -> None:
     lines = [f"{table.entry(found.where, row)}{found.describe(row)}" for found in errors for row in found.rows[:each]]
     more = sum(map(len, errors)) - len(lines[:_MOST_SHOWN])
     rest = [f"and {more:,} more"] if more else []
-    remedy = f"detaug check {table.path} IMAGES lists them all; --clean NEW.json repairs them or leaves them out"
+    remedy = f"{check_command(table.path)} lists them all; --clean NEW.json repairs them or leaves them out"
     raise AnnotationError("\n  ".join([f"{table.path}:", *lines[:_MOST_SHOWN], *rest, remedy]))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.coco.writer import ANNOTATION_FILE, TOOL_ID
+from detaug.converters.files.addresses import check_on_disk
 from detaug.converters.files.image_file import ImageFile
 from detaug.converters.files.known_files import COCO_JSON, what_file_is, what_is
 from detaug.converters.findings.entries import Findings, Where
@@ -50,7 +51,11 @@ class Coco:
 
 
 def load_coco(path: str | Path) -> Coco:
-    """Parse a COCO json. Raises AnnotationError if it is not a json or lacks one of the three lists."""
+    """Parse a COCO json. Raises AnnotationError if it is not a json or lacks one of the three lists.
+
+    Raises InputError for one in a bucket.
+    """
+    check_on_disk(path)
     path = Path(path)
     constants: list[str] = []
 

@@ -75,8 +75,8 @@ def bench(
 
 
 @click.command()
-@options.json_argument
-@options.images_argument
+@options.json_or_address
+@options.images_or_address
 @options.batch_size
 @options.device
 @_preset

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FOLDER, print_converted, print_unless
+from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FOLDER, PATH, print_converted, print_unless
 
 
 def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float]:
@@ -82,7 +82,7 @@ def convert_coco_to_voc(**given: Any) -> None:
 
 
 @click.command()
-@click.argument("data", metavar="ROOT|data.yaml", type=click.Path(path_type=Path))
+@click.argument("data", metavar="ROOT|data.yaml", type=PATH)
 @options.output_json
 @click.option("--split", metavar="NAME", default="train", show_default=True, help="train, val or test of data.yaml.")
 @click.option(

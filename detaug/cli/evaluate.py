@@ -21,8 +21,8 @@ def _min_score(help: str) -> Callable[[Command], Command]:
 
 
 @click.command()
-@options.json_argument
-@options.images_argument
+@options.json_or_address
+@options.images_or_address
 @click.option("--model", type=FILE, help="The model.pt of detaug train.")
 @click.option("--detections", type=FILE, help="Boxes of any detector instead: a json in COCO's form of results.")
 @_min_score("The score from which a detection counts as right or as an error.")

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import FOLDER, print_unless
+from detaug.cli.options import FOLDER, PATH, print_unless
 from detaug.cli.progress_bar import progress_bar
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @options.output_json
 @click.option("--from", "format", metavar="NAME", help="The format; detaug formats lists them.  [default: found out]")
 @click.option("--images", type=FOLDER, help="The folder that has the images, at any depth.  [default: PATH's]")

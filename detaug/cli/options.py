@@ -11,9 +11,22 @@ from typing import Any, TypeVar
 import click
 
 from detaug.cli.progress_bar import progress_bar
+from detaug.converters.files.addresses import check_on_disk
 
-FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+
+class PathOnDisk(click.Path):
+    """A path, and no address of a bucket, which click would take for one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the Path. Raises InputError for an address."""
+        check_on_disk(value)
+        return super().convert(value, param, ctx)
+
+
+FILE = PathOnDisk(dir_okay=False, path_type=Path)
+FOLDER = PathOnDisk(file_okay=False, path_type=Path)
+PATH = PathOnDisk(path_type=Path)
+PATH_OR_ADDRESS = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -55,11 +68,12 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
 
 
 # The library refuses a folder in the place of the json, and the other way round: it names the order.
-_PATH = click.Path(path_type=Path)
-json_argument = click.argument("annotations", metavar="FILE.json", type=_PATH)
-images_argument = click.argument("images", type=_PATH)
+json_argument = click.argument("annotations", metavar="FILE.json", type=PATH)
+images_argument = click.argument("images", type=PATH)
+json_or_address = click.argument("annotations", metavar="FILE.json", type=PATH_OR_ADDRESS)
+images_or_address = click.argument("images", type=PATH_OR_ADDRESS)
 output_json = click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
-folder_argument = click.argument("output", metavar="OUT_FOLDER", type=_PATH)
+folder_argument = click.argument("output", metavar="OUT_FOLDER", type=PATH)
 images = click.option("--images", type=FOLDER, help="The folder that the json's file names are relative to.")
 with_images = click.option(
     "--with-images",

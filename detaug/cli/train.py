@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER
+from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, PATH_OR_ADDRESS
 from detaug.cli.progress_bar import ProgressBar
 
 MODELS = (
@@ -51,11 +51,11 @@ def _terminal() -> Iterator[_Output]:
 
 
 @click.command()
-@options.json_argument
-@options.images_argument
+@options.json_or_address
+@options.images_or_address
 @click.option("-o", "--output", type=FOLDER, required=True, help="The folder for metrics, checkpoint and model.")
-@click.option("--val", metavar="VAL.json", type=FILE, help="The json to evaluate on.")
-@click.option("--val-images", type=FOLDER, help="The image folder of VAL.json.  [default: IMAGES]")
+@click.option("--val", metavar="VAL.json", type=PATH_OR_ADDRESS, help="The json to evaluate on.")
+@click.option("--val-images", type=PATH_OR_ADDRESS, help="The image folder of VAL.json.  [default: IMAGES]")
 @click.option(
     "--model",
     metavar="NAME",

@@ -29,9 +29,9 @@ from detaug.evaluation.results import read_results
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
 from detaug.loading.batch import Batch
 from detaug.loading.devices import resolve_device
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.coco_reader import CocoReader, json_of
 from detaug.sources.source import Source
-from detaug.storage.object_store import ObjectPath, local_or_remote
+from detaug.storage.open_storage import local_json
 
 M = TypeVar("M")
 
@@ -123,11 +123,9 @@ class CocoEvaluator(Generic[M]):
         check("kind", kind, kind in _KINDS, f"one of {', '.join(map(repr, _KINDS))}")
         if sigmas is not None and kind != "keypoints":
             raise InputError(f"sigmas are for kind='keypoints', got kind={kind!r}")
-        path = local_or_remote(annotations.annotations_file if isinstance(annotations, CocoReader) else annotations)
-        if isinstance(path, ObjectPath):
-            raise InputError(f"{path} is in a bucket, and an evaluation reads a json on a disk: copy it, and give that")
-        self.annotations = path.absolute()  # a later change of the working folder changes nothing
-        self._kind: Kind[M] = _KINDS[kind](self.annotations, **({} if sigmas is None else {"sigmas": sigmas}))
+        self.annotations, folder = json_of(annotations)
+        with local_json(self.annotations, folder) as file:
+            self._kind: Kind[M] = _KINDS[kind](file, **({} if sigmas is None else {"sigmas": sigmas}))
         truth = self._kind.truth
         self._tiles = None if tiles is None else tiles_of(tiles, truth, self.annotations)
         self._image_ids = truth.image_ids if self._tiles is None else self._tiles.image_ids

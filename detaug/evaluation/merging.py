@@ -20,7 +20,8 @@ from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import ImageDetections
 from detaug.evaluation.voc_ap import Overlaps, iou_of_boxes
-from detaug.sources.coco_reader import CocoReader
+from detaug.sources.coco_reader import CocoReader, json_of
+from detaug.storage.open_storage import local_json
 from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import covers
 
@@ -59,8 +60,9 @@ def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPict
         ids = tiles.reader.image_ids[tiles.pictures].tolist()
         found, origin = TilesOfPictures(tiles.image_ids.tolist(), ids, tiles.windows, tiles.sizes), tiles.origin
     else:
-        path = Path(tiles.annotations_file if isinstance(tiles, CocoReader) else tiles)
-        found, origin = _tiles_of_json(path), str(path)
+        path, folder = json_of(tiles)
+        with local_json(path, folder) as file:
+            found, origin = _tiles_of_json(load_coco(file).document["images"], path), str(path)
     sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
     of_picture: dict[int, list[int]] = {}
     for at, picture in enumerate(found.pictures):
@@ -77,8 +79,7 @@ def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPict
     return found
 
 
-def _tiles_of_json(path: Path) -> TilesOfPictures:
-    rows = load_coco(path).document["images"]
+def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:
     for row in rows:
         origin = row.get("tile_of")
         if not (isinstance(origin, dict) and "id" in origin and is_wholes(row.get("window"), 4, 0)):

@@ -100,6 +100,7 @@ class CocoReader(FolderSource):
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
+        self.cache_folder = cache_folder
         self.pixel_format = PixelFormat(channels, dtype, None if bands is None else tuple(bands))
         if crowds not in ("drop", "keep"):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
@@ -157,7 +158,7 @@ class CocoReader(FolderSource):
             first = shard or self.file_names[self.missing[0]]
             better = folder_that_has(first, self.images, self.annotations)
             if not better and len(self.missing) < len(self):
-                better = ", or leave them out with detaug check --clean"
+                better = f", or leave them out{' with detaug check --clean' * self._storage.is_local}"
             raise AnnotationError(
                 f"{self.annotations}: {len(self.missing)} of {len(self)} images are not in {self.images}, the first is "
                 f"{first!r}; {self._advice_for_folder('shard' if shard else 'file_name')}{better}"
@@ -187,6 +188,16 @@ class CocoReader(FolderSource):
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the image files and shards in bytes, as they were when the reader was made."""
         return short_digest(self._storage.version)
+
+
+def json_of(annotations: PathLike | CocoReader) -> tuple[Path, PathLike | None]:
+    """Return a json, or that of a reader, and the folder for its copy if it is in a bucket, as `local_json` takes them.
+
+    It is absolute: a later change of the working folder changes nothing.
+    """
+    if isinstance(annotations, CocoReader):
+        return annotations.annotations_file, annotations.cache_folder
+    return local_or_remote(annotations).absolute(), None
 
 
 def column_names(columns: Sequence[str]) -> list[str]:

@@ -21,12 +21,11 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from detaug.converters.files.addresses import SCHEMES
 from detaug.errors import DataError, InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-SCHEMES = ("s3", "gs")
 
 RETRY_SECONDS = 60
 """How long a request is tried again."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from detaug.arguments import parse_size
 from detaug.converters.coco.annotation_cache import cache_root
 from detaug.converters.coco.annotations import Annotations, read_annotations
+from detaug.converters.files.addresses import check_command
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import AnnotationError, InputError
@@ -23,14 +27,23 @@ CacheFolder = str | os.PathLike[str] | None
 
 
 def open_annotations(path: Path, cache_folder: CacheFolder, **options: Any) -> Annotations:
-    """Read and check a COCO json, as `read_annotations` does. Errors of an object name its address."""
+    """Read and check a COCO json, as `read_annotations` does."""
+    with local_json(path, cache_folder) as local:
+        return replace(read_annotations(local, **options), path=path)
+
+
+@contextmanager
+def local_json(path: Path, cache_folder: CacheFolder) -> Iterator[Path]:
+    """Yield the file of a json: of one in a bucket a copy, whose address is named in an AnnotationError."""
     if not isinstance(path, ObjectPath):
-        return read_annotations(path, **options)
+        yield path
+        return
     local = _download(path, _cache_folder(cache_folder))
     try:
-        return read_annotations(local, **options)
+        yield local
     except AnnotationError as error:
-        raise AnnotationError(str(error).replace(str(local), str(path))) from None
+        text = str(error).replace(check_command(local), check_command(path)).replace(str(local), str(path))
+        raise AnnotationError(text) from None
 
 
 def open_storage(folder: Path, data: Annotations, cache_folder: CacheFolder, cache_size: str | int) -> Storage:
