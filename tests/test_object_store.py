@@ -162,6 +162,20 @@ def test_a_command_that_reads_a_disk_says_so(command: str, tmp_path: Path, capfd
         split_coco(Path("s3://bucket/a.json"), [tmp_path / "b.json", tmp_path / "c.json"], [1, 1])  # it is s3:/bucket
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: da.ImageFolder("s3://b/a"),
+        lambda: da.VideoReader("s3://b/a"),
+        lambda: da.VideoReader(["s3://b/a"]),
+        lambda: da.VideoReader("s3://b/a", annotations="a.json"),
+    ],
+)
+def test_a_reader_that_reads_a_disk_says_so(read: Callable[[], da.Source]) -> None:
+    with pytest.raises(da.InputError, match=r"^s3://b/a is in a bucket; give a path on a disk"):
+        read()
+
+
 @pytest.mark.slow
 def test_training_evaluates_on_a_bucket(remote: Callable[..., da.CocoReader], painted: Folder, tmp_path: Path) -> None:
     reader = remote()

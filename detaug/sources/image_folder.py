@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from detaug.converters.files import heif
+from detaug.converters.files.addresses import check_on_disk
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.sources.class_folders import find_classes, read_class_list
@@ -45,6 +46,7 @@ class ImageFolder(FolderSource):
     def __init__(
         self, root: str | os.PathLike[str], *, list_file: str | os.PathLike[str] | None = None, cache: bool = True
     ) -> None:
+        check_on_disk(root)
         self.root, self.folder = Path(root), Path(root).absolute()
         self.list_file = None if list_file is None else Path(list_file)
         if not self.root.is_dir():

@@ -16,6 +16,7 @@ from detaug.arrays import Floats, Ints
 from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
+from detaug.converters.files.addresses import check_on_disk
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike, list_files
 from detaug.converters.files.threads import Threads
@@ -99,6 +100,7 @@ def frames_of_annotations(
 def _folder(videos: PathLike | Sequence[PathLike], annotations: PathLike) -> Path:
     if not isinstance(videos, str | os.PathLike):
         raise InputError("with annotations, videos must be the folder that the file_name of a video is relative to")
+    check_on_disk(videos)
     if not os.path.isdir(videos):
         raise InputError(f"{os.fspath(videos)}: no such folder; it must hold the videos that {annotations} names")
     return Path(videos)
@@ -166,6 +168,8 @@ def find_videos(videos: PathLike | Sequence[PathLike]) -> Videos:
 
     Raises InputError for no videos.
     """
+    for each in [videos] if isinstance(videos, str | os.PathLike) else videos:
+        check_on_disk(each)
     if not isinstance(videos, str | os.PathLike):
         files = _not_empty([os.path.abspath(each) for each in videos], "the list")
         return Videos("the list of videos", files, [], None)
