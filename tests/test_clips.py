@@ -14,6 +14,7 @@ from seeds import seeds, slow
 from video_files import Videos, paint_videos
 
 import detaug as da
+from detaug.converters import pack_coco
 from detaug.ops.recipe_file import library
 from detaug.sources.clips import clips_of_videos
 from detaug.testing import read_box
@@ -336,6 +337,7 @@ def changed(videos: Videos, change: Any) -> Videos:
         (lambda d: d["images"][3].update(frame_id=-1), r"images\[3\].*frame_id must be a whole number.*got -1"),
         (lambda d: d["images"][3].update(d["images"][3], video_id=1, frame_id=0), "frame_id|a frame of"),
         (lambda d: d["images"][3].update(width=500), "a frame of 500 x .* pixels in a video of"),
+        (lambda d: d["images"][0].update(width=500), r"images\[0\].*a frame of 500 x .* pixels in a video of"),
         (lambda d: d["annotations"][2].pop("track_id"), r"annotations\[2\].*track_id must be a whole number, got None"),
         (lambda d: [a.update(track_id=1) for a in d["annotations"]], "track_id 1 is taken by another box of the frame"),
         (lambda d: d["videos"].append({"id": 1}), r"videos\[3\] \(id 1\): id 1 is taken by videos\[0\]"),
@@ -394,3 +396,14 @@ def test_columns_of_clips_without_boxes(own_videos: Videos) -> None:
         "id": (12, 0),
         "name": (12, 0),
     }
+
+
+def test_an_evaluator_says_how_it_takes_clips(videos: Videos) -> None:
+    (batch, *_) = da.Loader[da.ClipBatch](reader(videos), [da.Resize((32, 32))], 2, device="cpu", train=False)
+    with pytest.raises(da.InputError, match=r"got a ClipBatch: give batch.as_images\(\)"):
+        da.CocoEvaluator(videos.json).update(batch, [])  # type: ignore[arg-type]
+
+
+def test_packed_clips_are_loaded_as_clips(videos: Videos, tmp_path: Path) -> None:
+    summary = pack_coco(videos.json, videos.folder, tmp_path / "shards")
+    assert str(summary).splitlines()[-1].startswith(f'load it: da.ClipReader("{tmp_path / "shards"}"')

@@ -277,3 +277,15 @@ def test_a_video_that_breaks_off_is_left_out_as_a_whole(tmp_path: Path) -> None:
     assert [row["file_name"] for row in document["images"]] == ["frame_000000.PNG"]
     assert summary.image_folder.name == "b"
     assert kinds(summary)["xml-broken"] == 1
+
+
+def test_a_track_of_polygons_that_ends_has_a_gap_too(tmp_path: Path) -> None:
+    shapes = "".join(
+        f'<polygon frame="{frame}" outside="{outside}" keyframe="1" points="1,1;30,1;30,30"/>'
+        for frame, outside in ((0, 0), (3, 1), (4, 0))
+    )
+    text = f'<annotations><track id="0" label="car">{shapes}</track></annotations>'
+    images = [f"images/frame_{number:06}.png" for number in range(5)]
+    document, summary = converted(data_set(tmp_path / "task", {"annotations.xml": text}, *images))
+    assert len(document["annotations"]) == 2
+    assert kinds(summary)["track-gap"] == 2

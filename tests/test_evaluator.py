@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -213,17 +214,17 @@ def write_objects(path: Path, images: list[list[dict[str, Any]]], ids: list[int]
     return path
 
 
-def blank_batch(ids: list[int], scale: float = 1.0, size: int = SIZE) -> da.Batch:
-    """Make a batch without boxes, its images `scale` times as large as the source."""
-    n, side = len(ids), int(size * scale)
+def blank_batch(ids: list[int], scale: float = 1.0, size: tuple[int, int] = (SIZE, SIZE)) -> da.Batch:
+    """Make a batch without boxes, its images `scale` times as large as the source, of `size` (height, width)."""
+    n, shown = len(ids), [int(side * scale) for side in size]
     return da.Batch(
-        images=torch.zeros(n, 3, side, side),
+        images=torch.zeros(n, 3, *shown),
         boxes=torch.zeros(n, 0, 4),
         labels=torch.zeros(n, 0, dtype=torch.int64),
         valid=torch.zeros(n, 0, dtype=torch.bool),
         image_id=torch.tensor(ids),
-        source_size=torch.full((n, 2), size),
-        image_size=torch.full((n, 2), side),
+        source_size=torch.tensor([size] * n),
+        image_size=torch.tensor([shown] * n),
         matrix=torch.tensor([[scale, 0, 0], [0, scale, 0]]).repeat(n, 1, 1),
         counts=(0,) * n,
     )
@@ -461,7 +462,7 @@ def test_the_fast_engine_gives_the_bits_of_pycocotools(
         }
         for at in ids[:-2]  # the last two are not evaluated
     ]
-    evaluator.update(blank_batch(ids[:-2], size=640), labels)
+    evaluator.update(blank_batch(ids[:-2], size=(480, 640)), labels)
 
     calls = []
     monkeypatch.setattr(
@@ -574,3 +575,87 @@ def test_mistakes_of_the_json_are_errors() -> None:
 
 if __name__ == "__main__":
     one_rank(*sys.argv[1:])
+
+
+def own_files(folder: Path, document: dict[str, Any], results: list[dict[str, Any]]) -> tuple[Path, Path]:
+    """Write a json with its images of 300 x 150 and the defaults of an annotation, and detections."""
+    rows = [{"file_name": f"{each['id']}.jpg", "width": 300, "height": 150, **each} for each in document["images"]]
+    annotations = [
+        {"id": at, "image_id": 1, "category_id": 1, "iscrowd": 0, "area": each["bbox"][2] * each["bbox"][3], **each}
+        for at, each in enumerate(document["annotations"], 1)
+    ]
+    names = document.get("categories", {1: "a"})
+    categories = [{"id": at, "name": name} for at, name in names.items()]
+    paths = folder / "truth.json", folder / "results.json"
+    paths[0].write_text(json.dumps({"images": rows, "annotations": annotations, "categories": categories}))
+    paths[1].write_text(json.dumps([{"image_id": 1, "category_id": 1, **each} for each in results]))
+    return paths
+
+
+def test_boxes_that_were_read_keep_their_width(tmp_path: Path) -> None:
+    """1.98 + 32 - 1.98 is less than 32, and a box of 32 x 32 is no small one."""
+    boxes = [{"bbox": [200, 10, 40, 40], "score": 0.5}, {"bbox": [1.98, 10, 32, 32], "score": 0.9}]
+    document = {"images": [{"id": 1}], "annotations": [{"bbox": [200, 10, 40, 40]}]}
+    truth, results = own_files(tmp_path, document, boxes)
+    evaluator = da.CocoEvaluator(truth).load(results)
+    evaluator.save(tmp_path / "saved.json")
+    assert [row["bbox"] for row in json.loads((tmp_path / "saved.json").read_text())] == [
+        each["bbox"] for each in boxes
+    ]
+    metrics = evaluator.compute()
+    assert [getattr(metrics, name) for name in NAMES] == by_hand(truth, str(results))
+
+
+def test_classes_of_one_name_are_scored_apart(tmp_path: Path) -> None:
+    objects = [{"bbox": [10, 10, 40, 40], "category_id": 2}, {"bbox": [100, 10, 40, 40], "category_id": 5}]
+    document = {"images": [{"id": 1}], "annotations": objects, "categories": {2: "a", 5: "a"}}
+    truth, results = own_files(tmp_path, document, [{**objects[1], "score": 0.9}])
+    evaluator = da.CocoEvaluator(truth).load(results)
+    metrics = evaluator.compute()
+    assert metrics.VOC_AP50_by_class == {"a (id 2)": 0, "a (id 5)": 1}
+    assert pytest.approx(metrics.AP50) == metrics.VOC_AP50
+    assert [*evaluator.errors().curves] == ["a (id 2)", "a (id 5)"]
+
+
+def test_images_of_another_size_than_the_jsons_are_refused(tmp_path: Path) -> None:
+    truth, _ = own_files(tmp_path, {"images": [{"id": 1}], "annotations": [{"bbox": [1, 1, 9, 9]}]}, [])
+    with pytest.raises(da.InputError, match="image_id 1 is 640 x 480 pixels, and 300 x 150 in the json"):
+        da.CocoEvaluator(truth).update(blank_batch([1], size=(480, 640)), as_predictions({1: []}))
+
+
+def test_a_box_with_swapped_corners_finds_nothing_and_hides_nothing(tmp_path: Path) -> None:
+    document = {"images": [{"id": 1}], "annotations": [{"bbox": [10, 10, 40, 40]}], "categories": {1: "a", 2: "b"}}
+    found = [{"bbox": [10, 10, 40, 40], "score": 0.9}, {"bbox": [90, 10, -40, 40], "score": 0.8}]
+    truth, results = own_files(tmp_path, document, [{**each, "category_id": 2} for each in found])
+    confusion = da.CocoEvaluator(truth).load(results).errors(min_score=0.1).confusion
+    assert confusion.tolist() == [[0, 1, 0], [0, 0, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("area", [math.nan, math.inf, -5, None, "5"])
+def test_an_area_that_is_no_area_is_that_of_the_box(tmp_path: Path, area: Any) -> None:
+    document = {"images": [{"id": 1}], "annotations": [{"bbox": [10, 10, 50, 50], "area": area}]}
+    truth, results = own_files(tmp_path, document, [{"bbox": [10, 10, 50, 50], "score": 1.0}])
+    metrics = da.CocoEvaluator(truth).load(results).compute()
+    assert (metrics.APs, round(metrics.APm, 9), metrics.APl) == (-1, 1, -1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda one: {**one, "labels": one["labels"].float()},
+            r"labels of .* must be whole .* labels.long",
+        ),
+        (lambda one: {**one, "labels": one["labels"] > 0}, r"must be whole numbers, got torch.bool"),
+        (
+            lambda one: {**one, "scores": one["scores"].numpy()},
+            r"scores of .* must be a tensor, got ndarray",
+        ),
+        (lambda one: {**one, "boxes": one["boxes"].tolist()}, r"boxes of .* must be a tensor, got list"),
+    ],
+)
+def test_predictions_of_other_types_are_refused(tmp_path: Path, change: Any, message: str) -> None:
+    truth, _ = own_files(tmp_path, {"images": [{"id": 1}], "annotations": [{"bbox": [1, 1, 9, 9]}]}, [])
+    (one,) = as_predictions({1: [((1, 1, 10, 10), 0.5, min(CATEGORIES))]})
+    with pytest.raises(da.InputError, match=message):
+        da.CocoEvaluator(truth).update(blank_batch([1], size=(150, 300)), [change(one)])

@@ -140,7 +140,7 @@ def test_masks_score_as_in_pycocotools(seed: int, tmp_path: Path, monkeypatch: p
     ids, predictions, results = random_scene(tmp_path / "truth.json", seed)
     evaluator = da.CocoEvaluator(tmp_path / "truth.json", kind="segm")
     for at in range(0, 12, 4):
-        evaluator.update(blank_batch(ids[at : at + 4], size=SIZE), predictions[at : at + 4])
+        evaluator.update(blank_batch(ids[at : at + 4], size=(SIZE, SIZE)), predictions[at : at + 4])
     expected = by_hand(tmp_path / "truth.json", results)
     assert 0 < expected[0] < expected[1] < 1
     by_class = {
@@ -310,7 +310,7 @@ def test_an_object_without_an_outline_has_the_mask_of_its_box(keys: dict[str, An
     del entry["segmentation"], entry["area"]
     path = write(tmp_path / "truth.json", [(1, SIZE, SIZE)], [entry | keys])
     evaluator = da.CocoEvaluator(path, kind="segm")
-    evaluator.update(blank_batch([1], size=SIZE), found_masks(square(10, 20, 50, 60)[None]))
+    evaluator.update(blank_batch([1], size=(SIZE, SIZE)), found_masks(square(10, 20, 50, 60)[None]))
     metrics = evaluator.compute()
     assert (metrics.AP, metrics.APm, metrics.APs) == (pytest.approx(1), pytest.approx(1), -1)
 
@@ -318,7 +318,9 @@ def test_an_object_without_an_outline_has_the_mask_of_its_box(keys: dict[str, An
 def test_without_detections_all_metrics_are_0(tmp_path: Path) -> None:
     path = write(tmp_path / "truth.json", [(1, SIZE, SIZE)], [entry_of(square(10, 20, 50, 60), 1)])
     evaluator = da.CocoEvaluator(path, kind="segm")
-    evaluator.update(blank_batch([1], size=SIZE), [{name: torch.tensor([]) for name in ("masks", "scores", "labels")}])
+    evaluator.update(
+        blank_batch([1], size=(SIZE, SIZE)), [{name: torch.tensor([]) for name in ("masks", "scores", "labels")}]
+    )
     metrics = evaluator.compute()
     assert (metrics.AP, metrics.AR100, metrics.AP_by_class) == (0, 0, {"seven": 0, "never": -1, "nine": -1})
 
@@ -342,14 +344,14 @@ def test_wrong_masks_are_refused(name: str, tmp_path: Path) -> None:
     evaluator = da.CocoEvaluator(path, kind="segm")
     columns = {"scores": torch.ones(1), "labels": torch.ones(1, dtype=torch.int64)}
     with pytest.raises(da.InputError, match=message):
-        evaluator.update(blank_batch([1], size=SIZE), [{"masks": masks, **columns}])
+        evaluator.update(blank_batch([1], size=(SIZE, SIZE)), [{"masks": masks, **columns}])
 
 
 def test_an_image_of_another_size_than_the_jsons_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "truth.json", [(1, 90, 140)], [entry_of(blobs(np.random.default_rng(0), 1, 90, 140)[0], 1)])
     evaluator = da.CocoEvaluator(path, kind="segm")
     with pytest.raises(da.InputError, match=r"image_id 1 is 120 x 120 pixels, and 140 x 90 in the json"):
-        evaluator.update(blank_batch([1], size=SIZE), found_masks(square(1, 1, 9, 9)[None]))
+        evaluator.update(blank_batch([1], size=(SIZE, SIZE)), found_masks(square(1, 1, 9, 9)[None]))
 
 
 def test_mixed_images_are_refused(scene: tuple[Path, Path]) -> None:
@@ -363,12 +365,21 @@ def test_voc2007_and_wrong_outlines_are_refused(tmp_path: Path) -> None:
     mask = square(10, 20, 50, 60)
     path = write(tmp_path / "truth.json", [(1, SIZE, SIZE)], [entry_of(mask, 1)])
     evaluator = da.CocoEvaluator(path, kind="segm")
-    evaluator.update(blank_batch([1], size=SIZE), found_masks(mask[None]))
+    evaluator.update(blank_batch([1], size=(SIZE, SIZE)), found_masks(mask[None]))
     with pytest.raises(da.InputError, match="voc2007 is for boxes and rotated boxes, not for masks"):
         evaluator.compute(voc2007=True)
     write(path, [(1, SIZE, SIZE)], [entry_of(mask, 1, {"size": [3, 3], "counts": [9]})])
     with pytest.raises(da.AnnotationError, match="the size of the run lengths is"):
         da.CocoEvaluator(path, kind="segm")
+
+
+@pytest.mark.parametrize("outline", [[[1, 1, 5, 1, 5, 5]], None, "text"])
+def test_results_with_polygons_are_refused(outline: Any, tmp_path: Path) -> None:
+    truth = write(tmp_path / "truth.json", [(1, 10, 10)], [entry_of(square(1, 1, 5, 5)[:10, :10], 1)])
+    row = {"image_id": 1, "category_id": 7, "score": 0.5, "segmentation": outline}
+    (tmp_path / "found.json").write_text(json.dumps([row]))
+    with pytest.raises(da.InputError, match="segmentation must be run lengths"):
+        da.CocoEvaluator(truth, kind="segm").load(tmp_path / "found.json")
 
 
 @pytest.mark.parametrize("counts", [[3, 4], [100, 1], [-3, 103], [], "junk", "zzzz", ""])

@@ -312,6 +312,11 @@ def test_videos_stay_apart_and_tracks_stay(tmp_path: Path) -> None:
     read_annotations(tmp_path / "out.json")
 
 
+def test_frames_of_videos_are_not_told_to_be_joined(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=r"in an earlier file; if these are different images, give --images"):
+        merged(tmp_path, video("x", "one"), video("x", "two"))
+
+
 def test_files_with_and_without_videos(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"0\.json has videos, .*1\.json has none; merge files of one kind"):
         merged(tmp_path, video("x", "one"), document())

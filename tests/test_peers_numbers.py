@@ -362,7 +362,7 @@ def test_pixels_are_shares_of_the_image(tmp_path: Path) -> None:
 def scores(path: Path, predictions: Sequence[dict[str, Any]], kind: str = "bbox", **options: Any) -> Any:
     """Return the metrics of one prediction for each image of the json, whose ids are 1, 2, ..."""
     evaluator = da.CocoEvaluator(path, kind, **options)
-    evaluator.update(blank_batch([*range(1, len(predictions) + 1)], size=640), predictions)
+    evaluator.update(blank_batch([*range(1, len(predictions) + 1)], size=(640, 640)), predictions)
     return evaluator.compute()
 
 

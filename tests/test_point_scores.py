@@ -142,7 +142,7 @@ def test_key_points_score_as_in_pycocotools(
     path = tmp_path / "people.json"
     ids, predictions = write_people(path, seed, points, categories=categories)
     evaluator = da.CocoEvaluator(path, kind="keypoints", sigmas=sigmas)
-    evaluator.update(blank_batch(ids, size=640), predictions)
+    evaluator.update(blank_batch(ids, size=(480, 640)), predictions)
     evaluator.save(tmp_path / "results.json")
     expected = by_hand(path, tmp_path / "results.json", used)
     for engine in ("the installed one", "pycocotools"):
@@ -175,7 +175,7 @@ def test_a_json_without_areas_and_counts_of_points(tmp_path: Path) -> None:
         for at in ids
     ]
     evaluator = da.CocoEvaluator(path, kind="keypoints")
-    evaluator.update(blank_batch(ids, size=640), found)
+    evaluator.update(blank_batch(ids, size=(480, 640)), found)
     assert pytest.approx(1) == evaluator.compute().AP
 
 
@@ -346,7 +346,7 @@ def test_rotated_ap_is_that_of_a_second_implementation(seed: int, tmp_path: Path
     path = tmp_path / "ships.json"
     path.write_text(json.dumps(content))
     evaluator = da.CocoEvaluator(path, kind="rotated")
-    evaluator.update(blank_batch(ids, size=100), predictions)
+    evaluator.update(blank_batch(ids, size=(100, 100)), predictions)
     for voc2007 in (False, True):
         metrics = evaluator.compute(voc2007=voc2007)
         expected = [second_ap(truth, found, at / 100, voc2007=voc2007) for at in range(50, 100, 5)]
@@ -377,7 +377,7 @@ def test_wrong_predictions_are_refused(tmp_path: Path) -> None:
     path = write_discs(tmp_path, paint_discs(2))
     evaluator = da.CocoEvaluator(path, kind="keypoints")
     one = {"scores": torch.ones(1), "labels": torch.ones(1, dtype=torch.int64)}
-    batch = blank_batch([1])
+    batch = blank_batch([1], size=(320, 240))
     with pytest.raises(da.InputError, match=r"predictions\[0\] must have keypoints, scores and labels, got"):
         evaluator.update(batch, [{**one, "boxes": torch.zeros(1, 4)}])
     with pytest.raises(da.InputError, match=r"must have keypoints \(K, 3, 3\) or \(K, 3, 2\), scores \(K,\)"):

@@ -174,3 +174,12 @@ def test_nested_values(tmp_path: Path, depth: int) -> None:
         assert [row["bbox"] for row in converted(root)[0]["annotations"]] == BOXES[:1]
     else:
         assert "a.json: is nested too deeply for a json of annotations" in refused(root, format="via")
+
+
+def test_regions_in_a_video_are_not_lost_in_silence(tmp_path: Path) -> None:
+    project = json.loads(FILES["via3.json"])
+    project["metadata"]["2_0"]["xy"] = [2, 10, 10, 20, 20]
+    root = data_set(tmp_path / "set", {"via.json": json.dumps(project)}, "a.jpg")
+    assert "v.mp4" in refused(root)
+    document, _ = converted(root, on_error="skip")
+    assert [row["file_name"] for row in document["images"]] == ["a.jpg"]

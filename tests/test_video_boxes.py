@@ -158,6 +158,14 @@ WRONG: list[tuple[Callable[[Any], object], str]] = [
         lambda each: [image.update(width=999) for image in each["images"] if image["video_id"] == 2],
         r"the images of sub/v1.mkv have 999 x 128 pixels, its frames 96 x 128, turned as the file says",
     ),
+    (
+        lambda each: (  # two videos of one file, of which one says another size
+            [row.update(file_name="sub/v0.mkv") for row in each["videos"][:2]],
+            [row.update(width=48, height=64) for row in each["images"] if row["video_id"] == 2],
+            each.update(annotations=[]),
+        ),
+        r"the images of sub/v0.mkv have 48 x 64 pixels, its frames \d+ x \d+, turned as the file says",
+    ),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import av
 import numpy as np
 import pytest
-from numbered_videos import SIZE, number_in, numbered, same_scheduling
+from numbered_videos import SIZE, number_in, numbered, same_scheduling, write_video
 
 import detaug as da
 
@@ -247,3 +248,68 @@ def test_every_codec_in_a_container(tmp_path: Path, container: str, monkeypatch:
                     raise AssertionError(f"{coded}: {error}") from error
     assert needed <= {short for short, _ in read}
     assert_clips(*(path for short, path in read if short in needed))
+
+
+def frames_of(path: Path) -> list[int]:
+    """Return the numbers in the frames that the reader has."""
+    reader = da.VideoReader([path], frames=1, cache=False)
+    return [number_in(each) for each in reader.contents(np.arange(len(reader)))]
+
+
+@pytest.mark.parametrize("container", ["mkv", "webm", "mp4"])
+def test_times_that_do_not_begin_at_0(tmp_path: Path, container: str) -> None:
+    codec = "libvpx-vp9" if container == "webm" else "libx264"
+    path = write_video(tmp_path / f"a.{container}", codec=codec, stamps=range(5000, 6600, 40))
+    assert frames_of(path) == [*range(40)]
+
+
+@pytest.mark.parametrize("container", ["mkv", "mp4"])
+def test_a_last_frame_that_is_shown_for_long(tmp_path: Path, container: str) -> None:
+    path = tmp_path / f"a.{container}"
+    with av.open(str(write_video(tmp_path / "all.mkv", 10))) as file, av.open(str(path), "w") as output:
+        packets = [packet for packet in file.demux(video=0) if packet.size]
+        stream = output.add_stream_from_template(file.streams.video[0])
+        for packet in packets:
+            packet.stream, packet.duration = stream, 20_000 if packet is packets[-1] else 40
+            output.mux(packet)
+    assert frames_of(path) == [*range(10)]
+
+
+@pytest.mark.parametrize(("codec", "kind", "skipped"), [("libx264", "open", None), ("libx264", "b", 3)])
+def test_packets_that_do_not_decode_at_the_start_have_no_numbers(
+    tmp_path: Path, codec: str, kind: str, skipped: int | None
+) -> None:
+    """As `ffmpeg -ss SECONDS -c copy` leaves them, and a stream that is recorded from its middle on."""
+    path = tmp_path / "a.mkv"
+    with (
+        av.open(str(write(tmp_path / "all.mkv", Coded(codec, kind, "mkv")))) as file,
+        av.open(str(path), "w") as output,
+    ):
+        packets = [packet for packet in file.demux(video=0) if packet.size]
+        first = [at for at, packet in enumerate(packets) if packet.is_keyframe][1] if skipped is None else skipped
+        stream = output.add_stream_from_template(file.streams.video[0])
+        for packet in packets[first:]:
+            packet.stream = stream
+            output.mux(packet)
+    with av.open(str(path)) as file:
+        expected = [number_in(frame.to_ndarray(format="rgb24")) for frame in file.decode(video=0)]
+    assert len(expected) < len(packets) - first
+    assert frames_of(path) == expected
+
+
+def test_a_file_with_sound_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    content = write_video(tmp_path / "a.mkv", 200, sound=True).read_bytes()
+    (tmp_path / "a.mkv").write_bytes(content[: len(content) // 2])
+    with pytest.raises(da.InputError, match=r"is cut off: it should last 8\.\d s, and its frames end after"):
+        frames_of(tmp_path / "a.mkv")
+
+
+@pytest.mark.parametrize("matrix", [(-1, 0, 0, 1), (1, 0, 0, -1), (0, 1, 1, 0)])
+def test_a_video_to_be_shown_mirrored_is_refused(tmp_path: Path, matrix: tuple[int, ...]) -> None:
+    content = bytearray(write_video(tmp_path / "a.mp4", 5).read_bytes())
+    at = content.find(b"tkhd") + 4 + 4 + 4 * 5 + 8 + 2 * 4  # behind version, times, id, duration, layer and volume
+    a, b, c, d = (each << 16 for each in matrix)
+    content[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
+    (tmp_path / "a.mp4").write_bytes(content)
+    with pytest.raises(da.InputError, match="is to be shown mirrored"):
+        frames_of(tmp_path / "a.mp4")

@@ -333,7 +333,8 @@ class _Merged:
         if self.join:
             return ""
         repeated = any(finding.kind == "image-in-two-files" for finding in self.findings[-1:])
-        remedy = "--join combines its boxes; if these are different images, give --images for each file"
+        joins = "" if any(self.with_videos.values()) else "--join combines its boxes; "
+        remedy = f"{joins}if these are different images, give --images for each file"
         return ", too" if repeated else f"; {remedy}"
 
     def summary(self, paths: dict[str, Path], folder: Path) -> Summary:

@@ -77,8 +77,13 @@ def _frame_ids(images: Rows, video_ids: Ints, known: Mask) -> tuple[Ints, Mask]:
 
 
 def _note_other_sizes(images: Rows, video_ids: Ints, known: Mask, sizes: Ints) -> None:
-    _, first, inverse = np.unique(video_ids, return_index=True, return_inverse=True)
-    expected = sizes[first[inverse]]
+    """Note the frames of another size than most of their video have; of equally many, than the first one has."""
+    _, first, video = np.unique(video_ids, return_index=True, return_inverse=True)
+    kinds, kind = np.unique(sizes, axis=0, return_inverse=True)
+    votes = np.zeros((len(first), len(kinds)))
+    np.add.at(votes, (video, kind.reshape(-1)), 1)
+    votes[np.arange(len(first)), kind.reshape(-1)[first]] += 0.5
+    expected = kinds[votes.argmax(1)][video]
 
     def describe(row: int) -> str:
         (height, width), (h, w) = sizes[row], expected[row]

@@ -126,7 +126,7 @@ class _Video:
         record, found = Record(self.file), None
         if element.get("outside") != "1":
             found = read_shape(element, self._track.get("label"), record)
-        if self._before and (found or element.tag == "box"):
+        if self._before:
             self._frames.add_between(self._number, self._before, (frame, found or self._before[1]))
         if found:
             found.track = whole_of(self._track.get("id"), 17)

@@ -22,6 +22,8 @@ _IMAGES = "_via_img_metadata"
 _LISTS_OF_3 = ("attribute", "file", "metadata", "view")
 _KEYS_OF_3 = ("project", "config", *_LISTS_OF_3)
 """Of a project of VIA 3."""
+_IMAGE_OF_3 = 2
+"""The type of a file that is an image; 4 is a video."""
 
 
 class Item(NamedTuple):
@@ -96,7 +98,7 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
 
 def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
     """Yield the images of a project of VIA 3, whose regions belong to views of them."""
-    names, files, views = dict[str, str](), dict[str, str](), dict[str, str]()
+    names, files, views = dict[str, str](), dict[str, tuple[str, bool]](), dict[str, str]()
     options = dict[str, dict[str, Any]]()
     with closing(Groups[str, tuple[Any, dict[str, Any]]](folder)) as regions:
         for parent, key, value in _members(path):
@@ -107,8 +109,9 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
             elif parent == "attribute":
                 names[key] = text_of(object_of(value, "an attribute").get("aname"), "aname")
                 options[key] = _object_or_empty(value.get("options"))
-            elif parent == "file" and object_of(value, "a file").get("type", 2) == 2:  # an image
-                files[key] = str(value.get("fname") or "")
+            elif parent == "file":
+                is_image = object_of(value, "a file").get("type", _IMAGE_OF_3) == _IMAGE_OF_3
+                files[key] = str(value.get("fname") or ""), is_image
             elif parent == "view" and (ids := list_of(object_of(value, "a view").get("fid_list"), "fid_list")):
                 views[key] = str(ids[0])
             elif not parent and key in _LISTS_OF_3:
@@ -123,8 +126,9 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
                 }
                 for xy, values in regions.pop(view)
             ]
-            if file in files:
-                yield Item(files[file], found)
+            name, is_image = files.get(file, ("", False))
+            if is_image or (name and found):  # regions in a video are those of an image that cannot be read
+                yield Item(name, found)
 
 
 def _chosen(value: Any, options: Mapping[str, Any]) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from detaug.arguments import parse_size
 from detaug.converters.coco.parts import part_head, refuse_keys_of_parts, refuse_part
 from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
+from detaug.converters.coco.videos import how_to_load
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import (
     IMAGES_ORDER,
@@ -136,7 +137,7 @@ def pack_coco(
         class_counts=rows.class_counts(),
         findings=tuple(findings),
         report=paths.get("report"),
-        next_step=f'load it: da.CocoReader("{folder}", "{document}")',
+        next_step=how_to_load(document, folder, rows.videos()),
     )
 
 

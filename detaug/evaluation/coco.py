@@ -28,6 +28,7 @@ from detaug.evaluation.predictions import ImageDetections, read_predictions
 from detaug.evaluation.results import read_results
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
 from detaug.loading.batch import Batch
+from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import resolve_device
 from detaug.sources.coco_reader import CocoReader, json_of
 from detaug.sources.source import Source
@@ -130,6 +131,8 @@ class CocoEvaluator(Generic[M]):
         self._tiles = None if tiles is None else tiles_of(tiles, truth, self.annotations)
         self._image_ids = truth.image_ids if self._tiles is None else self._tiles.image_ids
         self._sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
+        shown = truth.sizes if self._tiles is None else self._tiles.sizes
+        self._shown = dict(zip(self._image_ids, shown.tolist(), strict=True))
         self._number = {image_id: at for at, image_id in enumerate(self._image_ids)}
         if self._tiles is not None and isinstance(self._kind, MaskKind):
             self._kind.sizes = dict(zip(self._image_ids, self._tiles.sizes.tolist(), strict=True))
@@ -159,10 +162,18 @@ class CocoEvaluator(Generic[M]):
         once: if it is updated again, as by samplers that fill up shards, the first detections stay and
         `Metrics.repeated` counts it.
         """
+        if isinstance(batch, ClipBatch):
+            raise InputError("got a ClipBatch: give batch.as_images(), and predictions of each frame")
         if batch.image_id is None or batch.source_size is None:  # of a DALI pipeline
             raise InputError(
                 "the batch has no image_id or no source_size: return both from the pipeline, named in output_map"
             )
+        for image_id, size in zip(batch.image_id.tolist(), batch.source_size.tolist(), strict=True):
+            if (other := self._shown.get(image_id, size)) != size:
+                raise InputError(
+                    f"the image with image_id {image_id} is {size[1]} x {size[0]} pixels, and {other[1]} x {other[0]} "
+                    "in the json that it is compared with; evaluate with the loader's json"
+                )
         detections = self._in_source(batch, predictions)
         for image_id, found in zip(batch.image_id.tolist(), detections, strict=True):
             if image_id not in self._number:

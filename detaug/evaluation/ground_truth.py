@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +50,7 @@ def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any
     return GroundTruth(
         image_ids=list(position),
         sizes=checked.sizes,
-        categories=checked.categories,
+        categories=_unique(checked.categories),
         rows=rows,
         first=checked.first,
         shapes=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1),
@@ -57,13 +59,25 @@ def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any
     )
 
 
+def _unique(categories: Mapping[int, str]) -> dict[int, str]:
+    """Return the names of the classes, by which their scores are found; of several with one name with their ids."""
+    often = Counter(categories.values())
+    return {each: name if often[name] == 1 else f"{name} (id {each})" for each, name in categories.items()}
+
+
+def own_area(entry: Mapping[str, Any]) -> float | None:
+    """Return the area that an annotation states; None if it states none that can be used."""
+    area = entry.get("area")
+    return area if isinstance(area, int | float) and 0 <= area < math.inf else None
+
+
 def _row(at: int, entry: dict[str, Any]) -> dict[str, Any]:
-    box, area = entry["bbox"], entry.get("area")
+    box, area = entry["bbox"], own_area(entry)
     return {
         "id": at,
         "image_id": entry["image_id"],
         "category_id": entry["category_id"],
         "bbox": box,
-        "area": area if isinstance(area, int | float) else box[2] * box[3],
+        "area": box[2] * box[3] if area is None else area,
         "iscrowd": int(entry.get("iscrowd") == 1),
     }

@@ -73,8 +73,11 @@ class Kind(ABC, Generic[M_co]):
         for image_id in self.truth.image_ids:
             if (each := found.get(image_id)) is not None:
                 columns = (each.shapes.tolist(), each.scores.tolist(), each.category_ids.tolist())
-                for shape, score, category in zip(*columns, strict=True):
-                    yield {"image_id": image_id, "category_id": category, **self.result(shape), "score": score}
+                for at, (shape, score, category) in enumerate(zip(*columns, strict=True)):
+                    row = {"image_id": image_id, "category_id": category, **self.result(shape), "score": score}
+                    if each.sides is not None:
+                        row["bbox"] = [*row["bbox"][:2], *each.sides[at].tolist()]
+                    yield row
 
 
 def place(shapes: Floats, window: Ints, size: Ints) -> Floats:

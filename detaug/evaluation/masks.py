@@ -25,7 +25,7 @@ from detaug.converters.coco.outlines import (
 )
 from detaug.converters.coco.rings import mask_of_runs
 from detaug.errors import InputError
-from detaug.evaluation.ground_truth import read_ground_truth
+from detaug.evaluation.ground_truth import own_area, read_ground_truth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
 from detaug.evaluation.pycoco import NAMES, CocoMetrics, coco_scores
@@ -69,13 +69,8 @@ class MaskKind(Kind[MaskMetrics]):
 
     def in_source(self, batch: Batch, columns: Columns) -> Iterator[NDArray[Any]]:
         """Yield the run lengths of the masks of each image in source pixels."""
-        rows = zip(batch.image_id.tolist(), batch.source_size.tolist(), strict=True)
-        for (image_id, size), parts in zip(rows, batch.masks_to_source_in_parts(columns.shapes), strict=True):
-            if self.sizes.get(image_id, size) != size:
-                raise InputError(
-                    f"the image with image_id {image_id} is {size[1]} x {size[0]} pixels, and "
-                    f"{self.sizes[image_id][1]} x {self.sizes[image_id][0]} in the json that it is compared with"
-                )
+        sizes = batch.source_size.tolist()
+        for size, parts in zip(sizes, batch.masks_to_source_in_parts(columns.shapes), strict=True):
             counts = [text for part in parts for text in run_lengths(part)]
             yield np.array([{"size": size, "counts": text} for text in counts], object)
 
@@ -108,6 +103,8 @@ class MaskKind(Kind[MaskMetrics]):
         """Return the run lengths, as compressed texts."""
         found = []
         for row in rows:
+            if not isinstance(row["segmentation"], dict):
+                raise ValueError('segmentation must be run lengths, {"size": [height, width], "counts": ...}')
             size, counts = self.sizes[row["image_id"]], row["segmentation"]["counts"]
             ends, fault = read_runs(row["segmentation"], *size)
             if fault:
@@ -162,8 +159,8 @@ def _row_of(entry: dict[str, Any], sizes: Mapping[int, list[int]]) -> dict[str, 
         box = [x, y, x + width, y, x + width, y + height, x, y + height]
         rings = rings or [np.ravel(entry.get("corners") or box).tolist()]
         runs = mask.merge(mask.frPyObjects(rings, *size))
-    area = entry.get("area")
-    return {"segmentation": runs, "area": area if isinstance(area, int | float) else float(mask.area(runs))}
+    area = own_area(entry)
+    return {"segmentation": runs, "area": float(mask.area(runs)) if area is None else area}
 
 
 def _pycocotools_mask() -> Any:

@@ -23,6 +23,8 @@ class ImageDetections(NamedTuple):
     category_ids: Ints
     boxes: Floats | None = None
     """(D, 4) XYXY around the shapes, for detections in tiles, which are merged by them."""
+    sides: Floats | None = None
+    """(D, 2) width and height of boxes as they were read: x1 - x0 may differ in its last bit."""
 
 
 class Columns(NamedTuple):
@@ -101,7 +103,14 @@ def _check_shapes(at: int, prediction: Mapping[str, Tensor], key: Key) -> None:
     names = (key.name, "scores", "labels")
     if any(name not in prediction for name in names):
         raise InputError(f"predictions[{at}] must have {key.name}, scores and labels, got {list(prediction)}")
+    if other := next((name for name in names if not isinstance(prediction[name], Tensor)), None):
+        kind = type(prediction[other]).__name__
+        raise InputError(f"{other} of predictions[{at}] must be a tensor, got {kind}: give torch.as_tensor({other})")
     k = len(prediction["scores"])
+    if k and (prediction["labels"].is_floating_point() or prediction["labels"].dtype == torch.bool):
+        raise InputError(
+            f"labels of predictions[{at}] must be whole numbers, got {prediction['labels'].dtype}: give labels.long()"
+        )
     shapes = {name: tuple(prediction[name].shape) for name in names}
     if not k and all(shape[0] == 0 for shape in shapes.values()):  # a model that found nothing may return (0,)
         return

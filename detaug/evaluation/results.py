@@ -56,4 +56,5 @@ def _detections(path: Path, rows: list[dict[str, Any]], kind: Kind[Any]) -> Imag
         raise InputError(f"{path}: a detection of image_id {rows[0]['image_id']} has {reason}; {_FORM}") from None
     if not np.isfinite(scores).all() or (shapes.dtype != object and not np.isfinite(shapes).all()):
         raise InputError(f"{path}: a detection of image_id {rows[0]['image_id']} is not finite")
-    return ImageDetections(shapes, scores, np.array([row["category_id"] for row in rows], np.int64))
+    sides = np.array([row["bbox"][2:] for row in rows], np.float64) if kind.key.name == "boxes" else None
+    return ImageDetections(shapes, scores, np.array([row["category_id"] for row in rows], np.int64), sides=sides)

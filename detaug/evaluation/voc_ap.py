@@ -121,7 +121,8 @@ def iou_of_boxes(one: Floats, other: Floats) -> Floats:
     low = np.maximum(one[:, None, :2], other[:, :2])
     high = np.minimum(one[:, None, 2:], other[:, 2:])
     shared = (high - low).clip(0).prod(2)
-    return np.asarray(shared / (_area(one)[:, None] + _area(other) - shared))
+    together = _area(one)[:, None] + _area(other) - shared
+    return np.asarray(np.divide(shared, together, out=np.zeros_like(shared), where=shared > 0))
 
 
 def _area(boxes: Floats) -> Any:

@@ -10,6 +10,7 @@ later read from its start, without decoding what is not needed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -158,6 +159,15 @@ def turns_of(frame: Any) -> int:
     return int(round(frame.rotation / 90) % 4)
 
 
+def _is_mirrored(frame: Any) -> bool:
+    """Return whether the display matrix of a frame, nine numbers row by row, mirrors it."""
+    found = frame.side_data.get("DISPLAYMATRIX")
+    if found is None:
+        return False
+    a, b, _, c, d = np.frombuffer(bytes(found), np.int32)[:5].astype(np.float64).tolist()
+    return bool(a * d < b * c)
+
+
 def reason_of(error: Any) -> str:
     """Return what an error of FFmpeg says, without the path."""
     return (getattr(error, "strerror", None) or str(error)).split(": '")[0]
@@ -172,15 +182,23 @@ def read_index(path: str) -> VideoIndex:
         raise FileNotFoundError(path) from None
     except import_av().FFmpegError as error:
         raise VideoError(f"is no video that can be read ({reason_of(error)})") from None
-    end, stated = float(index.times[-1]), scan.duration
+    end, stated = max(float(index.times[-1]), _end(scan)), scan.duration
     if stated > end + CUT_OFF + 2 * stated / len(index.stamps):
         raise VideoError(f"is cut off: it should last {stated:.1f} s, and its frames end after {end:.1f} s")
     return index
 
 
+def _end(scan: _Scan) -> float:
+    """Return the seconds from where the stated duration begins to the end of the last frame; 0 if it is not known."""
+    ends = [each.pts + each.duration for each in scan.packets if each.pts is not None]
+    return max(ends, default=0) * scan.unit - scan.start
+
+
 class _Packet(NamedTuple):
     pts: int | None
     dts: int | None
+    duration: int
+    """0 if it is not known."""
     is_key: bool
     is_left_out: bool
     """Whether an edit list hides its frame."""
@@ -198,11 +216,15 @@ class _Scan(NamedTuple):
     """Whether the decoder shows frames in another order than that of the packets."""
     formats: set[str]
     """FFmpeg's names of the container."""
+    first: int
+    """The packet of the first frame that decodes."""
     coding: Coding
     size: tuple[int, int]
     unit: float
     rate: float
     """Frames a second."""
+    start: float
+    """Seconds at which the stated duration begins."""
     duration: float
     """Seconds that the file states; 0 if it does not."""
 
@@ -216,7 +238,8 @@ def _scan(path: str, *, decode_all: bool) -> _Scan:
         decode_all = decode_all or not formats & WITH_TIMES
         for packet in chain(with_content(container, stream), [None]):
             if packet:
-                packets.append(_Packet(packet.pts, packet.dts, packet.is_keyframe, packet.is_discard))
+                times = packet.pts, packet.dts, packet.duration or 0
+                packets.append(_Packet(*times, packet.is_keyframe, packet.is_discard))
                 packet.pts = len(packets) - 1
             if decode_all or first is None:
                 decoded = _decoded(stream, packet)
@@ -225,12 +248,15 @@ def _scan(path: str, *, decode_all: bool) -> _Scan:
                 frames += broken if decoded is None else [(each.pts, bool(each.key_frame)) for each in decoded]
         if first is None:
             raise VideoError("has no frame that decodes" if packets else "has no frames")
+        if _is_mirrored(first):
+            raise VideoError("is to be shown mirrored, by its display matrix, which is not supported")
         turns, codec = turns_of(first), stream.codec_context
         coding = Coding(codec.codec.canonical_name, first.format.name, turns)
         size = (first.width, first.height) if turns % 2 else (first.height, first.width)
         unit, rate = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 25)
-        duration = _duration(container, stream)
-        return _Scan(packets, frames, decode_all, codec.has_b_frames, formats, coding, size, unit, rate, duration)
+        start, duration = _duration(container, stream)
+        more = (coding, size, unit, rate, start, duration)
+        return _Scan(packets, frames, decode_all, codec.has_b_frames, formats, first.pts, *more)
 
 
 def _decoded(stream: Any, packet: Any) -> list[Any] | None:
@@ -241,15 +267,22 @@ def _decoded(stream: Any, packet: Any) -> list[Any] | None:
         return None
 
 
-def _duration(container: Any, stream: Any) -> float:
+def _duration(container: Any, stream: Any) -> tuple[float, float]:
+    """Return the seconds at which a stated duration begins, and the duration. Matroska counts from 0."""
     if stream.duration:
-        return float(stream.duration * stream.time_base)
-    return container.duration / 1e6 if len(container.streams) == 1 and container.duration else 0.0
+        return float((stream.start_time or 0) * stream.time_base), float(stream.duration * stream.time_base)
+    if found := re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
+        hours, minutes, seconds = map(float, found.groups())
+        return 0.0, 3600 * hours + 60 * minutes + seconds
+    return 0.0, container.duration / 1e6 if len(container.streams) == 1 and container.duration else 0.0
 
 
 def _by_times(scan: _Scan) -> VideoIndex | None:
     """Return the frames by the times of their packets; None where these do not tell them apart, or are of decoding."""
     packets = [each for each in scan.packets if not each.is_left_out]
+    begin = scan.packets[scan.first]
+    if begin.pts is not None and begin is next((each for each in packets if each.is_key), None):
+        packets = [each for each in packets if each.pts is None or each.pts >= begin.pts]  # none before it decodes
     stamps = _known([each.pts for each in packets])
     if scan.is_decoded or stamps is None or len({*stamps}) < len(stamps):
         return None

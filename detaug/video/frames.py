@@ -132,8 +132,9 @@ def _times(data: Annotations, indexes: Sequence[VideoIndex | str], video_of: Int
 def _check_fits(data: Annotations, rows: Ints, index: VideoIndex) -> None:
     """Raise AnnotationError where the images at `rows` are not frames of their video."""
     name, count = data.video_files[int(data.video_ids[rows[0]])], len(index.stamps)
-    (height, width), (h, w) = data.sizes[rows[0]].tolist(), index.size
-    if (height, width) != (h, w):
+    others = rows[(data.sizes[rows] != index.size).any(1)]
+    if len(others):
+        (height, width), (h, w) = data.sizes[others[0]].tolist(), index.size
         raise AnnotationError(
             f"{data.path}: the images of {name} have {width} x {height} pixels, its frames {w} x {h}, turned as the "
             "file says"
