@@ -44,6 +44,8 @@ def test_what_is_perfect(data: tuple[str, str], tmp_path: Path, capsys: pytest.C
     assert content["metrics"]["bbox"]["AP"] == 1
     assert sum(sum(row) for row in content["confusion"]) == len(json.loads(again.read_bytes()))
     assert set(content["errors_of_image"].values()) == {0}
+    assert content["right"] == content["detections"] == content["objects"]
+    assert sum(content["objects"]) == len(json.loads(again.read_bytes()))
     assert main(["evaluate", *data, "--detections", str(again), "-q"]) == 0
     assert not capsys.readouterr().out
 

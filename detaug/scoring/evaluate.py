@@ -120,6 +120,7 @@ class Evaluation:
                 "min_score": errors.min_score,
                 "best_score": errors.best_score,
                 "class_names": list(errors.class_names),
+                **{name: getattr(errors, name).tolist() for name in ("objects", "detections", "right")},
                 "kinds": {kind: each.tolist() for kind, each in errors.kinds.items()},
                 "confusion": errors.confusion.tolist(),
                 "errors_of_image": {names[each]: count for each, count in errors.errors_of_image.items()},
