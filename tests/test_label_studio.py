@@ -318,3 +318,11 @@ def test_damaged_files(tmp_path: Path) -> None:
     text = json.dumps([task("/data/upload/3/90f1a2b3-a.jpg", few), task("b.jpg", REGIONS[:1])])
     root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg", "b.jpg")
     assert_damage_ends_in_a_sentence(root, "a.json", "label-studio")
+
+
+def test_a_task_of_a_video_is_named_as_one(tmp_path: Path) -> None:
+    value = {"sequence": [{"frame": 1, "x": 10, "y": 10, "width": 10, "height": 10}], "labels": ["car"]}
+    result = [{"id": "x", "type": "videorectangle", "from_name": "box", "to_name": "video", "value": value}]
+    tasks = [{"id": 1, "data": {"video": "/data/upload/7/a.mp4"}, "annotations": [{"id": 1, "result": result}]}]
+    root = data_set(tmp_path / "set", {"tasks.json": json.dumps(tasks)}, "a.jpg")
+    assert "must have the path of an image, and has that of the video '/data/upload/7/a.mp4': label" in refused(root)

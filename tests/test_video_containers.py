@@ -297,6 +297,15 @@ def test_packets_that_do_not_decode_at_the_start_have_no_numbers(
     assert frames_of(path) == expected
 
 
+@pytest.mark.parametrize("sound", [False, True])
+def test_an_avi_that_is_cut_off_is_refused(tmp_path: Path, sound: bool) -> None:
+    content = write_video(tmp_path / "a.avi", 200, "mpeg4", sound=sound).read_bytes()
+    assert frames_of(tmp_path / "a.avi") == [*range(200)]
+    (tmp_path / "a.avi").write_bytes(content[: len(content) // 2])
+    with pytest.raises(da.InputError, match=f"is cut off: it should have {len(content):,} bytes, and has"):
+        frames_of(tmp_path / "a.avi")
+
+
 def test_a_file_with_sound_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     content = write_video(tmp_path / "a.mkv", 200, sound=True).read_bytes()
     (tmp_path / "a.mkv").write_bytes(content[: len(content) // 2])

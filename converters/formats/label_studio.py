@@ -14,9 +14,10 @@ from itertools import cycle
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from detaug.converters.coco.file_names import is_video
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part, list_files
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.records.groups import add_key_point
 from detaug.converters.records.json_list import items_of_json
 from detaug.converters.records.record import (
@@ -137,7 +138,9 @@ def _names(data: dict[str, Any], upload: Any, tag: str, usual_tag: Callable[[], 
     found = {key: path for key, path in paths.items() if path.lower().endswith(IMAGE_EXTENSIONS)}
     path = found.get(tag) or paths.get("image") or next(iter(found.values()), upload if isinstance(upload, str) else "")
     if not path:
-        raise ObjectError("the data of a task must have the path of an image")
+        film = next((each for each in paths.values() if is_video(each)), "")
+        has = f", and has that of the video {shown(film)}: label its frames" if film else ""
+        raise ObjectError(f"the data of a task must have the path of an image{has}")
     if path in found.values() and len({*found.values()}) > 1 and not {tag, "image"} & found.keys():
         other = "" if tag else usual_tag()
         if other not in found:

@@ -10,6 +10,7 @@ later read from its start, without decoding what is not needed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
@@ -182,10 +183,19 @@ def read_index(path: str) -> VideoIndex:
         raise FileNotFoundError(path) from None
     except import_av().FFmpegError as error:
         raise VideoError(f"is no video that can be read ({reason_of(error)})") from None
+    _check_riff(path)
     end, stated = max(float(index.times[-1]), _end(scan)), scan.duration
     if stated > end + CUT_OFF + 2 * stated / len(index.stamps):
         raise VideoError(f"is cut off: it should last {stated:.1f} s, and its frames end after {end:.1f} s")
     return index
+
+
+def _check_riff(path: str) -> None:
+    """Raise VideoError for an AVI, a RIFF file, that is shorter than the length at its start says."""
+    with open(path, "rb") as file:
+        name, length = file.read(4), int.from_bytes(file.read(4), "little") + 8
+    if name == b"RIFF" and length > (found := os.path.getsize(path)):
+        raise VideoError(f"is cut off: it should have {length:,} bytes, and has {found:,}")
 
 
 def _end(scan: _Scan) -> float:
