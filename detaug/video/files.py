@@ -162,7 +162,10 @@ def turns_of(frame: Any) -> int:
 
 def _is_mirrored(frame: Any) -> bool:
     """Return whether the display matrix of a frame, nine numbers row by row, mirrors it."""
-    found = frame.side_data.get("DISPLAYMATRIX")
+    try:
+        found = frame.side_data.get("DISPLAYMATRIX")
+    except ValueError:  # PyAV shows none beside data of a kind that it does not know
+        return False
     if found is None:
         return False
     a, b, _, c, d = np.frombuffer(bytes(found), np.int32)[:5].astype(np.float64).tolist()
