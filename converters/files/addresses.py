@@ -21,8 +21,8 @@ def check_on_disk(location: PathLike) -> None:
     """Raise InputError for an address, where only what is on a disk can be used."""
     if address := address_of(location):
         raise InputError(
-            f"{address} is in a bucket; give a path on a disk, as of a copy: only da.CocoReader and detaug train, tune "
-            "and evaluate read from buckets"
+            f"{address} is in a bucket; give a path on a disk, such as that of a copy: only da.CocoReader and detaug "
+            "train, tune and evaluate read from buckets"
         )
 
 

@@ -127,7 +127,7 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
                 for xy, values in regions.pop(view)
             ]
             name, is_image = files.get(file, ("", False))
-            if is_image or (name and found):  # regions in a video are those of an image that cannot be read
+            if is_image or (name and found):  # a video with regions is read as an image, and the error names it
                 yield Item(name, found)
 
 

@@ -15,7 +15,7 @@ from detaug.converters.files.addresses import check_on_disk
 
 
 class PathOnDisk(click.Path):
-    """A path, and no address of a bucket, which click would take for one."""
+    """A path on this machine: click would take the address of a bucket for one, too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the Path. Raises InputError for an address."""
