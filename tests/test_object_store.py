@@ -122,6 +122,19 @@ def test_evaluation_and_pictures_read_a_json_in_a_bucket(remote: Callable[..., d
         assert np.array_equal(one.boxes, other.boxes)
 
 
+def test_a_reader_is_evaluated_with_the_json_that_it_read(
+    remote: Callable[..., da.CocoReader], s3: FaultyProxy
+) -> None:
+    """Not with one that is in its place by now, and without the network."""
+    reader = remote()
+    bucket, name = str(reader.annotations).removeprefix("s3://").split("/", 1)
+    put(bucket, name, b"{}")
+    s3.fault = lambda _: Fault(status=500, message="away")
+    evaluator = da.CocoEvaluator(reader)
+    assert len(evaluator.detections) == 0
+    assert evaluator.annotations == reader.annotations_file
+
+
 @pytest.mark.usefixtures("s3")
 def test_errors_of_a_json_in_a_bucket_name_it(painted: Folder, tmp_path: Path) -> None:
     """The copy in the cache is never named, and the remedy for a copy works."""

@@ -32,7 +32,7 @@ from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import resolve_device
 from detaug.sources.coco_reader import CocoReader, json_of
 from detaug.sources.source import Source
-from detaug.storage.open_storage import local_json
+from detaug.storage.open_storage import named
 
 M = TypeVar("M")
 
@@ -124,8 +124,8 @@ class CocoEvaluator(Generic[M]):
         check("kind", kind, kind in _KINDS, f"one of {', '.join(map(repr, _KINDS))}")
         if sigmas is not None and kind != "keypoints":
             raise InputError(f"sigmas are for kind='keypoints', got kind={kind!r}")
-        self.annotations, folder = json_of(annotations)
-        with local_json(self.annotations, folder) as file:
+        self.annotations, file = json_of(annotations)
+        with named(self.annotations, file):
             self._kind: Kind[M] = _KINDS[kind](file, **({} if sigmas is None else {"sigmas": sigmas}))
         truth = self._kind.truth
         self._tiles = None if tiles is None else tiles_of(tiles, truth, self.annotations)
@@ -135,7 +135,7 @@ class CocoEvaluator(Generic[M]):
         self._shown = dict(zip(self._image_ids, shown.tolist(), strict=True))
         self._number = {image_id: at for at, image_id in enumerate(self._image_ids)}
         if self._tiles is not None and isinstance(self._kind, MaskKind):
-            self._kind.sizes = dict(zip(self._image_ids, self._tiles.sizes.tolist(), strict=True))
+            self._kind.sizes = self._shown
         check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
         fewest = 20 if kind == "keypoints" else 100
         fits = max_detections is None or is_whole(max_detections, fewest)

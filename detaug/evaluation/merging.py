@@ -21,7 +21,7 @@ from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import ImageDetections
 from detaug.evaluation.voc_ap import Overlaps, iou_of_boxes
 from detaug.sources.coco_reader import CocoReader, json_of
-from detaug.storage.open_storage import local_json
+from detaug.storage.open_storage import named
 from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import covers
 
@@ -60,8 +60,8 @@ def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPict
         ids = tiles.reader.image_ids[tiles.pictures].tolist()
         found, origin = TilesOfPictures(tiles.image_ids.tolist(), ids, tiles.windows, tiles.sizes), tiles.origin
     else:
-        path, folder = json_of(tiles)
-        with local_json(path, folder) as file:
+        path, file = json_of(tiles)
+        with named(path, file):
             found, origin = _tiles_of_json(load_coco(file).document["images"], path), str(path)
     sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
     of_picture: dict[int, list[int]] = {}

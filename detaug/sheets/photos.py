@@ -23,8 +23,7 @@ from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
 from detaug.loading.batch_shapes import marks_of, with_masks
-from detaug.sources.coco_reader import CocoReader, json_of
-from detaug.storage.open_storage import local_json
+from detaug.sources.coco_reader import CocoReader
 
 Array = NDArray[Any]
 How: TypeAlias = Literal["random", "smallest", "crowded", "suspicious"]
@@ -191,8 +190,7 @@ def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = 
     """
     if not len(rows):
         raise InputError("rows must name at least one image, got none")
-    with local_json(*json_of(reader)) as file:
-        flags = _flags(file)
+    flags = _flags(reader.json_file)
     return [
         _photo(reader, row, note, flags.get(int(reader.image_ids[row]), Flags([], [])))
         for row, note in zip(rows, notes or [""] * len(rows), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import numpy as np
 
 from detaug.arrays import Bools, Bytes, Ints
 from detaug.converters.check.images import folder_that_has
-from detaug.converters.coco.annotations import AnnotationError, Annotations
+from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.files import heif
 from detaug.converters.files.image_file import short_digest
@@ -22,7 +23,7 @@ from detaug.sources.clips import Tracks
 from detaug.sources.coco_shapes import FlipPairs, WantedShapes
 from detaug.sources.source import FolderSource
 from detaug.storage.object_store import local_or_remote
-from detaug.storage.open_storage import open_annotations, open_storage
+from detaug.storage.open_storage import local_json, named, open_storage
 from detaug.storage.storage import Upcoming
 
 Crowds = Literal["drop", "keep"]
@@ -100,14 +101,16 @@ class CocoReader(FolderSource):
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
-        self.cache_folder = cache_folder
         self.pixel_format = PixelFormat(channels, dtype, None if bands is None else tuple(bands))
         if crowds not in ("drop", "keep"):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
         names = dict.fromkeys([*column_names(columns), *(["iscrowd"] if crowds == "keep" else [])])
         wanted = WantedShapes(keypoints, flip_pairs, rotated, tight, masks)
         read = wanted.with_columns(names)
-        data = open_annotations(self.annotations, cache_folder, columns=read, outlines=wanted.outlines, cache=cache)
+        file = local_json(self.annotations, cache_folder)
+        with named(self.annotations, file):
+            data = read_annotations(file, columns=read, outlines=wanted.outlines, cache=cache)
+        data, self.json_file = replace(data, path=self.annotations), file.absolute()
         self._video_files = data.video_files
         self._keep_columns(data)
         keep = ~data.crowd | (crowds == "keep")
@@ -190,14 +193,15 @@ class CocoReader(FolderSource):
         return short_digest(self._storage.version)
 
 
-def json_of(annotations: PathLike | CocoReader) -> tuple[Path, PathLike | None]:
-    """Return a json, or that of a reader, and the folder for its copy if it is in a bucket, as `local_json` takes them.
+def json_of(annotations: PathLike | CocoReader) -> tuple[Path, Path]:
+    """Return a json, or that of a reader, and the file that has it: of one in a bucket the copy that the reader read.
 
-    It is absolute: a later change of the working folder changes nothing.
+    Both are absolute: a later change of the working folder changes nothing.
     """
     if isinstance(annotations, CocoReader):
-        return annotations.annotations_file, annotations.cache_folder
-    return local_or_remote(annotations).absolute(), None
+        return annotations.annotations_file, annotations.json_file
+    path = local_or_remote(annotations).absolute()
+    return path, local_json(path, None)
 
 
 def column_names(columns: Sequence[str]) -> list[str]:

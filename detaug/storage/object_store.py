@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from detaug.converters.files.addresses import SCHEMES
+from detaug.converters.files.addresses import address_of
 from detaug.errors import DataError, InputError
 
 Item = TypeVar("Item")
@@ -67,12 +67,11 @@ class ObjectPath(PosixPath):
 
 def local_or_remote(location: str | os.PathLike[str]) -> Path:
     """Return the path, or the ObjectPath of something in an object store. Raises InputError for other addresses."""
-    found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/", os.fspath(location))  # Path("s3://a") is "s3:/a"
-    if not found:
-        return Path(location)
-    if found[1] not in SCHEMES:
+    if address := address_of(location):
+        return ObjectPath(address)
+    if found := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/", os.fspath(location)):
         raise InputError(f"{os.fspath(location)}: {found[1]}:// is not supported; s3:// and gs:// are")
-    return ObjectPath(os.fspath(location))
+    return Path(location)
 
 
 class ObjectInfo(NamedTuple):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from detaug.arguments import parse_size
 from detaug.converters.coco.annotation_cache import cache_root
-from detaug.converters.coco.annotations import Annotations, read_annotations
+from detaug.converters.coco.annotations import Annotations
 from detaug.converters.files.addresses import check_command
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.image_file import short_digest
@@ -26,23 +24,18 @@ CacheFolder = str | os.PathLike[str] | None
 """A folder for what is downloaded; None: "objects" in the user's cache folder."""
 
 
-def open_annotations(path: Path, cache_folder: CacheFolder, **options: Any) -> Annotations:
-    """Read and check a COCO json, as `read_annotations` does."""
-    with local_json(path, cache_folder) as local:
-        return replace(read_annotations(local, **options), path=path)
+def local_json(path: Path, cache_folder: CacheFolder) -> Path:
+    """Return the file of a json: of one in a bucket a copy."""
+    return _download(path, _cache_folder(cache_folder)) if isinstance(path, ObjectPath) else path
 
 
 @contextmanager
-def local_json(path: Path, cache_folder: CacheFolder) -> Iterator[Path]:
-    """Yield the file of a json: of one in a bucket a copy, whose address is named in an AnnotationError."""
-    if not isinstance(path, ObjectPath):
-        yield path
-        return
-    local = _download(path, _cache_folder(cache_folder))
+def named(path: Path, file: Path) -> Iterator[None]:
+    """Let an AnnotationError about the file of a json name its path, or its address in a bucket."""
     try:
-        yield local
+        yield
     except AnnotationError as error:
-        text = str(error).replace(check_command(local), check_command(path)).replace(str(local), str(path))
+        text = str(error).replace(check_command(file), check_command(path)).replace(str(file), str(path))
         raise AnnotationError(text) from None
 
 
