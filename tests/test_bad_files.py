@@ -394,9 +394,8 @@ def test_a_slow_disk_is_waited_for(painted: Folder) -> None:
         batches = list(da.Loader(reader, RECIPE, 4, train=False, **settings))
         assert time.monotonic() - begin > 0.5
     assert all(same(a, b) for a, b in zip(batches, whole, strict=True))
-    with slow([painted[0] / "05.png"], seconds=0.5):
-        with da.Loader(reader, RECIPE, 4, train=False, **settings) as loader:
-            assert same(next(iter(loader)), whole[0])
+    with slow([painted[0] / "05.png"], seconds=0.5), da.Loader(reader, RECIPE, 4, train=False, **settings) as loader:
+        assert same(next(iter(loader)), whole[0])
 
 
 def test_a_file_that_goes_while_the_disk_is_slow_is_named(painted: Folder) -> None:

@@ -198,6 +198,35 @@ def test_a_large_picture_is_searched_in_tiles() -> None:
         model.predict([pixels], tile=100)
 
 
+class FindsAnEnd(nn.Module):
+    """Finds an object at the right end of a white image, where it is cut off, and all of it in others, less surely."""
+
+    def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
+        cut = bool(images.mean() > 0.5)
+        box = torch.tensor([[80.0, 20, 100, 40] if cut else [0.0, 20, 30, 40]])
+        return [{"boxes": box, "scores": torch.tensor([0.45 if cut else 0.35]), "labels": torch.ones(1).long()}]
+
+
+@pytest.mark.parametrize(("min_score", "found"), [(0.0, 1), (0.3, 1), (0.4, 0)])
+def test_scores_are_judged_when_tiles_are_merged(min_score: float, found: int) -> None:
+    """A higher score does not bring a box back that a whole one had replaced."""
+    pixels = np.zeros((100, 180, 3), np.uint8)
+    pixels[:, :90] = 255
+    ops = (da.Resize((100, 100)), da.Normalize((0, 0, 0), (1, 1, 1)))
+    model = TrainedModel(FindsAnEnd(), ops, ("background", "x"), torch.device("cpu"))
+    (each,) = model.predict([pixels], tile=100, min_score=min_score)
+    assert each["boxes"].tolist() == [[80, 20, 110, 40]] * found
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg"])
+def test_a_broken_file_is_named(model: TrainedModel, tmp_path: Path, kind: str) -> None:
+    whole, broken = tmp_path / f"whole.{kind}", tmp_path / f"broken.{kind}"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (60, 80, 3), np.uint8)).save(whole)
+    broken.write_bytes(whole.read_bytes()[:-2000])
+    with pytest.raises(OSError, match=f"broken.{kind}: does not decode .*; get the file again"):
+        model.predict([whole, broken])
+
+
 def test_a_batch_of_a_loader(model: TrainedModel, file: Path, tmp_path: Path) -> None:
     (file.parent / "b.png").write_bytes(file.read_bytes())
     folder, json_file = write_coco(tmp_path, [("a.png", (60, 80), [WHITE_BOX]), ("b.png", (60, 80), [])], classes=2)

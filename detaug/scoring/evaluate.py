@@ -21,7 +21,7 @@ from detaug.loading.loader import Loader
 from detaug.sheets import Detections
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.reader import TileReader
-from detaug.training.detectors import READS
+from detaug.training.detectors import READS, images_for
 from detaug.training.loaders import SAME_CLASSES
 from detaug.training.predict import load_model
 
@@ -167,7 +167,7 @@ def evaluate_model(
     with torch.inference_mode():
         done = 0
         for batch in Loader(source, trained.ops, batch_size, device=trained.device, train=False):
-            predictions = trained.model(batch.images)
+            predictions = trained.model(images_for(trained.model, batch))
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)
             done += len(batch)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from detaug.arrays import Bytes
@@ -19,6 +18,7 @@ from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections
 from detaug.sources.source import Source
+from detaug.training.detectors import images_for
 from detaug.training.predict import TrainedModel, pixels_of
 from detaug.video.reader import VideoReader
 
@@ -67,7 +67,7 @@ class ImageFiles(Source):
 
     def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
         for batch in Loader(self, model.ops, batch_size, device=model.device, train=False):
-            yield from Detections.of(batch, model.model(batch.images), min_score)
+            yield from Detections.of(batch, model.model(images_for(model.model, batch)), min_score)
 
     def read_pixels(self, at: int) -> NDArray[np.uint8]:
         return pixels_of(self.path(at))
@@ -107,7 +107,9 @@ class VideoFiles:
         left = {image["id"] for image in self.images}
         for batch in Loader(self._reader, model.ops, 1, device=model.device, train=False):
             frames = cast(ClipBatch, batch).as_images()
-            predictions = [found for part in torch.split(frames.images, batch_size) for found in model.model(part)]
+            images = images_for(model.model, frames)
+            parts = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
+            predictions = [found for part in parts for found in model.model(part)]
             for found in Detections.of(frames, predictions, min_score):
                 if found.image_id in left:
                     left.remove(found.image_id)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from detaug.errors import InputError
+from detaug.loading.batch import Batch
+from detaug.loading.plans import pad_to
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
 Finds = Literal["bbox", "segm", "keypoints"]
@@ -93,12 +95,12 @@ def _torchvision_detection() -> Any:
 
 
 def without_transform(model: Any) -> nn.Module:
-    """Make a detector of torchvision take batches as they are.
+    """Make a detector of torchvision take images as they are.
 
-    Its transform, which would resize, normalise and stack every image again, is replaced. The outputs of the
-    heads become float32, so that under autocast boxes are not decoded, and losses not computed, in 16 bits.
+    Its transform, which would resize and normalise every image again, is replaced. The outputs of the heads become
+    float32, so that under autocast boxes are not decoded, and losses not computed, in 16 bits.
     """
-    model.transform = PassThrough()
+    model.transform = PassThrough(model.transform.size_divisible)
     for name in HEADS:
         try:
             head = model.get_submodule(name)
@@ -109,17 +111,42 @@ def without_transform(model: Any) -> nn.Module:
     return detector
 
 
-class PassThrough(nn.Module):
-    """Replaces torchvision's GeneralizedRCNNTransform: images are (N, 3, H, W) and ready."""
+def images_for(model: nn.Module, batch: Batch) -> Tensor | list[Tensor]:
+    """Return the images of a batch as a model takes them: all in one tensor, or each without its padding.
 
-    def forward(self, images: Tensor, targets: Any = None) -> tuple[Any, Any]:
+    The latter is for torchvision's detectors, which then find nothing in the padding.
+    """
+    if not isinstance(getattr(model, "transform", None), PassThrough):
+        return batch.images
+    sizes = batch.image_size.tolist()
+    return [image[:, :height, :width] for image, (height, width) in zip(batch.images, sizes, strict=True)]
+
+
+class PassThrough(nn.Module):
+    """Replaces torchvision's GeneralizedRCNNTransform: images are ready, and only stacked.
+
+    `divisible`: zeros pad the stack to a multiple of it, on which the places of anchors depend.
+    """
+
+    def __init__(self, divisible: int) -> None:
+        super().__init__()
+        self.divisible = divisible
+
+    def forward(self, images: Tensor | Sequence[Tensor], targets: Any = None) -> tuple[Any, Any]:
+        """Return an ImageList of (N, 3, H, W), or of N images (3, H, W) of any sizes, and the targets as they are."""
         from torchvision.models.detection.image_list import ImageList
 
-        height, width = images.shape[-2:]
-        return ImageList(images, [(height, width)] * len(images)), targets
+        sizes = [(image.shape[-2], image.shape[-1]) for image in images]
+        height, width = pad_to([max(side) for side in zip(*sizes, strict=True)], self.divisible)
+        if isinstance(images, Tensor) and images.shape[-2:] == (height, width):
+            return ImageList(images, sizes), targets
+        stack = images[0].new_zeros(len(images), 3, height, width)
+        for at, (image, (h, w)) in enumerate(zip(images, sizes, strict=True)):
+            stack[at, :, :h, :w] = image
+        return ImageList(stack, sizes), targets
 
     def postprocess(self, result: Any, image_sizes: Any, _original_sizes: Any) -> Any:
-        """Return the detections of each image; their masks, if they have any, as (K, 1, H, W) in its pixels.
+        """Return the detections of each image; their masks, if they have any, as (K, 1, H, W) of the image's size.
 
         Those of label 0, which torchvision's RetinaNet and FCOS have too, are left out: it is the background.
         """

@@ -13,7 +13,7 @@ from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections, detections_sheet
 from detaug.sources.coco_reader import CocoReader
-from detaug.training.detectors import DETECTORS
+from detaug.training.detectors import DETECTORS, images_for
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
 
@@ -37,7 +37,7 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
     evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind) for kind in kinds}
     detections = list[Detections]()
     for batch in val:
-        predictions = model(batch.images)
+        predictions = model(images_for(model, batch))
         for evaluator in evaluators.values():
             evaluator.update(batch, predictions)
         if len(detections) < PICTURES:

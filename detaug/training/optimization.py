@@ -13,7 +13,7 @@ from torch import distributed as dist
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from detaug.loading.devices import rank_and_world
-from detaug.training.detectors import DETECTORS, TARGETS
+from detaug.training.detectors import DETECTORS, TARGETS, images_for
 from detaug.training.options import TrainOptions
 
 
@@ -52,7 +52,7 @@ class Optimization:
             group["lr"] = lr
         self.model.train()
         with torch.autocast(self.device.type, self.amp_dtype) if self.amp_dtype else nullcontext():
-            losses: dict[str, Tensor] = self._parallel(batch.images, batch.targets(**self._targets))
+            losses: dict[str, Tensor] = self._parallel(images_for(self.model, batch), batch.targets(**self._targets))
             loss = torch.stack(list(losses.values())).sum()
         self._update(loss)
         self._update_average(number)

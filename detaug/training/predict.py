@@ -18,7 +18,7 @@ from detaug.arguments import SCORE, check, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.converters.coco.table import THIN
-from detaug.converters.files.image_headers import read_orientation, upright
+from detaug.converters.files.image_headers import PILLOW_ERRORS, read_orientation, upright
 from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels, too_few_bytes
 from detaug.converters.files.pixel_types import refuse_loss
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
@@ -35,7 +35,7 @@ from detaug.samples.images import read_image
 from detaug.samples.samples import batch
 from detaug.sheets import Detections
 from detaug.tiles.windows import check_grid, plan_tiles
-from detaug.training.detectors import DETECTORS, Finds, make_detector
+from detaug.training.detectors import DETECTORS, Finds, images_for, make_detector
 from detaug.training.loaders import make_resize
 from detaug.training.torch_files import read_torch_file
 from detaug.training.weights import load_weights
@@ -106,7 +106,7 @@ class TrainedModel:
     def _predict_batch(self, batch: Batch, min_score: float) -> list[dict[str, Tensor]]:
         batch = batch.to(self.device)
         with torch.inference_mode():
-            every = Detections.of(batch, self.model(batch.images), min_score)
+            every = Detections.of(batch, self.model(images_for(self.model, batch)), min_score)
         detections = []
         for found in every:
             each = {"boxes": torch.from_numpy(found.boxes).float()}
@@ -126,10 +126,12 @@ class TrainedModel:
         windows = plan_tiles(np.array([size]), tile, overlap).windows
         found = []
         for x, y, width, height in windows.tolist():
-            found.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), min_score))
+            found.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), 0))
             if "masks" in found[0]:
                 raise InputError("tile is for models of boxes and key points, and this one finds masks; leave it out")
-        return merge_tiles(found, windows, size)
+        merged = merge_tiles(found, windows, size)
+        high = merged["scores"] >= min_score  # only now: a cut box gives way to a whole one of a lower score
+        return {name: each[high] for name, each in merged.items()}
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
         """Return a picture of the image with its detections: scores, masks, skeletons. Arguments as in `predict`."""
@@ -242,6 +244,10 @@ def pixels_of(image: Any) -> NDArray[np.uint8]:
                 width, height = file.size
                 if fault := too_few_bytes(width, height, os.fstat(content.fileno()).st_size):
                     raise InputError(f"{os.fspath(image)} {fault}; get the file again")
+                try:
+                    file.load()
+                except PILLOW_ERRORS as error:
+                    raise OSError(f"{os.fspath(image)}: does not decode ({error}); get the file again") from None
                 return pixels_of(upright(file, orientation))
     if isinstance(image, Image.Image) and image.mode[0] not in "IF":  # those are more than 8 bits
         image = image.convert("RGB")
