@@ -29,6 +29,7 @@ from torch import distributed as dist
 import detaug as da
 from detaug.demo.people import make_people
 from detaug.training import load_model
+from detaug.training.detectors import images_for
 
 MODEL = "ssdlite320_mobilenet_v3_large"
 EPOCHS, STEPS_AN_EPOCH = 9, 4
@@ -96,7 +97,7 @@ def score(model: Path, folder: Path, device: str, out: Path) -> None:
     loader = da.Loader(reader, list(trained.ops), 1, train=False, device=chosen, shard=(rank, world))
     with torch.no_grad():
         for batch in loader:
-            evaluator.update(batch, trained.model(batch.images))
+            evaluator.update(batch, trained.model(images_for(trained.model, batch)))
     evaluator.gather()
     if rank == 0:
         out.write_text(json.dumps(asdict(evaluator.compute())))

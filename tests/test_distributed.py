@@ -131,7 +131,7 @@ def test_ctrl_c_ends_all_processes_of_torchrun(painted: Folder, tmp_path_factory
     assert process.stdout
     assert any(line.startswith("epoch 1/") for line in process.stdout)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode != 0
     assert processes_of(out) == []
     assert (out / "run/checkpoint.pt").is_file()

@@ -188,7 +188,7 @@ def browser(tmp_path: Path) -> Callable[..., str]:
 
     def run(*arguments: str) -> str:
         command = [found, f"--user-data-dir={tmp_path / 'profile'}", "--headless", "--no-sandbox", "--disable-gpu"]
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, check=True).stdout
 
     return run
 

@@ -293,7 +293,7 @@ def test_training_reads_ahead_after_an_evaluation(
     batches = iter(training)
     next(batches)
     before = len(s3.objects_read())
-    until(lambda: len(s3.objects_read()) > before, seconds=5)
+    until(lambda: len(s3.objects_read()) > before)
 
 
 @pytest.mark.slow
@@ -542,7 +542,8 @@ def cached_bytes(folder: Path) -> int:
         return sum(path.stat().st_size for path in folder.glob("??/*") if path.suffix != local_cache.PARTIAL)
 
 
-def until(done: Callable[[], bool], seconds: float = 30) -> None:
+def until(done: Callable[[], bool], seconds: float = 120) -> None:
+    """Fail if it takes longer than a busy machine needs."""
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end
@@ -733,19 +734,20 @@ def test_a_process_ends_while_a_server_does_not_answer(
     process.stdin.flush()
     assert process.stdout.readline() == "made\n"
     until(lambda: len(s3.objects_read()) > before)
-    assert process.communicate("end\n", timeout=30) == ("", "")
+    assert process.communicate("end\n", timeout=300) == ("", "")
     assert process.returncode == 0
 
 
 @pytest.mark.slow
 def test_a_dropped_reader_stops_downloading(remote: Callable[..., da.CocoReader], s3: FaultyProxy) -> None:
+    before = {*threading.enumerate()}
     s3.fault = sometimes(Fault(seconds=0.02), every=1)
     batches = loader(remote())
     next(iter(batches))
     batches.close()
     del batches
     gc.collect()
-    until(lambda: not any(thread.name.startswith("detaug") for thread in threading.enumerate()))
+    until(lambda: not any(thread.name.startswith("detaug") for thread in {*threading.enumerate()} - before))
 
 
 # ------------------------------------------------------------------------------------------- the plan

@@ -26,7 +26,7 @@ print([pool.submit(abs, each).result() for each in (-1, -2, -3)])
 
 
 def test_a_process_with_a_pool_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[1, 2, 3]\nfinalized\n", "")
 
 
@@ -84,4 +84,4 @@ second._condition.acquire()
 first.result()
 time.sleep(0.2)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

@@ -182,7 +182,7 @@ def test_ctrl_c_saves_a_checkpoint_and_names_resume(
         assert "waiting\n" in iter(training.stdout.readline, "")
         time.sleep(0.2)  # until it waits
         training.send_signal(signal.SIGINT)
-        printed, errors = training.communicate(timeout=60)
+        printed, errors = training.communicate(timeout=300)
     assert training.returncode == -signal.SIGINT, errors
     said = f"stopped after step {step}, saved in {out / 'run/checkpoint.pt'}; the same command with --resume continues"
     assert printed.splitlines()[-1] == said
