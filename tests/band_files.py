@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,8 @@ def encode(array: Array, kind: str, **options: Any) -> bytes:
         usual = {"photometric": "minisblack"} | ({} if planar or bands == 1 else {"planarconfig": "contig"})
         tifffile.imwrite(content, np.moveaxis(array, 2, 0) if planar else array.squeeze(), **(usual | options))
         return content.getvalue()
+    if kind == "png" and (bands, array.dtype.name) == (2, "uint16"):
+        return grey_and_alpha_png(array)
     if kind == "webp" or bands == 2:
         content = io.BytesIO()
         Image.fromarray(array).save(content, {"webp": "WEBP", "png": "PNG"}[kind], **options)
@@ -56,6 +60,33 @@ def encode(array: Array, kind: str, **options: Any) -> bytes:
     order = [2, 1, 0, *range(3, bands)] if bands > 2 else [0]
     lossless = [cv2.IMWRITE_JPEG2000_COMPRESSION_X1000, 1000] if kind == "jp2" else []
     return bytes(cv2.imencode(f".{kind}", array[..., order], lossless)[1])
+
+
+def grey_and_alpha_png(array: Array) -> bytes:
+    """Return a PNG of (H, W, 2) uint16, which neither Pillow nor OpenCV writes."""
+    height, width, _ = array.shape
+    rows = array.astype(">u2").reshape(height, -1).view(np.uint8)
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), rows], axis=1)  # the filter of each line, and its bytes
+    chunks = {b"IHDR": struct.pack(">2I5B", width, height, 16, 4, 0, 0, 0), b"IDAT": zlib.compress(lines.tobytes())}
+    return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*each) for each in [*chunks.items(), (b"IEND", b"")])
+
+
+def png_chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def turned(stored: Array, orientation: int) -> Array:
+    """Return an image as EXIF's orientation says."""
+    return {
+        1: stored,
+        2: stored[:, ::-1],
+        3: stored[::-1, ::-1],
+        4: stored[::-1],
+        5: stored.swapaxes(0, 1),
+        6: np.rot90(stored, -1),
+        7: stored[::-1, ::-1].swapaxes(0, 1),
+        8: np.rot90(stored),
+    }[orientation]
 
 
 def data_set(folder: Path, files: dict[str, bytes], size: tuple[int, int] = (37, 53)) -> tuple[Path, Path]:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import io
+import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from band_files import EXACT, READING, SIZE, Array, data_set, encode, first, loader_of, values
+from band_files import (
+    EXACT,
+    READING,
+    SIZE,
+    Array,
+    data_set,
+    encode,
+    first,
+    loader_of,
+    png_chunk,
+    turned,
+    values,
+)
 from command import detaug, usage_error
 from PIL import Image
 
@@ -21,6 +34,7 @@ from detaug.sheets import batch_sheet
 FILES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
     "grey png": (1, "uint8", "png", {}),
     "grey and alpha png": (2, "uint8", "png", {}),
+    "16-bit grey and alpha png": (2, "uint16", "png", {}),
     "rgba png": (4, "uint8", "png", {}),
     "16-bit grey png": (1, "uint16", "png", {}),
     "16-bit rgb png": (3, "uint16", "png", {}),
@@ -49,6 +63,10 @@ FILES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
     ),
     "6 bands, big endian tif": (6, "float32", "tif", {"byteorder": ">"}),
     "6 bands, bigtiff": (6, "uint16", "tif", {"bigtiff": True}),
+    "white is 0 tif": (1, "uint8", "tif", {"photometric": "miniswhite"}),
+    "white is 0, 16-bit tif": (1, "uint16", "tif", {"photometric": "miniswhite"}),
+    "white is 0, floats, tiled tif": (2, "float32", "tif", {"photometric": "miniswhite", "tile": (16, 16)}),
+    "cielab tif": (3, "uint16", "tif", {"photometric": "cielab"}),
     "npy": (6, "uint16", "npy", {}),
     "npy of one band": (1, "float32", "npy", {}),
 }  # fmt: skip
@@ -212,15 +230,54 @@ def test_sources_of_ones_own(tmp_path: Path) -> None:
 )
 def test_the_orientation_of_a_tiff_turns_all_bands(tmp_path: Path, orientation: int) -> None:
     stored = values(6, "uint16")
-    tag = [(274, "H", 1, orientation, True)]
-    content = encode(stored, "tif", extratags=tag)
-    turned = {5: stored.swapaxes(0, 1), 6: np.rot90(stored, -1), 7: stored[::-1, ::-1].swapaxes(0, 1)}
-    turned |= {8: np.rot90(stored), 1: stored, 2: stored[:, ::-1], 3: stored[::-1, ::-1], 4: stored[::-1]}
-    expected = turned[orientation]
-    size = expected.shape[:2]
-    reader = da.CocoReader(*data_set(tmp_path, {"a.tif": content}, size), **READING)
-    loader = da.Loader(reader, [da.Resize(size), da.Normalize(scale=1)], 1, train=False, device="cpu")
-    np.testing.assert_array_equal(first(loader), expected)
+    content = encode(stored, "tif", extratags=[(274, "H", 1, orientation, True)])
+    check_values(tmp_path, "a.tif", content, turned(stored, orientation))
+
+
+def check_values(folder: Path, name: str, content: bytes, expected: Array) -> None:
+    """Check what a loader gives of a file, and a reader of its tiles."""
+    size, (channels, dtype) = expected.shape[:2], (expected.shape[2], expected.dtype.name)
+    reader = da.CocoReader(*data_set(folder, {name: content}, size), channels=channels, dtype=dtype)
+    for source in (reader, da.TileReader(reader, 100)):
+        loader = da.Loader(source, [da.Resize(size), da.Normalize(scale=1)], 1, train=False, device="cpu")
+        np.testing.assert_array_equal(first(loader), expected)
+
+
+@pytest.mark.parametrize("orientation", [3, 6])
+@pytest.mark.parametrize(("kind", "bands"), [("PNG", 1), ("PNG", 2), ("PNG", 4), ("WEBP", 4)])
+def test_the_orientation_of_a_picture_turns_all_bands(tmp_path: Path, kind: str, bands: int, orientation: int) -> None:
+    stored, content, tags = values(bands, "uint8"), io.BytesIO(), Image.Exif()
+    tags[0x0112] = orientation
+    lossless = {"lossless": True, "exact": True} if kind == "WEBP" else {}
+    Image.fromarray(stored.squeeze()).save(content, kind, exif=tags, **lossless)
+    check_values(tmp_path, f"a.{kind.lower()}", content.getvalue(), turned(stored, orientation))
+
+
+def test_deep_pictures_that_are_not_turned_are_named(tmp_path: Path) -> None:
+    """DALI does not turn RGBA, and Pillow does not read 16 bits of it."""
+    png, tags = encode(values(4, "uint16"), "png"), Image.Exif()
+    tags[0x0112] = 3
+    png = png[:33] + png_chunk(b"eXIf", tags.tobytes().removeprefix(b"Exif\0\0")) + png[33:]
+    with pytest.raises(da.DataError, match=r"a.png has 16-bit RGBA turned by EXIF.*; save it upright"):
+        next(iter(loader_of(tmp_path, {"a.png": png}, EXACT, channels=4, dtype="uint16")))
+
+
+@pytest.mark.parametrize("kind", ["columns first", "big endian", "version 2", "by hand"])
+def test_arrays_of_any_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Also while Python's parser of literals fails, as it does in threads now and then."""
+    expected, content = values(6, "uint16"), io.BytesIO()
+    stored = {"columns first": np.asfortranarray(expected), "big endian": expected.astype(">u2")}.get(kind, expected)
+    np.lib.format.write_array(content, stored, version=(2, 0) if kind == "version 2" else (1, 0))
+    file = content.getvalue()
+    if kind == "by hand":
+        text = b'{"shape":(37,53, 6),"fortran_order":False,"descr":"<u2"}'
+        file = b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + expected.tobytes()
+    monkeypatch.setattr("ast.literal_eval", raise_system_error)
+    check_values(tmp_path, "a.npy", file, expected)
+
+
+def raise_system_error(*_: object) -> None:
+    raise SystemError("AST constructor recursion depth mismatch")
 
 
 def test_preview_of_files_with_bands(tmp_path: Path) -> None:

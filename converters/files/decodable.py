@@ -1,13 +1,15 @@
 """Write images again that DALI's decoder does not read, or not with all their bands: as TIFFs of contiguous pixels.
 
 DALI 2.4 reads no TIFF that stores one band after the other, nor one of many bands with an orientation, nor a PNG of
-grey and alpha, and its decoders of images read no .npy, AVIF or HEIC. It ends the process for a grey JPEG that is to
-stay grey.
+grey and alpha, and its decoders of images read no .npy, AVIF or HEIC. It inverts or converts TIFFs in which white is 0
+or that have CIELAB, and does not turn RGBA. It ends the process for a grey JPEG that is to stay grey.
 """
 
 from __future__ import annotations
 
+import math
 import struct
+import zlib
 from io import BytesIO
 from typing import Any, BinaryIO, cast
 
@@ -19,13 +21,11 @@ from detaug.converters.files import heif
 from detaug.converters.files.image_file import BytesFile
 from detaug.converters.files.image_headers import ImageError, ImageHeader, parse_image_header
 from detaug.converters.files.large_images import allow_pixels
-from detaug.converters.files.pixel_types import NPY_MAGIC, TIFF_MAGIC
+from detaug.converters.files.pixel_types import read_npy_header
 from detaug.errors import InputError
 
 Bytes = NDArray[np.uint8]
 
-_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
-_GREY_AND_ALPHA = 4  # IHDR's colour type
 _KINDS = {"u": 1, "i": 2, "f": 3}  # TIFF's SampleFormat
 _UNDECODABLE = np.zeros(1, np.uint8)
 
@@ -37,10 +37,7 @@ def as_decodable(content: Bytes, size: tuple[int, int] | None = None, *, as_rgb:
     decoder takes. `as_rgb`: whether DALI converts to 8-bit RGB; only AVIF and HEIC are written again then.
     Raises InputError if the package for planar TIFFs is not installed.
     """
-    head = content[:26].tobytes()
-    grey_and_alpha = head[:8] == _PNG and head[25:26] == bytes([_GREY_AND_ALPHA])
-    others = head[:2] == _JPEG or head[:4] in TIFF_MAGIC or head[:6] == NPY_MAGIC or grey_and_alpha
-    if not (heif.format_of(head) or (others and not as_rgb)):
+    if as_rgb and not heif.format_of(content[:26].tobytes()):
         return content
     try:
         header = parse_image_header(cast(BinaryIO, BytesFile(content)))
@@ -64,17 +61,40 @@ def _array(content: Bytes, header: ImageHeader) -> NDArray[Any] | None:
     """Return the pixels as they are stored, (H, W) or (H, W, C), of an image that DALI does not read; else None."""
     pixels = header.pixels
     if header.format == "TIFF":
-        if not (pixels.planar or header.orientation != 1):
+        if not (pixels.planar or pixels.converted or header.orientation != 1):
             return None
         array = np.asarray(_tifffile().imread(BytesIO(content.tobytes()), key=0))
         return np.moveaxis(array, 0, 2) if pixels.planar else array
     if header.format == "NPY":
-        return np.asarray(np.load(BytesIO(content.tobytes()), allow_pickle=False))
-    if header.format == "JPEG" and pixels.bands == 3:
+        return _npy_array(content)
+    grey = header.format == "JPEG" and pixels.bands == 1
+    grey_and_alpha = header.format == "PNG" and pixels.bands == 2
+    turned = header.format in ("PNG", "WEBP") and pixels.bands == 4 and header.orientation != 1
+    if not (grey or grey_and_alpha or turned):
         return None
-    image_file = BytesIO(content.tobytes())
+    deep = grey_and_alpha and pixels.dtype == "uint16"
+    image_file = BytesIO((_as_rgba(content) if deep else content).tobytes())
     with allow_pixels(header.width * header.height), Image.open(image_file, formats=[header.format]) as image:
-        return np.array(image.convert("L" if header.format == "JPEG" else "LA"))
+        array = np.array(image.convert("L" if grey else "LA" if grey_and_alpha and not deep else "RGBA"))
+    return array.view(">u2") if deep else array
+
+
+def _npy_array(content: Bytes) -> NDArray[Any]:
+    header = read_npy_header(cast(BinaryIO, BytesFile(content)))
+    assert header is not None  # it was parsed before
+    shape = header.shape[::-1] if header.by_columns else header.shape
+    array = np.frombuffer(content, header.dtype, math.prod(shape), header.start).reshape(shape)
+    return array.T if header.by_columns else array
+
+
+def _as_rgba(png: Bytes) -> Bytes:
+    """Return a PNG of grey and alpha, 16 bits each, as one of RGBA, 8 bits each: they are the same bytes.
+
+    Pillow leaves out the lower 8 bits of the former.
+    """
+    head = png[:29].copy()
+    head[24:26] = 8, 6  # bits and colour type
+    return np.concatenate([head, np.frombuffer(struct.pack(">I", zlib.crc32(head[12:29])), np.uint8), png[33:]])
 
 
 def _tifffile() -> Any:

@@ -55,6 +55,7 @@ _HEAD_BYTES = 4096
 _LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size past the first 4 KiB
 _ORIENTATION_TAG = 0x0112
 _PNG_PALETTE = 3  # IHDR's colour type
+_RGBA_OF_16_BITS = bytes([16, 6])  # IHDR's bits and colour type
 _PILLOW_FORMATS = ("BMP", "WEBP", "PPM", "GIF")
 PILLOW_ERRORS = (
     OSError,
@@ -178,7 +179,7 @@ def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
         return _Scanned("JPEG2000", jpeg2000[0], 1) if jpeg2000 else None
     if head[:6] == NPY_MAGIC:
         npy = read_npy_header(file)
-        return _Scanned("NPY", npy[0], 1) if npy else None
+        return _Scanned("NPY", (npy.shape[1], npy.shape[0]), 1) if npy else None
     return _scan_with_pillow(file)
 
 
@@ -222,6 +223,10 @@ def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
         file.seek(position)
         chunk = file.read(8)
         if len(chunk) < 8 or chunk[4:] == b"IEND":
+            if head[24:26] == _RGBA_OF_16_BITS and orientation in _TURNS:
+                raise ImageError(
+                    "image-format", "has 16-bit RGBA turned by EXIF, which DALI reads unturned; save it upright"
+                )
             width, height = struct.unpack_from(">II", head, 16)
             return _Scanned("PNG", (width, height), orientation)
         length = int.from_bytes(chunk[:4], "big")

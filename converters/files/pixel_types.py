@@ -7,9 +7,10 @@ every reader of RGB, and is not counted as lost.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from detaug.errors import InputError
 TIFF_MAGIC = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
 _TIFF_VALUES = {1: "B", 3: "H", 4: "I", 16: "Q"}  # BYTE, SHORT, LONG, LONG8
 _TIFF_KINDS = {1: "uint", 2: "int", 3: "float", 4: "uint"}  # SampleFormat; 4 is "undefined"
-_RGB, _PALETTE, _SEPARATED, _YCBCR = 2, 3, 5, 6  # PhotometricInterpretation
+_BLACK_IS_ZERO, _RGB, _PALETTE, _SEPARATED, _YCBCR = 1, 2, 3, 5, 6  # PhotometricInterpretation
 _PNG_BANDS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette has RGB
 
 
@@ -44,6 +45,8 @@ class PixelType(NamedTuple):
     rgb: bool = True
     """Whether a file does not say that its bands are other colours than red, green and blue."""
     cmyk: bool = False
+    converted: bool = False
+    """Whether a TIFF has white as 0, or CIELAB: DALI converts those values, or refuses them."""
 
     @property
     def loss(self) -> str:
@@ -88,18 +91,47 @@ class TiffHeader(NamedTuple):
 NPY_MAGIC = b"\x93NUMPY"
 
 
-def read_npy_header(file: BinaryIO) -> tuple[tuple[int, int], PixelType] | None:
-    """Return (width, height) and the type of an array (H, W) or (H, W, C) in a .npy file, None for another one."""
-    try:
-        file.seek(0)
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
-    except Exception:  # noqa: BLE001  # what Python's parser of literals raises, too
+class NpyHeader(NamedTuple):
+    """The header of an array (H, W) or (H, W, C) in a .npy file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_columns: bool
+    """Whether the first axis changes fastest, as in Fortran."""
+    start: int
+    """Where the values begin."""
+
+    @property
+    def pixels(self) -> PixelType:
+        return PixelType(self.shape[2] if len(self.shape) == 3 else 1, self.dtype.newbyteorder("=").name)
+
+
+def read_npy_header(file: BinaryIO) -> NpyHeader | None:
+    """Return the header, None for other arrays and for a broken file.
+
+    Its text is not left to NumPy, which has Python's parser read it: in threads that fails now and then, with a
+    SystemError if the garbage collector runs meanwhile (seen in Python 3.11).
+    """
+    file.seek(0)
+    head = file.read(12)
+    start = 10 if head[6:7] == b"\1" else 12
+    length = int.from_bytes(head[8:start], "little")
+    file.seek(start)
+    text = file.read(length) if length <= _LONGEST_NPY_HEADER else b""
+    found = [each.search(text) for each in (_NPY_TYPE, _NPY_ORDER, _NPY_SHAPE)]
+    if len(text) < length or None in found:
         return None
-    if len(shape) not in (2, 3) or not all(shape) or dtype.kind not in "uif":
+    (of_type, by_columns, sides) = (each[1].decode() for each in found if each)
+    shape = tuple(int(side) for side in re.findall(r"\d+", sides))
+    if len(shape) not in (2, 3) or not all(shape):
         return None
-    return (shape[1], shape[0]), PixelType(shape[2] if len(shape) == 3 else 1, dtype.newbyteorder("=").name)
+    return NpyHeader(shape, np.dtype(of_type), by_columns == "True", start + length)
+
+
+_LONGEST_NPY_HEADER = 10_000  # as NumPy has it
+_NPY_TYPE = re.compile(rb"""['"]descr['"]\s*:\s*['"]([<>|=]?(?:[ui][1248]|f[248]))['"]""")
+_NPY_ORDER = re.compile(rb"""['"]fortran_order['"]\s*:\s*(True|False)""")
+_NPY_SHAPE = re.compile(rb"""['"]shape['"]\s*:\s*\(([\d\s,L]*)\)""")
 
 
 def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
@@ -122,7 +154,7 @@ def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
         return jpeg2000[1] if jpeg2000 else PixelType()
     if head[:6] == NPY_MAGIC:
         npy = read_npy_header(file)
-        return npy[1] if npy else PixelType()
+        return npy.pixels if npy else PixelType()
     if head[:2] in (b"P5", b"P6", b"P2", b"P3"):
         return _of_pnm(head)
     if head[8:16] == b"WEBPVP8X" or head[8:16] == b"WEBPVP8L":
@@ -194,10 +226,9 @@ def _tiff_header(tags: dict[int, tuple[int, ...]]) -> TiffHeader | None:
     if photometric in (_PALETTE, _SEPARATED, _YCBCR):
         extra_bands = bands - {_PALETTE: 1, _SEPARATED: 4, _YCBCR: 3}[photometric]
         bands = 3 + max(0, extra_bands)
-    rgb = photometric in (_RGB, _PALETTE, _SEPARATED, _YCBCR)
-    return TiffHeader(
-        size, tags.get(274, (1,))[0], PixelType(bands, name, alpha, planar, rgb, photometric == _SEPARATED)
-    )
+    rgb, black_is_zero = photometric in (_RGB, _PALETTE, _SEPARATED, _YCBCR), photometric == _BLACK_IS_ZERO
+    pixels = PixelType(bands, name, alpha, planar, rgb, photometric == _SEPARATED, not (rgb or black_is_zero))
+    return TiffHeader(size, tags.get(274, (1,))[0], pixels)
 
 
 def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, tuple[int, ...]]]:
