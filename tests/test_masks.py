@@ -339,13 +339,15 @@ def test_trainers_get_masks(tmp_path: Path, device: str) -> None:
 
 
 def test_trainers_get_masks_of_a_batch_without_objects(tmp_path: Path, device: str) -> None:
-    batch = first_batch(tmp_path, device, [da.Resize((96, 96)), da.SanitizeBoundingBoxes(min_size=96)])
-    assert batch.boxes.shape == (6, 0, 4)
-    assert [len(each["masks"]) for each in batch.targets(masks=True)] == [0] * 6
-    assert [len(each) for each in batch.as_mask2former()["mask_labels"]] == [0] * 6
-    yolo = batch.as_yolo("segment")
-    assert yolo["bboxes"].shape == (0, 4)
-    assert yolo["masks"].shape == yolo["sem_masks"].shape == (6, 24, 24)
+    made = first_batch(tmp_path, device, [da.Resize((96, 96)), da.SanitizeBoundingBoxes(min_size=96)])
+    for batch in (made, made.clone(), pickle.loads(pickle.dumps(made)).to(device)):
+        assert batch.boxes.shape == (6, 0, 4)
+        assert batch.masks().shape == (0, 96, 96)
+        assert [len(each["masks"]) for each in batch.targets(masks=True)] == [0] * 6
+        assert [len(each) for each in batch.as_mask2former()["mask_labels"]] == [0] * 6
+        yolo = batch.as_yolo("segment")
+        assert yolo["bboxes"].shape == (0, 4)
+        assert yolo["masks"].shape == yolo["sem_masks"].shape == (6, 24, 24)
     assert not yolo["masks"].any()
     assert not yolo["sem_masks"].any()
 

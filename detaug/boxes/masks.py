@@ -12,6 +12,7 @@ The loops are `mask_loops.py`; `detaug/gpu/mask_kernels.py` does the same on a G
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -80,9 +81,10 @@ def objects_of(placement: Placement) -> Objects:
     layers, (n, count) = placement.layers, placement.layers.image.shape
     stencils, bits = joined_bits(layers.stencil, (n, count))
     parts = placement.inverse, layers.matrix, layers.source_bounds, layers.rectangle, layers.share >= 1, layers.copy
-    numbers = np.concatenate([each.reshape(n, count, -1) for each in (*parts, stencils)], axis=2)
+    flat = [each.reshape(n, count, math.prod(each.shape[2:])) for each in (*parts, stencils)]
+    numbers = np.concatenate(flat, axis=2)
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
-    borders = _borders(region.reshape(n * count, -1, 2))
+    borders = _borders(region.reshape(n * count, region.shape[2], 2))
     layer = placement.image * count + placement.layer
     return Objects(placement.rows, layer, numbers, borders, bits, placement.field)
 
