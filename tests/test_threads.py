@@ -55,6 +55,24 @@ def test_no_ctrl_c_keeps_the_threads_of_a_dropped_pool() -> None:
     assert not any(worker.is_alive() for worker in workers)
 
 
+class ClosedOnceAsked:
+    """The flag of a pool that another thread closes as soon as it was asked."""
+
+    closed = False
+
+    def __bool__(self) -> bool:
+        was, self.closed = self.closed, True
+        return was
+
+
+def test_a_pool_that_is_closed_meanwhile_refuses_a_call() -> None:
+    """Its last thread may have ended, and nobody would ever do what is put into its queue."""
+    pool = Threads(1)
+    pool._closed = ClosedOnceAsked()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="these threads have ended"):
+        pool.submit(abs, -1)
+
+
 def test_one_call_ends_all_threads_whatever_interrupts_the_rest() -> None:
     """A Ctrl-C may come before the calls that would end the others."""
     pool = Threads(4)

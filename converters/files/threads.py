@@ -34,11 +34,13 @@ class Threads:
 
     def submit(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
         """Call a function in a thread. Raises RuntimeError after `close`."""
-        if self._closed:
-            raise RuntimeError("these threads have ended")
         future = Future[R]()
-        owner = _open.setdefault(self._tasks, ref(self, self._tasks.put))
-        self._tasks.put((future, function, arguments))
+        if not self._closed:
+            owner = _open.setdefault(self._tasks, ref(self, self._tasks.put))
+            self._tasks.put((future, function, arguments))
+        if self._closed and future.cancel():  # asked again: no thread may be left that takes it
+            _open.pop(self._tasks, None)
+            raise RuntimeError("these threads have ended")
         if len(self._threads) < self._count:
             thread = Thread(target=_work, args=(self._tasks, owner), name=self._name, daemon=True)
             self._threads.append(thread)
@@ -47,8 +49,9 @@ class Threads:
 
     def map(self, function: Callable[..., R], *items: Iterable[Any]) -> list[R]:
         """Return the function's results for the items. Raises the error of the first item that has one."""
-        futures = [self.submit(function, *arguments) for arguments in zip(*items, strict=True)]
+        futures = list[Future[R]]()
         try:
+            futures.extend(self.submit(function, *arguments) for arguments in zip(*items, strict=True))
             return [future.result() for future in futures]
         finally:
             for future in futures:
@@ -115,7 +118,10 @@ def _end_all() -> None:
 
     But not for ever: a Ctrl-C in `future.cancel()` may leave the lock taken for which a thread of the pool waits.
     """
-    for tasks in [*_open]:
-        _end(tasks)
+    for tasks, owner in [*_open.items()]:
+        if pool := owner():
+            pool.close(wait=False)
+        else:
+            _end(tasks)
     for thread in [*_running]:
         thread.join(LAST_WAIT)
