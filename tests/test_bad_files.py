@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from nvidia.dali import fn
@@ -236,6 +238,22 @@ def test_too_many_broken_files_are_an_error(painted: Folder) -> None:
     one_pipeline = settings_file(painted, pipelines=1)
     with pytest.raises(da.DataError, match="1 of 21 images"):
         list(da.Loader(reader, RECIPE, 4, device="cpu", on_error="skip", settings=one_pipeline))
+
+
+def test_a_file_that_only_dali_refuses_is_named_without_good_ones_beside_it(tmp_path: Path) -> None:
+    """DALI does not read a lossless WebP with EXIF, if a chunk of it has an odd length."""
+    rng, tags = np.random.default_rng(0), Image.Exif()
+    tags[0x0112] = 1
+    while True:
+        content = io.BytesIO()
+        Image.fromarray(rng.integers(0, 255, (8, 9, 3), np.uint8)).save(content, "WEBP", lossless=True, exif=tags)
+        at = content.getvalue().index(b"VP8L") + 4
+        if int.from_bytes(content.getvalue()[at : at + 4], "little") % 2:
+            break
+    (tmp_path / "a.webp").write_bytes(content.getvalue())
+    reader = da.CocoReader(*write_coco(tmp_path, [("a.webp", (8, 9), [])]))
+    with pytest.raises(da.DataError, match=r"a\.webp: DALI does not decode it"):
+        next(iter(da.Loader(reader, [da.Resize((8, 8))], 1, device="cpu")))
 
 
 def test_an_error_names_three_of_many_files(painted: Folder) -> None:

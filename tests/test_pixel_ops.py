@@ -343,6 +343,14 @@ def test_defaults_of_camera_ops() -> None:
 class TestNoise:
     gray = np.full((200, 210, 3), 128, np.uint8)
 
+    @pytest.mark.parametrize("size", [(1, 20_000), (17_000, 2), (3, 512), (1024, 3)])
+    @pytest.mark.parametrize("op", [da.GaussianNoise(p=1), da.SaltAndPepperNoise((0.5, 0.5), p=1)], **ids)
+    def test_each_pixel_has_its_own_whatever_the_size(self, op: da.Op, size: tuple[int, int], device: str) -> None:
+        (image,) = changed(op, np.full((*size, 3), 128, np.uint8), device=device)
+        pixels = image.reshape(-1, 3)[:, 0].astype(float)
+        for distance in (1, 512, len(pixels) // 2):
+            assert abs(np.corrcoef(pixels[distance:], pixels[:-distance])[0, 1]) < 0.1
+
     def test_gaussian_noise_has_its_mean_and_sigma(self, device: str) -> None:
         for image in changed(da.GaussianNoise(0.1, 0.04, p=1), self.gray, n=4, device=device):
             assert image.mean() == pytest.approx(128 + 25.5, abs=0.3)

@@ -82,7 +82,7 @@ def objects_of(placement: Placement) -> Objects:
     stencils, bits = joined_bits(layers.stencil, (n, count))
     parts = placement.inverse, layers.matrix, layers.source_bounds, layers.rectangle, layers.share >= 1, layers.copy
     flat = [each.reshape(n, count, math.prod(each.shape[2:])) for each in (*parts, stencils)]
-    numbers = np.concatenate(flat, axis=2)
+    numbers: Floats = np.concatenate(flat, axis=2)
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
     borders = _borders(region.reshape(n * count, region.shape[2], 2))
     layer = placement.image * count + placement.layer

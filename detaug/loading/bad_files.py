@@ -186,7 +186,10 @@ def _why_unreadable(reader: Source, index: int) -> str | None:
 
 
 def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFiles:
-    """Return the files that only DALI does not decode; none if it decodes no image at all: the fault is not theirs."""
+    """Return the files that only DALI does not decode; none if it decodes no image at all: the fault is not theirs.
+
+    Where it decodes none of them on a GPU, they are at fault if the CPU does not decode them either.
+    """
     found, worker = BadFiles(), _decoding_worker(reader, device)
     for index in indices:
         try:
@@ -197,8 +200,9 @@ def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFile
             worker.close()
             worker = _decoding_worker(reader, device)
     worker.close()
-    are_theirs = len(found) < len(indices) or (not reader.pixel_format.is_rgb8 and Decoder(reader).works())
-    return found if are_theirs else BadFiles()
+    if len(found) == len(indices) and device.type == "cuda" and reader.pixel_format.is_rgb8:
+        return _undecodable(reader, indices, torch.device("cpu"))
+    return found if len(found) < len(indices) or Decoder(reader).works() else BadFiles()
 
 
 def _decoding_worker(reader: Source, device: torch.device) -> PipelineWorker:

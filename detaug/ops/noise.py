@@ -7,7 +7,7 @@ pipelines. Here it is a hash of the pixel's position and of the image's seed, eq
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from nvidia.dali import fn, types
@@ -18,13 +18,20 @@ from detaug.ops.filters import RandomPixelOp, clamp
 from detaug.ops.op import Arrays, Node, Nodes
 from detaug.pixel_format import PixelFormat
 
-LARGEST = 1 << 14
-"""Pixels, the largest side of an output."""
+STEP = 1 << 9
+"""Numbers in `ramp`. More take longer to build: DALI makes a list of them."""
 
 
 def ramp(device: str) -> Node:
-    """Return the constant 0, 1, 2, ... with which `random_bits` counts pixels."""
-    return types.Constant(np.arange(LARGEST, dtype=np.uint32), device=device)
+    """Return the constant 0, 1, 2, ... that `count_to` needs."""
+    return types.Constant(np.arange(STEP, dtype=np.uint32), device=device)
+
+
+def count_to(end: Any, ramp: Node) -> Node:
+    """Return 0, 1, 2, ... before `end`, a scalar of at most STEP ** 2, as (end,) uint32."""
+    rows = fn.slice(ramp, start=0, shape=end // STEP + 1, axes=[0])
+    numbers = fn.expand_dims(rows, axes=[1]) * _number(STEP) + fn.expand_dims(ramp, axes=[0])
+    return fn.slice(fn.reshape(numbers, shape=[-1]), start=0, shape=end, axes=[0])
 
 
 def random_bits(image: Node, ramp: Node, seed: Node, channels: int) -> Node:
@@ -33,7 +40,7 @@ def random_bits(image: Node, ramp: Node, seed: Node, channels: int) -> Node:
     The hash multiplies and xors alternately; constants of xxHash (Collet) and Wellons' hash prospector, "lowbias32".
     """
     height, width = (fn.cast(image.shape()[axis], dtype=types.INT32) for axis in (0, 1))
-    y, x, c = (fn.slice(ramp, start=0, shape=length, axes=[0]) for length in (height, width, channels))
+    y, x, c = (count_to(length, ramp) for length in (height, width, channels))
     y, x, c = fn.expand_dims(y, axes=[1, 2]), fn.expand_dims(x, axes=[0, 2]), fn.expand_dims(c, axes=[0, 1])
     bits = y * _number(0x9E3779B1) + x * _number(0x85EBCA77) + c * _number(0xC2B2AE3D)
     bits = bits + (seed.gpu() if image.device == "gpu" else seed)

@@ -25,7 +25,7 @@ from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
 from detaug.boxes.views import Fill, Views, corners, inverse, part_matrix, view_matrix
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.noise import LARGEST
+from detaug.ops.noise import count_to, ramp
 from detaug.ops.op import Arrays, Node, Nodes, Op, text_without_added
 from detaug.pixel_format import PixelFormat, for_bands
 
@@ -435,8 +435,9 @@ def _fill_outside(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) 
     if image.device == "cpu" and pixels.is_rgb8:
         return on_cpu.apply_kernels(image, [(partial(on_cpu.fill_outside, fill=fill), {"edges": planned["edges"]})])
     edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
-    centres = types.Constant(np.arange(0.5, LARGEST, dtype=np.float32)[:, None], device=image.device)
-    y, x = (fn.slice(centres, 0, fn.cast(planned["region"][3][axis], dtype=types.INT32), axes=[0]) for axis in (0, 1))
+    sides = (fn.cast(planned["region"][3][axis], dtype=types.INT32) for axis in (0, 1))
+    numbers = (fn.expand_dims(count_to(side, ramp(image.device)), axes=[1]) for side in sides)
+    y, x = (fn.cast(number, dtype=types.FLOAT) + 0.5 for number in numbers)
     across, down = x * edges[0] + edges[2], y * edges[1]  # (W, V) and (H, V)
     inside = fn.reductions.min(fn.expand_dims(across, axes=[0]) + fn.expand_dims(down, axes=[1]), axes=[2])
     share = dali_math.max(dali_math.min(fn.expand_dims(inside, axes=[2]) + 0.5, 1.0), 0.0)
