@@ -275,3 +275,17 @@ def test_wrong_input_is_one_error_class() -> None:
         assert issubclass(error, da.InputError)
     with pytest.raises(da.InputError, match="max_ratio must be at least 1"):
         da.RandomZoomOut(max_ratio=0.5)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("preview a.json images -o a.png --crowded --smallest", "--smallest and --crowded show different images"),
+        ("preview a.json images -o a.png --suspicious --crowded", "--crowded and --suspicious show different images"),
+        ("preview a.json images -o a.png --stride 2", "--stride is for clips: give --frames, too"),
+        ("tile a.json images -o tiles --quality 80", "format must be 'jpeg' with quality=80"),
+        ("tile a.json images -o tiles --quality 80 --format png", "format must be 'jpeg' with quality=80"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(command: str, message: str) -> None:
+    assert message in usage_error(*command.split())

@@ -70,8 +70,8 @@ def convert_coco_to_voc(**given: Any) -> None:
     """Convert a COCO json to Pascal VOC.
 
     Writes Annotations, ImageSets/Main/NAME.txt and classes.txt into OUT_FOLDER. It may hold other splits already, but
-    no file is replaced by other content. convert-voc with that split and those classes gives the same boxes, ids and
-    names again.
+    no file is replaced by other content. convert-voc with that split and those classes gives the same boxes and names
+    again.
 
     \b
     detaug convert-coco-to-voc train.json VOC --images photos --with-images link

@@ -93,26 +93,37 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     "--bands", metavar="A,B,C", callback=options.read_positions, help="The bands that are red, green, blue, or one."
 )
 @click.option("--frames", type=AT_LEAST_1, help="Show clips of so many frames, of a json with videos.")
-@click.option("--stride", type=AT_LEAST_1, default=1, show_default=True, help="Take each STRIDE-th frame.")
+@click.option("--stride", type=AT_LEAST_1, help="Take each STRIDE-th frame.  [default: 1]")
 @click.option("--only", metavar="CLASS", help="Show only images with objects of this class.")
-@click.option("--smallest", "how", flag_value="smallest", help="Show the images with the smallest boxes.")
-@click.option("--crowded", "how", flag_value="crowded", help="Show the images with the most boxes.")
-@click.option(
-    "--suspicious", "how", flag_value="suspicious", help="Show images with odd boxes: alike, thin, tiny, huge."
-)
+@click.option("--smallest", is_flag=True, help="Show the images with the smallest boxes.")
+@click.option("--crowded", is_flag=True, help="Show the images with the most boxes.")
+@click.option("--suspicious", is_flag=True, help="Show images with odd boxes: alike, thin, tiny, huge.")
 def preview(
-    annotations: Path, images: Path, output: Path, frames: int | None, stride: int, rows: int, seed: int, **more: Any
+    annotations: Path,
+    images: Path,
+    output: Path,
+    frames: int | None,
+    stride: int | None,
+    rows: int,
+    seed: int,
+    **more: Any,
 ) -> None:
     """Draw images before and after a recipe, with boxes.
 
     Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult objects
     are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without boxes last.
-    With --channels or --dtype each picture is a random image after the recipe, stretched from the 2nd to the 98th
-    percentile. IMAGES is the folder that the json's file names are relative to.
+    With --channels, --dtype or --bands each picture is a random image after the recipe, stretched from the 2nd to the
+    98th percentile. IMAGES is the folder that the json's file names are relative to.
 
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
     """
+    chosen = [name for name in ("smallest", "crowded", "suspicious") if more.pop(name)]
+    if len(chosen) > 1:
+        raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} show different images: give one of them")
+    more["how"] = chosen[0] if chosen else None
+    if stride and frames is None:
+        raise click.UsageError("--stride is for clips: give --frames, too")
     options.say_working("loading torch and DALI, and drawing")
     from detaug.sheets import preview_bands, preview_clips, preview_file
 
@@ -127,7 +138,9 @@ def preview(
         return
     kept = {name: more.pop(name) for name in ("preset", "recipe", "ops", "epoch", "size")}
     _refuse_with("--frames", more)
-    click.echo(preview_clips(annotations, images, output, frames=frames, stride=stride, rows=rows, seed=seed, **kept))
+    click.echo(
+        preview_clips(annotations, images, output, frames=frames, stride=stride or 1, rows=rows, seed=seed, **kept)
+    )
 
 
 def _refuse_with(option: str, more: Mapping[str, Any]) -> None:

@@ -52,9 +52,8 @@ class _Quality(click.IntRange):
     "--quality",
     type=_Quality(1, 100),
     metavar="1..100|keep",
-    default=95,
-    show_default=True,
-    help="Of JPEG; keep cuts JPEGs without loss, at multiples of 16 pixels: pip install 'detaug[lossless]'.",
+    help="Of --format jpeg; keep cuts JPEGs without loss, at multiples of 16 pixels: pip install 'detaug[lossless]'.  "
+    "[default: 95]",
 )
 @options.channels
 @options.dtype

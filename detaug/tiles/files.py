@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -33,7 +33,11 @@ _BANDS_OF_PNG = ((1, "uint8"), (2, "uint8"), (4, "uint8"), (1, "uint16"))
 """That Pillow writes, besides 8-bit RGB."""
 
 
-def checked_format(format: str | None, pixels: PixelFormat, quality: object) -> str:
+QUALITY = 95
+"""Of JPEG, the default."""
+
+
+def checked_files(format: str | None, pixels: PixelFormat, quality: Any) -> TileFiles:
     """Return the format of tiles, by default one that keeps the pixels of the pictures. Raises InputError."""
     if format is not None:
         check_choice("format", format, Format)
@@ -42,12 +46,13 @@ def checked_format(format: str | None, pixels: PixelFormat, quality: object) -> 
     in_png = (pixels.channels, pixels.dtype) in _BANDS_OF_PNG
     if not pixels.is_rgb8 and (format == "jpeg" or (format == "png" and not in_png)):
         raise InputError(f"format {format} does not keep {pixels}; tiff and npy do")
-    keep = quality == "keep"
-    check("quality", quality, keep or is_whole(quality, 1, 100), "a whole number in 1..100, or 'keep'")
-    if keep:
-        check("format", format, format == "jpeg", "'jpeg' with quality='keep'")
+    if quality is not None:
+        right = quality == "keep" or is_whole(quality, 1, 100)
+        check("quality", quality, right, "a whole number in 1..100, or 'keep'")
+        check("format", format, format == "jpeg", f"'jpeg' with quality={quality!r}")
+    if quality == "keep":
         check_package()
-    return format or ("png" if pixels.is_rgb8 else "tiff")
+    return TileFiles(format or ("png" if pixels.is_rgb8 else "tiff"), quality or QUALITY)
 
 
 class TileFiles(NamedTuple):

@@ -28,7 +28,7 @@ from detaug.errors import ConversionError
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.annotations import annotation_rows
-from detaug.tiles.files import Format, TileFiles, checked_format
+from detaug.tiles.files import Format, checked_files
 from detaug.tiles.jpeg_blocks import ALIGN
 from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import Size
@@ -94,7 +94,7 @@ def tile_coco(
     whole: int | None = None,
     seed: int = 0,
     format: Format | None = None,
-    quality: int | Literal["keep"] = 95,
+    quality: int | Literal["keep"] | None = None,
     channels: int = 3,
     dtype: DType = "uint8",
     part: tuple[int, int] | None = None,
@@ -103,12 +103,12 @@ def tile_coco(
     """Cut the pictures of a COCO json into tiles: output/NAME.json and output/images, with the name of the json.
 
     The tiles and their objects are those of `da.TileReader`, which explains `size`, `overlap`, `min_visibility`,
-    `empty`, `whole` and `seed`. format: "png", the default, keeps each pixel; "jpeg" of this `quality`, 1 to 100, loses
-    some, and takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses nothing, but for the
-    colours of 2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of 16 pixels, and are up
-    to 15 pixels smaller at the right and bottom edges. Pictures of other formats, and those that are turned by their
-    EXIF, become PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A picture that is one tile is copied as
-    it is.
+    `empty`, `whole` and `seed`. format: "png", the default, keeps each pixel; "jpeg" of this `quality`, 1 to 100, by
+    default 95, loses some, and takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses
+    nothing, but for the colours of 2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of
+    16 pixels, and are up to 15 pixels smaller at the right and bottom edges. Pictures of other formats, and those that
+    are turned by their EXIF, become PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A picture that is
+    one tile is copied as it is.
 
     channels, dtype: of pictures of other bands or depths than 8-bit RGB, as of `da.CocoReader`. Their tiles have the
     same bands and values, as "tiff", the default then, uncompressed; as "npy"; or as "png" of 1, 2 or 4 bands of uint8
@@ -136,7 +136,7 @@ def tile_coco(
     load it: da.CocoReader("tiles/images", "tiles/train.json")
     """
     pixels = PixelFormat(channels, dtype)
-    files = TileFiles(checked_format(format, pixels, quality), quality)
+    files = checked_files(format, pixels, quality)
     keep = quality == "keep"
     source, folder = Path(annotations), Path(output)
     check_json_and_folder(source, images, IMAGES_ORDER)
@@ -160,7 +160,7 @@ def tile_coco(
     chosen = _Chosen.of(reader, own)
     own_names = [names[at] for at in chosen.tiles.tolist()]
     json_name = f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
-    text = _document(table, reader, names, chosen, own, f"{min_visibility} {quality}")
+    text = _document(table, reader, names, chosen, own, f"{min_visibility} {files.quality}")
     moved = [*(f"images/{name}" for name in own_names), json_name] if own else []
     with appearing_folder(folder, moved) as unfinished:
         types = files.write(reader, chosen.tiles, unfinished / "images", own_names, progress)
