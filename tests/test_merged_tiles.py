@@ -175,6 +175,37 @@ def test_key_points_and_corners_come_along() -> None:
     assert found["corners"][0, 0].tolist() == [80, 0]
 
 
+def ship(x: float, y: float) -> torch.Tensor:
+    """Return the corners (4, 2) of a slim box on a diagonal, 64 x 64 pixels as a whole."""
+    return torch.tensor([[0.0, 4], [4, 0], [64, 60], [60, 64]]) + torch.tensor([x, y])
+
+
+@pytest.mark.parametrize("with_boxes", [True, False])
+@pytest.mark.parametrize("x", [70.0, 135.5])
+def test_slim_neighbours_on_a_diagonal_stay(x: float, with_boxes: bool) -> None:
+    """The boxes around them overlap, and one ends at an edge of its tile; they do not touch each other."""
+    tiles = []
+    for window, corners in ((0, ship(x, 70)), (50, ship(x - 6, 76))):
+        moved = (corners - torch.tensor([window, 0.0]))[None]
+        each = {"corners": moved, "scores": torch.tensor([0.9]), "labels": torch.ones(1, dtype=torch.int64)}
+        tiles.append(each | ({"boxes": torch.cat([moved.amin(1), moved.amax(1)], 1)} if with_boxes else {}))
+    found = da.merge_tiles(tiles, [(0, 0, 200, 200), (50, 0, 200, 200)], (200, 250))
+    assert ("boxes" in found) == with_boxes
+    assert sorted(found["corners"][:, 0, 0].tolist()) == [x - 6, x]
+    tiles[1]["corners"] = tiles[0]["corners"] - torch.tensor([50.0, 0])
+    assert len(da.merge_tiles(tiles, [(0, 0, 200, 200), (50, 0, 200, 200)], (200, 250))["scores"]) == 1
+
+
+def test_tiles_that_lack_what_others_have_are_refused() -> None:
+    left, right = boxes((10, 10, 40, 40)), boxes((10, 10, 40, 40))
+    with pytest.raises(da.InputError, match="key points if some have"):
+        da.merge_tiles([left | {"keypoints": torch.zeros(1, 2, 3)}, right], WINDOWS, (100, 180))
+    for each in (left, right):
+        del each["boxes"]
+    with pytest.raises(da.InputError, match="must all have boxes or corners"):
+        da.merge_tiles([left, right], WINDOWS, (100, 180))
+
+
 def test_tiles_at_another_scale() -> None:
     """The second tile shows the whole picture, of 180 x 100, at half its size."""
     part, whole = boxes((10, 10, 40, 40)), boxes((5, 5, 20, 20), (50, 5, 85, 45), scores=(0.8, 0.7))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from detaug.boxes.polygons import hull
 from detaug.evaluation.ground_truth import Floats, GroundTruth, Ints
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
-from detaug.evaluation.voc_ap import iou_of_boxes
+from detaug.evaluation.voc_ap import area_of_boxes, iou_of_boxes
 from detaug.loading.batch import Batch
 
 M_co = TypeVar("M_co", covariant=True)
@@ -67,6 +67,10 @@ class Kind(ABC, Generic[M_co]):
     def iou(self, one: Floats, other: Floats) -> Floats:
         """Return (D, G): the IoU by which detections in tiles are merged."""
         return iou_of_boxes(one, other)
+
+    def area(self, shapes: Floats) -> Floats:
+        """Return (D,): the areas of what `iou` takes."""
+        return area_of_boxes(shapes)
 
     def rows(self, found: Mapping[int, ImageDetections]) -> Iterable[dict[str, Any]]:
         """Yield the detections in the form of COCO's results, in the json's order of images."""

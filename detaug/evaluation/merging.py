@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,12 +14,14 @@ from torch import Tensor
 
 from detaug.arguments import check, is_number, is_wholes, to_python
 from detaug.arrays import Bools, Floats, Ints
+from detaug.boxes.polygons import area, hull
 from detaug.converters.coco.table import load_coco
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import ImageDetections
-from detaug.evaluation.voc_ap import Overlaps, iou_of_boxes
+from detaug.evaluation.rotated import iou_of_quadrangles
+from detaug.evaluation.voc_ap import Overlaps, area_of_boxes, iou_of_boxes
 from detaug.sources.coco_reader import CocoReader, json_of
 from detaug.storage.open_storage import named
 from detaug.tiles.reader import TileReader
@@ -112,7 +114,7 @@ def merged(
         numbers = np.repeat(members, [len(each.scores) for each in parts])
         where = Where(boxes, numbers, tiles.windows[numbers], sizes[picture])
         compared = shapes if kind.merged_by_shape else boxes
-        kept = merged_rows(where, scores, category_ids, compared, kind.iou, min_iou)
+        kept = merged_rows(where, scores, category_ids, Compared(compared, kind.iou, kind.area), min_iou)
         result[picture] = ImageDetections(*(each[kept] for each in columns))
     return result
 
@@ -130,16 +132,27 @@ class Where(NamedTuple):
     """(height, width) of the picture."""
 
 
-def merged_rows(
-    where: Where, scores: Floats, labels: Ints, compared: NDArray[Any], iou: Overlaps, min_iou: float
-) -> Ints:
-    """Return which of D detections are left, best first. `compared` (D, ...): what `iou` takes."""
-    left = _without_covered(where, scores, labels)
+class Compared(NamedTuple):
+    """What of D detections is compared: the boxes, or the corners of rotated ones."""
+
+    shapes: NDArray[Any]
+    """(D, ...)"""
+    iou: Overlaps
+    area: Callable[[NDArray[Any]], Floats]
+
+    def iou_with(self, at: int, others: Ints) -> Floats:
+        """Return (len(others),): the IoU of one with others."""
+        return np.asarray(self.iou(self.shapes[at : at + 1], self.shapes[others])[0])
+
+
+def merged_rows(where: Where, scores: Floats, labels: Ints, compared: Compared, min_iou: float) -> Ints:
+    """Return which of D detections are left, best first."""
+    left = _without_covered(where, scores, labels, compared)
     order = left[np.argsort(-scores[left], kind="stable")]
     stays = np.ones(len(order), bool)
     for label in np.unique(labels[order]).tolist():
         rows = order[labels[order] == label]
-        stays[labels[order] == label] = _best(compared[rows], where.boxes[rows], where.tile[rows], iou, min_iou)
+        stays[labels[order] == label] = _best(rows, where, compared, min_iou)
     return order[stays]
 
 
@@ -153,32 +166,34 @@ def _is_cut(where: Where) -> Bools:
     return np.asarray((at_start | at_end).any(1))
 
 
-def _without_covered(where: Where, scores: Floats, labels: Ints) -> Ints:
-    """Return the detections without cut boxes that a box of the same class in another tile covers."""
-    boxes, tile, cut = where.boxes, where.tile, _is_cut(where)
-    area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+def _without_covered(where: Where, scores: Floats, labels: Ints, compared: Compared) -> Ints:
+    """Return the detections without cut ones that one of the same class in another tile covers."""
+    tile, cut, area = where.tile, _is_cut(where), compared.area(compared.shapes)
     stays = ~cut
     for at in np.flatnonzero(cut)[np.argsort(-area[cut], kind="stable")].tolist():
-        low, high = np.maximum(boxes[:, :2], boxes[at, :2]), np.minimum(boxes[:, 2:], boxes[at, 2:])
-        covers_it = (high - low).clip(0).prod(1) >= COVERED * area[at]
-        others = stays & (labels == labels[at]) & (tile != tile[at]) & (scores >= COVERING_SCORE * scores[at])
-        stays[at] = not (covers_it & others).any()
+        better = stays & (labels == labels[at]) & (tile != tile[at]) & (scores >= COVERING_SCORE * scores[at])
+        others = np.flatnonzero(better)
+        iou = compared.iou_with(at, others)
+        shared = iou * (area[at] + area[others]) / (1 + iou)
+        stays[at] = not (shared >= (COVERED - 1e-9) * area[at]).any()
     return np.flatnonzero(stays)
 
 
-def _best(compared: NDArray[Any], boxes: Floats, tile: Ints, iou: Overlaps, min_iou: float) -> Bools:
-    """Return (D,): which detections of one class stay: a better one in another tile with a larger IoU removes one.
+def _best(rows: Ints, where: Where, compared: Compared, min_iou: float) -> Bools:
+    """Return (R,): which of `rows`, detections of one class, best first, stay.
 
-    Detections in one tile do not suppress each other: that is the detector's own decision.
+    A better one in another tile with a larger IoU removes one. Those in one tile do not suppress each other: that is
+    the detector's own decision.
     """
-    stays = np.ones(len(boxes), bool)
+    boxes, tile = where.boxes[rows], where.tile[rows]
+    stays = np.ones(len(rows), bool)
     for at in range(len(boxes)):
         if not stays[at]:
             continue
         later = np.arange(at + 1, len(boxes))
         near = (boxes[later, :2] < boxes[at, 2:]).all(1) & (boxes[later, 2:] > boxes[at, :2]).all(1)
         later = later[near & (tile[later] != tile[at]) & stays[later]]
-        stays[later[iou(compared[at : at + 1], compared[later])[0] > min_iou]] = False
+        stays[later[compared.iou_with(rows[at], rows[later]) > min_iou]] = False
     return stays
 
 
@@ -192,15 +207,17 @@ def merge_tiles(
 ) -> dict[str, Tensor]:
     """Merge the detections in the tiles of one picture: boxes (K, 4) XYXY in its pixels, scores and labels, best first.
 
-    `predictions`: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes, scores and
-    labels; also keypoints (K, P, 2 or 3) and corners (K, 4, 2). `windows`: (T, 4) x, y, width, height of each tile in
+    `predictions`: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes or corners
+    (K, 4, 2) of rotated ones, or both, scores and labels; also keypoints (K, P, 2 or 3). Others, as masks, are left
+    out. `windows`: (T, 4) x, y, width, height of each tile in
     the picture, as `TileReader.windows`. `size`: (height, width) of the picture. `sizes`: (T, 2) those of the tiles, as
     `TileReader.sizes`, if some show their window at another scale (`whole`); None is the windows' own.
 
     A box that ends at an edge of its tile, but not of the picture, goes if a box of its class in another tile covers
     it: there the object is whole. Then of two boxes of a class in different tiles with an IoU above `min_iou` the one
-    with the lower score goes. An object that is whole in no tile keeps a box for each part.
-    Raises InputError for other shapes.
+    with the lower score goes. Of rotated boxes the corners decide both. An object that is whole in no tile keeps a box
+    for each part.
+    Raises InputError for other shapes, and where some tiles lack what others have.
 
     >>> cut = {"boxes": torch.tensor([[80.0, 20, 100, 40]]), "scores": torch.ones(1), "labels": torch.tensor([1])}
     >>> whole = {**cut, "boxes": torch.tensor([[0.0, 20, 30, 40]])}
@@ -215,17 +232,23 @@ def merge_tiles(
     right = shown.shape == (len(frames), 2) and bool((shown > 0).all())
     check("sizes", sizes, right, f"of shape ({len(frames)}, 2), above 0")
     check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
-    names = [name for name in ("boxes", "keypoints", "corners") if all(name in each for each in predictions)]
-    if "boxes" not in names:
-        raise InputError("predictions must have boxes, scores and labels")
+    names = [name for name in ("boxes", "corners", "keypoints") if any(name in each for each in predictions)]
+    lacking = [at for at, each in enumerate(predictions) if not {"scores", "labels", *names} <= {*each}]
+    if names[:1] in ([], ["keypoints"]) or lacking:
+        raise InputError("predictions must all have boxes or corners, scores and labels, and key points if some have")
     scores, labels = (torch.cat([each[name] for each in predictions]) for name in ("scores", "labels"))
     counts = [len(each["scores"]) for each in predictions]
     scales = frames[:, 2:] / shown[:, ::-1]
     pairs = [*zip(predictions, frames, scales, strict=True)]
     shapes = {name: torch.cat([_moved(each[name], frame, scale) for each, frame, scale in pairs]) for name in names}
-    tile, boxes = np.repeat(np.arange(len(counts)), counts), shapes["boxes"].double().cpu().numpy()
+    tile = np.repeat(np.arange(len(counts)), counts)
+    arrays = {name: each.double().cpu().numpy() for name, each in {**shapes, "scores": scores}.items()}
+    boxes = arrays["boxes"] if "boxes" in arrays else hull(arrays["corners"])
+    compared = Compared(boxes, iou_of_boxes, area_of_boxes)
+    if "corners" in arrays:
+        compared = Compared(arrays["corners"], iou_of_quadrangles, area)
     where = Where(boxes, tile, frames[tile], size)
-    kept = merged_rows(where, scores.double().cpu().numpy(), labels.cpu().numpy(), boxes, iou_of_boxes, min_iou)
+    kept = merged_rows(where, arrays["scores"], labels.cpu().numpy(), compared, min_iou)
     rows = torch.from_numpy(kept).to(scores.device)
     return {name: each[rows] for name, each in {**shapes, "scores": scores, "labels": labels}.items()}
 

@@ -117,6 +117,10 @@ class RotatedKind(Kind[RotatedMetrics]):
         """Return (D, G): the IoU of quadrangles."""
         return iou_of_quadrangles(one, other)
 
+    def area(self, shapes: Floats) -> Floats:
+        """Return (D,): the areas of quadrangles."""
+        return area(shapes)
+
     def result(self, shape: list[Any]) -> dict[str, Any]:
         """Return the corners, and the box around them, XYWH."""
         (x0, y0), (x1, y1) = np.min(shape, 0).tolist(), np.max(shape, 0).tolist()

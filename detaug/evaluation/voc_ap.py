@@ -6,7 +6,7 @@ The kit's inclusive pixels xmin..xmax are x0 = xmin - 1, x1 = xmax here (decisio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,9 +121,10 @@ def iou_of_boxes(one: Floats, other: Floats) -> Floats:
     low = np.maximum(one[:, None, :2], other[:, :2])
     high = np.minimum(one[:, None, 2:], other[:, 2:])
     shared = (high - low).clip(0).prod(2)
-    together = _area(one)[:, None] + _area(other) - shared
+    together = area_of_boxes(one)[:, None] + area_of_boxes(other) - shared
     return np.asarray(np.divide(shared, together, out=np.zeros_like(shared), where=shared > 0))
 
 
-def _area(boxes: Floats) -> Any:
-    return (boxes[:, 2:] - boxes[:, :2]).prod(1)
+def area_of_boxes(boxes: Floats) -> Floats:
+    """Return (D,) of boxes (D, 4) XYXY."""
+    return np.asarray((boxes[:, 2:] - boxes[:, :2]).prod(1))
