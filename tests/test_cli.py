@@ -283,6 +283,7 @@ def test_wrong_input_is_one_error_class() -> None:
         ("preview a.json images -o a.png --crowded --smallest", "--smallest and --crowded show different images"),
         ("preview a.json images -o a.png --suspicious --crowded", "--crowded and --suspicious show different images"),
         ("preview a.json images -o a.png --stride 2", "--stride is for clips: give --frames, too"),
+        ("evaluate a.json images --model model.pt --overlap 0.5", "--overlap is for tiles: give --tile, too"),
         ("tile a.json images -o tiles --quality 80", "format must be 'jpeg' with quality=80"),
         ("tile a.json images -o tiles --quality 80 --format png", "format must be 'jpeg' with quality=80"),
     ],

@@ -33,13 +33,15 @@ def converted(root: Path, **options: Any) -> tuple[Document, Summary]:
 
 def test_rows(tmp_path: Path) -> None:
     text = f"imagesource:GoogleEarth\ngsd:0.146\n{ROW}\n-5 70 20 60 30 90 4 95 ship 0\r\n1 1 9 1 9 9 1 9 plane\n"
+    text += "1 1 9 1 9 9 1 9 ship 2\n"
     content, summary = converted(data_set(tmp_path / "dota", {"P1": text, "P2": ""}))
-    first, second, third = content["annotations"]
+    first, second, third, fourth = content["annotations"]
     assert first["corners"] == [[10, 10], [40.5, 20], [35, 40], [5, 30]]
     assert first["segmentation"] == [[10, 10, 40.5, 20, 35, 40, 5, 30]]
     assert (first["bbox"], first["difficult"], first["area"]) == ([5, 10, 35.5, 30], 1, 657.5)
     assert second["corners"][0] == [-5, 70]  # outside, and stays
     assert (second["bbox"], second["difficult"], third["difficult"]) == ([0, 60, 30, 20], 0, 0)
+    assert fourth["difficult"] == 1
     assert [row["name"] for row in content["categories"]] == ["plane", "ship", "small-vehicle"]
     assert (summary.images, summary.images_without_boxes, summary.kind_counts) == (2, 1, {})
     assert summary.next_step.endswith('out.json", rotated=True)')

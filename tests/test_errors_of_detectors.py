@@ -185,6 +185,7 @@ BAD_ROWS = {
     "has image_id 77, which the json": [77, 1, [1, 2, 3, 4], 0.5],
     "wrong numbers, or not as many": [0, 3, [1, 2, 3], 0.5],
     "wrong numbers": [0, 3, [1, 2, 3, "a"], 0.5],
+    "a bbox must be four numbers": [0, 3, [[1, 2, 3, 4]], 0.5],
     "too large": [0, 3, [1, 2, 3, 4], 10**400],
     "a score must be one number": [0, 3, [1, 2, 3, 4], [0.5]],
     "is not finite": [0, 3, [1, 2, 3, 4], float("nan")],

@@ -362,7 +362,12 @@ def test_samples_that_cannot_be_used_are_named(tmp_path: Path, members: Any, mes
         ([("a.json", LABELS_TEXT)], "a: must have one image, got .json", "sample-no-image"),
         (
             [("a.jpg", jpeg("a")), ("c.jpg", jpeg("c")), ("a.json", LABELS_TEXT)],
-            "a: occurs again later",
+            "a: occurs again later in the shard; the members of a sample must follow each other; sort them",
+            "member-repeated",
+        ),
+        (
+            [("a.jpg", jpeg("a")), ("a.cls", b"0"), ("c.jpg", jpeg("c")), ("a.jpg", jpeg("b")), ("a.cls", b"1")],
+            "a: occurs again later in the shard; two samples have the name, each with an image; give them",
             "member-repeated",
         ),
     ],

@@ -107,12 +107,15 @@ def reported(findings: Sequence[Finding], report: Path | None) -> Iterator[None]
         yield
 
 
+SKIP_REMEDY = "repair them, or leave these files out: --on-error skip"
+
+
 def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[str]:
     yield from map(str, errors[:_MOST_PROBLEMS_SHOWN])
     if len(errors) > _MOST_PROBLEMS_SHOWN:
         where = f"all of them are in {report}" if report else "--report FILE lists all of them"
         yield f"... and {len(errors) - _MOST_PROBLEMS_SHOWN:,} more; {where}"
-    yield f"{counted(len(errors), 'problem')}, nothing written; repair them, or leave these files out: --on-error skip"
+    yield f"{counted(len(errors), 'problem')}, nothing written; {SKIP_REMEDY}"
 
 
 def _lines(summary: Summary) -> Iterator[str]:

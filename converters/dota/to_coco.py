@@ -34,9 +34,9 @@ def dota_to_coco(
     category ids; objects of other classes are dropped and reported. Without it all classes, sorted.
 
     The corners stay as they are, in their order, also where they are no rectangle or reach outside of the image:
-    `corners`, and the same as `segmentation`. `bbox` is the box around them, cut at the image's edges. A difficult of 1
-    stays. on_error: "stop" at images and label files that cannot be used, after reading all of them, or "skip" these.
-    report: a json file for every finding. progress: called with (images done, images in all).
+    `corners`, and the same as `segmentation`. `bbox` is the box around them, cut at the image's edges. A difficult of
+    more than 1 is 1. on_error: "stop" at images and label files that cannot be used, after reading all of them, or
+    "skip" these. report: a json file for every finding. progress: called with (images done, images in all).
     Source: https://captain-whu.github.io/DOTA/dataset.html
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.

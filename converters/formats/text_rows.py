@@ -77,4 +77,4 @@ def _dota(words: list[str]) -> Object | None:
     difficult = words[-1] if len(words) > 9 else "0"
     if not difficult.isdecimal():
         raise ObjectError(f"{rule}; difficult must be a whole number, got {difficult[:20]!r}")
-    return Object(words[8], corners=corners, columns={"difficult": int(difficult == "1")})
+    return Object(words[8], corners=corners, columns={"difficult": int(int(difficult) > 0)})

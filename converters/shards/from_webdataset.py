@@ -78,11 +78,12 @@ def read_webdataset(first_label: int, shard: Shard) -> ShardContent:
     """Read all samples of a shard. What cannot be used becomes a finding."""
     content = ShardContent(shard)
     positions: dict[str, int | None] = {}
+    with_image = set[str]()
     unused = _Unused()
     with noted(content), _opened(shard.path) as file:
         for group in _groups(file, unused):
             with noted(content, group.key):
-                _check_group(group, positions, content)
+                _check_group(group, positions, with_image, content)
                 if not _has_dots_in_names(group, content):
                     for extension, member in group.members:
                         if extension not in _IMAGES and extension not in _LABELS:
@@ -150,22 +151,30 @@ def _has_dots_in_names(group: _Group, content: ShardContent) -> bool:
     return True
 
 
-def _check_group(group: _Group, positions: dict[str, int | None], content: ShardContent) -> None:
-    """Raise SampleError for members that must not be used, or that occurred before."""
+def _check_group(group: _Group, positions: dict[str, int | None], with_image: set[str], content: ShardContent) -> None:
+    """Raise SampleError for members that must not be used, or that occurred before.
+
+    `positions`, `with_image`: the keys so far, and those that had an image; that of the group is added.
+    """
     for _, member in group.members:
         if member.fault:
             raise SampleError(member.fault[0], f"{member.name.rpartition('/')[2]} {member.fault[1]}")
     extensions = [extension for extension, _ in group.members]
     content.parts.update(extensions)
     content.labelled = content.labelled or not _LABELS.isdisjoint(extensions)
+    has_image = not _IMAGES.isdisjoint(extensions)
     if group.key in positions:
         earlier = positions[group.key]
         if earlier is not None:  # its labels may be here
             content.samples[earlier] = content.samples[earlier]._replace(length=0)  # left out at the end
             positions[group.key] = None
         rule = "the members of a sample must follow each other; sort them: tar --sort=name"
+        if group.key in with_image and has_image:  # a tar that is unpacked would lose one of them
+            rule = "two samples have the name, each with an image; give them names of their own"
         raise SampleError("member-repeated", f"occurs again later in the shard; {rule}")
     positions[group.key] = None
+    if has_image:
+        with_image.add(group.key)
     if len(set(extensions)) < len(extensions):
         repeated = next(extension for extension, count in Counter(extensions).items() if count > 1)
         raise SampleError("member-repeated", f"has two members .{repeated}")

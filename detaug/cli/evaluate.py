@@ -32,9 +32,7 @@ def _min_score(help: str) -> Callable[[Command], Command]:
 @click.option(
     "--overlap",
     type=click.FloatRange(0, 1, max_open=True),
-    default=0.2,
-    show_default=True,
-    help="The share of a side that neighbouring tiles have in common.",
+    help="With --tile: the share of a side that neighbouring tiles have in common.  [default: 0.2]",
 )
 @click.option(
     "--max-detections",
@@ -54,7 +52,7 @@ def evaluate(
     detections: Path | None,
     min_score: float,
     tile: int | None,
-    overlap: float,
+    overlap: float | None,
     max_detections: int | None,
     html: Path | None,
     report: Path | None,
@@ -77,6 +75,8 @@ def evaluate(
         raise click.UsageError("give --model MODEL.pt or --detections FILE.json")
     if tile is not None and model is None:
         raise click.UsageError("--tile is for --model: merge other detections with da.merge_tiles")
+    if overlap is not None and tile is None:
+        raise click.UsageError("--overlap is for tiles: give --tile, too")
     check_json_and_folder(annotations, images, IMAGES_ORDER)  # before torch is imported, which takes seconds
     read = (annotations, images, model, detections)
     output_files({"report": report, "output": output}, *read)
@@ -95,7 +95,7 @@ def evaluate(
                 device=device,
                 progress=progress,
                 tile=tile,
-                overlap=overlap,
+                overlap=0.2 if overlap is None else overlap,
                 max_detections=max_detections,
             )
     else:

@@ -68,7 +68,10 @@ class BoxKind(Kind[Metrics]):
 
     def shapes(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
         """Return the boxes, XYXY."""
-        boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), 4)
+        boxes = np.array([row["bbox"] for row in rows], np.float64)
+        if rows and boxes.shape != (len(rows), 4):
+            raise ValueError("a bbox must be four numbers")
+        boxes = boxes.reshape(len(rows), 4)
         return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
 
     def metrics(

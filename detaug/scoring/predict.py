@@ -20,6 +20,7 @@ from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelm
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder, made_folder, refuse_other_content
+from detaug.converters.conversion.summary import SKIP_REMEDY
 from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import DECODED_FORMATS
 from detaug.converters.files.paths import absolute, list_files
@@ -104,6 +105,7 @@ def predict_files(
     check("min_score", min_score, is_number(min_score, 0, 1), "a score in 0..1")
     files = find_files(paths)
     is_video = _are_videos(files)
+    check("every", every, is_video or every == 1, "1 for images: it is for the frames of videos")
     folder = absolute(os.path.commonpath([each.parent for each in files]))
     read = [*files, *paths, *([] if isinstance(model, TrainedModel) else [model])]
     (target,) = output_files({"output": output}, *read).values()
@@ -183,7 +185,8 @@ def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[st
             try:
                 TOOLS[tool](empty, trial, images=folder)
             except ConversionError as error:
-                raise ConversionError(str(error).replace(os.fspath(empty), os.fspath(target))) from None
+                text = str(error).replace(os.fspath(empty), os.fspath(target))
+                raise ConversionError(text.replace(SKIP_REMEDY, "predict these apart from each other")) from None
             texts = {
                 out / file.relative_to(trial): file.read_text("utf-8") for file in trial.rglob("*") if file.is_file()
             }
