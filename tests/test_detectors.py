@@ -17,7 +17,7 @@ from test_train_points import tiny_parts
 import detaug as da
 from detaug.loading.batch import Batch
 from detaug.scoring import evaluate_model, predict_files
-from detaug.training import Detector, TrainOptions, load_model, train
+from detaug.training import Detector, TrainedModel, TrainOptions, load_model, train
 from detaug.training.detectors import PassThrough, images_for, without_transform
 
 pytest.importorskip("torchvision")
@@ -130,6 +130,20 @@ def test_detections_are_torchvisions(pair: tuple[Any, Any], reader: da.CocoReade
             assert objects.sum() > 5
             for name in one:
                 assert torch.allclose(other[name], one[name][objects], atol=1e-3), name
+
+
+@torch.inference_mode()
+def test_masks_of_a_batch_are_torchvisions(reader: da.CocoReader) -> None:
+    """They are of the size of their image, not of the batch."""
+    torch.manual_seed(0)
+    theirs = small_mask_rcnn().eval()
+    expected = theirs(images_of(reader))
+    ops, device = (da.Resize(SIDE), NORMALIZE), torch.device("cpu")
+    model = TrainedModel(without_transform(theirs), ops, reader.class_names, device, finds="segm")
+    for found, one, size in zip(model.predict(batch_of(reader), min_score=0), expected, SIZES, strict=True):
+        visible = (one["boxes"][:, 2:] - one["boxes"][:, :2] > 0.01).all(1)
+        assert found["masks"].shape == (visible.sum(), *size)
+        assert (found["masks"] == (one["masks"][visible, 0] > 0.5)).float().mean() > 0.9999
 
 
 def test_losses_are_torchvisions(pair: tuple[Any, Any], reader: da.CocoReader) -> None:

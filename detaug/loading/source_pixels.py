@@ -32,6 +32,7 @@ class InSourcePixels:
     boxes: Tensor
     valid: Tensor
     source_size: Tensor
+    image_size: Tensor
     matrix: Tensor
     drawing: Drawing | None
     layer_of_box: Tensor | None
@@ -61,11 +62,11 @@ class InSourcePixels:
     def masks_to_source(self, masks: Sequence[Tensor]) -> list[Tensor]:
         """Return masks given in output pixels in source pixels: N tensors (K_i, height, width) bool, on their device.
 
-        `masks`: N tensors (K_i, H, W) or (K_i, 1, H, W), of the size of `images`: bool or whole numbers, or
-        probabilities, as Mask R-CNN returns them. A source pixel is in a mask if, where its centre lies in the output,
-        the mask is above 0.5, interpolated between four pixels. What the output does not show is False. Raises
-        InputError for a batch of mixed images, as `to_source` does, for masks of another size, and for floats outside
-        0..1.
+        `masks`: N tensors (K_i, H, W) or (K_i, 1, H, W), of the size of `images`, or of the image without its padding:
+        bool or whole numbers, or probabilities, as Mask R-CNN returns them. A source pixel is in a mask if, where its
+        centre lies in the output, the mask is above 0.5, interpolated between four pixels. What the output does not
+        show is False. Raises InputError for a batch of mixed images, as `to_source` does, for masks of another size,
+        and for floats outside 0..1.
 
         >>> reader = da.CocoReader("demo/ships", "demo/ships.json", masks=True)
         >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=2, train=False)))
@@ -78,7 +79,8 @@ class InSourcePixels:
     def masks_to_source_in_parts(self, masks: Sequence[Tensor]) -> Iterator[Iterator[Tensor]]:
         """Yield for each image what `masks_to_source` returns, as parts (K', height, width) that take less memory."""
         self._check_each_to_source("masks", masks)
-        checked = [_as_masks(at, each, self.images) for at, each in enumerate(masks)]
+        padded, sizes = tuple(self.images.shape[-2:]), self.image_size.tolist()
+        checked = [_as_masks(at, each, padded, (*sizes[at],)) for at, each in enumerate(masks)]
         fields = [None if self.field is None else self.field[at : at + 1] for at in range(len(self.matrix))]
         sizes = self.source_size.tolist()
         for of_image, matrix, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
@@ -170,17 +172,17 @@ def move_points(points: Tensor, matrix: Tensor, field: Field | None = None) -> T
     return together.to(torch.promote_types(points.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
 
 
-def _as_masks(at: int, masks: Tensor, images: Tensor) -> Tensor:
-    """Return (K, H, W) bool or floats of the masks of image `at`. Raises InputError for what is none."""
-    height, width = images.shape[-2:]
+def _as_masks(at: int, masks: Tensor, padded: tuple[int, ...], size: tuple[int, ...]) -> Tensor:
+    """Return (K, H, W) bool or floats of the masks of image `at`. Raises InputError for what is none.
+
+    `padded`, `size`: (height, width) of the batch's images, and of this one without its padding; masks have either.
+    """
     if not len(masks):  # a model that found nothing may return (0,)
-        return masks.new_zeros(0, height, width)
-    if masks.shape not in ((len(masks), height, width), (len(masks), 1, height, width)):
-        raise InputError(
-            f"masks[{at}] must be (K, {height}, {width}) or (K, 1, {height}, {width}), in pixels of batch.images, got "
-            f"{tuple(masks.shape)}"
-        )
-    masks = masks.detach().reshape(-1, height, width)
+        return masks.new_zeros(0, *padded)
+    if masks.shape[-2:] not in (padded, size) or masks.shape[1:-2] not in ((), (1,)):
+        forms = " or ".join(f"(K, {h}, {w}) or (K, 1, {h}, {w})" for h, w in dict.fromkeys((padded, size)))
+        raise InputError(f"masks[{at}] must be {forms}, in pixels of batch.images, got {tuple(masks.shape)}")
+    masks = masks.detach().flatten(0, -3)
     if not masks.is_floating_point():
         return masks if masks.dtype == torch.bool else masks != 0
     lowest, highest = (float(each) for each in masks.aminmax())
