@@ -114,12 +114,13 @@ def without_transform(model: Any) -> nn.Module:
 def images_for(model: nn.Module, batch: Batch) -> Tensor | list[Tensor]:
     """Return the images of a batch as a model takes them: all in one tensor, or each without its padding.
 
-    The latter is for torchvision's detectors, which then find nothing in the padding.
+    The latter is for torchvision's detectors, which then find nothing in the padding, if there is any.
     """
-    if not isinstance(getattr(model, "transform", None), PassThrough):
-        return batch.images
-    sizes = batch.image_size.tolist()
-    return [image[:, :height, :width] for image, (height, width) in zip(batch.images, sizes, strict=True)]
+    images, sizes = batch.images, batch.image_size.tolist()
+    padded = any(size != [*images.shape[-2:]] for size in sizes)
+    if not (padded and isinstance(getattr(model, "transform", None), PassThrough)):
+        return images
+    return [image[:, :height, :width] for image, (height, width) in zip(images, sizes, strict=True)]
 
 
 class PassThrough(nn.Module):
