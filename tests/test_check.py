@@ -418,6 +418,8 @@ def test_every_kind_has_a_test() -> None:
         "categories-differ",
         "image-class",
         "video-missing",
+        "video-unusable",
+        "frame-missing",
     }
     elsewhere |= {"crowds-only"} | {kind for kind in CHECK_KINDS if kind.startswith(SHAPES)}  # test_check_shapes.py
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)

@@ -222,10 +222,45 @@ def test_readers_and_commands_of_images_say_what_reads_video_files(files: Files,
 def test_frames_that_are_files_too_are_checked(files: Files) -> None:
     videos, frames = check_coco(files.json, files.videos), check_coco(files.json, files.frames, decode=True)
     assert not videos.kind_counts
-    assert str(videos).endswith("ready for training; videos not opened")
+    assert str(videos).endswith("ready for training; videos not opened (--decode)")
     assert not frames.kind_counts
     Image.new("RGB", (9, 9)).save(files.frames / "v1/004.png")
     assert check_coco(files.json, files.frames).kind_counts == {"size-wrong": 1}
+
+
+def test_check_opens_the_videos_with_decode(files: Files, tmp_path: Path) -> None:
+    assert str(check_coco(files.json, files.videos)).endswith("ready for training; videos not opened (--decode)")
+    good = check_coco(files.json, files.videos, decode=True)
+    assert (good.kind_counts, str(good).splitlines()[-1]) == ({}, "0 errors, 0 warnings: ready for training")
+    isolated = check_coco(files.json, files.videos, decode=True, isolated=True)
+    assert str(isolated).endswith("ready for training; videos not opened")
+    document = json.loads(files.json.read_text())
+    latest = max(document["images"], key=lambda image: (image["video_id"] == 1, image["frame_id"]))
+    latest["frame_id"] += 1000
+    for image in document["images"]:
+        if image["video_id"] == 2:
+            image["width"] += 1
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(document))
+    summary = check_coco(wrong, files.videos, decode=True)
+    sizes = sum(image["video_id"] == 2 for image in document["images"])
+    assert summary.kind_counts == {"frame-missing": 1, "size-wrong": sizes}
+    cleaned = check_coco(wrong, files.videos, decode=True, clean=tmp_path / "clean.json").cleaned
+    assert cleaned is not None
+    da.VideoReader(files.videos, annotations=tmp_path / "clean.json", frames=1)
+
+
+def test_check_names_a_video_that_is_cut_off(files: Files, tmp_path: Path) -> None:
+    videos = Path(shutil.copytree(files.videos, tmp_path / "cut"))
+    name = json.loads(files.json.read_text())["videos"][0]["file_name"]
+    (videos / name).write_bytes((videos / name).read_bytes()[:100])
+    assert not check_coco(files.json, videos).kind_counts
+    summary = check_coco(files.json, videos, decode=True, clean=tmp_path / "clean.json")
+    assert summary.kind_counts == {"video-unusable": 1}
+    assert name in str(summary)
+    left = json.loads((tmp_path / "clean.json").read_text())
+    assert name not in [video["file_name"] for video in left["videos"]]
+    da.VideoReader(videos, annotations=tmp_path / "clean.json", frames=1).check_files()
 
 
 def test_merged_jsons_name_their_files(files: Files, tmp_path: Path) -> None:

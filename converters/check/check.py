@@ -24,6 +24,7 @@ from detaug.converters.check.images import (
 )
 from detaug.converters.check.shapes import check_shapes
 from detaug.converters.check.summary import CheckSummary, report_document
+from detaug.converters.check.videos import check_videos
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.parts import refuse_part
 from detaug.converters.coco.table import Table
@@ -62,16 +63,16 @@ def check_coco(
     """Check a COCO json and its images.
 
     annotations: the json. images: the folder that its file names are relative to. decode: decode every image, with
-    DALI, on the CUDA device if there is one. isolated: for untrusted files, decode in processes with limits of
-    memory and time, images of any size. part: (number, of), such as (1, 3), to decode only the first third of the
-    images, in the json's order; all else is checked whole, and there is no clean. against: json files of other splits;
-    images that are in one of them too are errors. Their images are beside them or in `images`. size: the
-    (H, W) pixels that training resizes to, which decide what boxes are tiny; None for the images' own. clean: a json
-    file to write without the entries that have errors, or with these repaired; it is not written where no object would
-    be left, or boxes are corners, and the summary says so. drop_classes: names of classes without objects that `clean`
-    leaves out. channels, dtype: those of the reader, see `CocoReader`; images that have others are errors. report: a
-    json file for every finding. progress: called with (images done, images in all), for their headers and then, with
-    decode, for their pixels.
+    DALI, on the CUDA device if there is one, and open every video file. isolated: for untrusted files, decode in
+    processes with limits of memory and time, images of any size; no video is opened. part: (number, of), such as
+    (1, 3), to decode only the first third of the images, in the json's order; all else is checked whole, and there is
+    no clean. against: json files of other splits; images that are in one of them too are errors. Their images are
+    beside them or in `images`. size: the (H, W) pixels that training resizes to, which decide what boxes are tiny; None
+    for the images' own. clean: a json file to write without the entries that have errors, or with these repaired; it is
+    not written where no object would be left, or boxes are corners, and the summary says so. drop_classes: names of
+    classes without objects that `clean` leaves out. channels, dtype: those of the reader, see `CocoReader`; images that
+    have others are errors. report: a json file for every finding. progress: called with (images done, images in all),
+    for their headers and then, with decode, for their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
@@ -106,10 +107,12 @@ def check_coco(
     findings += [*check_shapes(table), *check_image_classes(table)]
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
+    if opened := decode and not isolated:  # videos are opened in this process
+        findings += check_videos(table, folder, headers, _own_rows(headers, own))
     findings.sort(key=lambda found: _ORDER[found.kind])
     _check_dropped(table, drop_classes)
     cleaned = write_clean(table, findings, paths["clean"], drop_classes) if clean is not None else None
-    summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode, part=own)
+    summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode, opened=opened, part=own)
     if report is not None:
         write_json(paths["report"], report_document(summary))
     return summary
@@ -138,6 +141,7 @@ def _summary(
     report: Path | None,
     *,
     decoded: bool,
+    opened: bool,
     part: Part | None,
 ) -> CheckSummary:
     names = list(table.categories.values())
@@ -153,6 +157,7 @@ def _summary(
         kind_counts=count_findings(findings),
         decoded=decoded,
         part=str(part or ""),
+        opened=opened,
         cleaned=cleaned,
         report=report,
         table=table,
@@ -198,7 +203,7 @@ def _check_pixels(
     if limits:
         read = {at: each for at, each in enumerate(headers) if isinstance(each, ImageHeader)}
         pixels = {at: each.width * each.height for at, each in read.items() if not each.pixels.fault(*bands)}
-        own = range(len(headers)) if part is None else part.items(range(len(headers)))
+        own = _own_rows(headers, part)
         rest = {at: area for at, area in pixels.items() if at in own and at not in changed and at not in cut_off}
         dtype = None if bands == RGB8 else bands[1]
         for at, fault in _decoding_faults(table, folder, rest, progress, limits, dtype).items():
@@ -206,6 +211,11 @@ def _check_pixels(
     for kind, of_kind in messages.items():
         if of_kind:
             yield from_messages(kind, "images", of_kind)
+
+
+def _own_rows(headers: Sequence[Header], part: Part | None) -> Sequence[int]:
+    """Return the positions of the images of the part."""
+    return range(len(headers)) if part is None else part.items(range(len(headers)))
 
 
 def _decoding_faults(

@@ -55,6 +55,8 @@ class CheckSummary:
     """The findings, one record for each kind and list, errors first."""
     part: str = ""
     """Such as 1/3, if only a part of the images was decoded."""
+    opened: bool = False
+    """Whether video files were opened."""
 
     @property
     def errors(self) -> int:
@@ -153,8 +155,8 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
         yield f"{counts}: no object to train on"
     elif not summary.errors:
         left = f"; part {summary.part} of the images decoded" if summary.part else ""
-        if summary.table.videos.files:
-            left = "; videos not opened"
+        if summary.table.videos.files and not summary.opened:
+            left = "; videos not opened" + ("" if summary.decoded else " (--decode)")
         elif not summary.decoded:
             left = "; images not decoded (--decode)"
         yield f"{counts}: ready for training{left}"

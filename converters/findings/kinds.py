@@ -223,6 +223,8 @@ CHECK_KINDS: dict[str, Kind] = {
     "track-id": Kind("error", "a track_id or instance_id is no whole number, or only some annotations have one"),
     "track-repeated": Kind("error", "two annotations of a frame have the same track_id or instance_id"),
     "video-missing": Kind("error", "a video's file is not in the image folder"),
+    "video-unusable": Kind("error", "a video's file is cut off, or cannot be used"),
+    "frame-missing": Kind("error", "a frame_id is beyond the last frame of the video's file"),
     "image-missing": Kind("error", "an image is not in the image folder"),
     "file-name-elsewhere": Kind("error", "an image is in the image folder under another path, which --clean writes"),
     "size-missing": Kind("error", "an image's width or height cannot be used; --clean writes those of the file"),

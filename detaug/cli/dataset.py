@@ -16,7 +16,9 @@ from detaug.cli.progress_bar import progress_bar
 @click.command()
 @options.json_argument
 @options.images_argument
-@click.option("--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one.")
+@click.option(
+    "--decode", is_flag=True, help="Decode every image whole, with DALI, on the GPU if there is one; open every video."
+)
 @click.option(
     "--isolated",
     is_flag=True,

@@ -12,6 +12,7 @@ from nvidia.dali import fn, tensors, types
 from torch import Tensor
 
 from detaug.arrays import Ints, start_offsets
+from detaug.converters.files.video_file import VideoIndex
 from detaug.gpu.fused_kernel import in_copied
 from detaug.gpu.streams import Copies, HostCopier
 from detaug.loading import decoding
@@ -21,7 +22,6 @@ from detaug.ops.dali_internals import apply_where, to_torch
 from detaug.ops.op import Node, Nodes
 from detaug.sources.source import Source
 from detaug.storage.storage import Upcoming
-from detaug.video.files import VideoIndex
 from detaug.video.nvdec import NvdecPipelines, engines_for, pipelines_for
 from detaug.video.reader import VideoReader
 from detaug.video.stretches import Stretches, StretchesAhead

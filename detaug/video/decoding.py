@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from detaug.arrays import Bytes
-from detaug.video.files import (
+from detaug.converters.files.video_file import (
     NumberedPackets,
     VideoError,
     VideoIndex,

@@ -16,18 +16,18 @@ from detaug.arrays import Floats, Ints
 from detaug.converters.coco.annotation_cache import load_columns, save_columns
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
+from detaug.converters.files import video_file
 from detaug.converters.files.addresses import check_on_disk
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike, list_files
 from detaug.converters.files.threads import Threads
+from detaug.converters.files.video_file import Coding, VideoIndex, import_av, index_or_reason
 from detaug.converters.machine import available_cores
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Tracks, rows_of
 from detaug.sources.coco_reader import source_columns, tracks_of
 from detaug.sources.coco_shapes import WantedShapes
 from detaug.storage.folder import file_status
-from detaug.video import files as video_files
-from detaug.video.files import Coding, VideoIndex, import_av, read_index
 
 
 class VideoFrames(NamedTuple):
@@ -197,12 +197,12 @@ def read_indexes(files: Sequence[str], *, cache: bool) -> list[VideoIndex | str]
 
     Those of all files are one cache file, which is valid as long as the files' paths, lengths and dates are the same.
     """
-    version, code = import_av().__version__, Path(video_files.__file__).read_bytes()
+    version, code = import_av().__version__, Path(video_file.__file__).read_bytes()
     key = short_digest(code, version.encode(), *(f"{file} {file_status(file)}".encode(*_AS_BYTES) for file in files))
     if cache and (saved := load_columns(Path(files[0]), key)) is not None:
         return _from_columns(saved)
     with Threads(available_cores()) as pool:  # FFmpeg reads outside of Python's lock
-        indexes = pool.map(_read, files)
+        indexes = pool.map(index_or_reason, files)
     good = [each for each in indexes if isinstance(each, VideoIndex)]
     if cache and len(good) == len(files):
         save_columns(Path(files[0]), key, _to_columns(good))
@@ -211,15 +211,6 @@ def read_indexes(files: Sequence[str], *, cache: bool) -> list[VideoIndex | str]
 
 _AS_BYTES = "utf-8", "surrogateescape"
 _NUMBERS = "stamps", "keys", "packets"
-
-
-def _read(file: str) -> VideoIndex | str:
-    try:
-        return read_index(file)
-    except FileNotFoundError:
-        return "does not exist"
-    except OSError as error:
-        return error.strerror or str(error)
 
 
 def _to_columns(indexes: Sequence[VideoIndex]) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from nvidia.dali import fn, types
 from torch import Tensor
 
 from detaug.arrays import Bytes, Ints
+from detaug.converters.files.video_file import NumberedPackets, VideoError, VideoIndex, import_av, open_video
 from detaug.ops.dali_internals import is_of_device, to_torch
 from detaug.ops.op import Node
 from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
 from detaug.video.decoding import decode_frames
-from detaug.video.files import NumberedPackets, VideoError, VideoIndex, import_av, open_video
 from detaug.video.stretches import Stretches, VideoPart
 
 CODECS = {"mpeg4": 2, "h264": 4, "hevc": 8, "vp8": 9, "vp9": 10, "av1": 11}

@@ -12,6 +12,7 @@ import numpy as np
 from detaug.arrays import Bytes, Ints
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
+from detaug.converters.files.video_file import VideoError, VideoIndex
 from detaug.converters.findings.finding import counted
 from detaug.errors import InputError
 from detaug.sources.clips import FrameColumns, Last, check_clips, check_counts, clips_of_videos
@@ -21,7 +22,6 @@ from detaug.sources.source import Source
 from detaug.storage.folder import file_sizes
 from detaug.storage.storage import Upcoming
 from detaug.video.decoding import decode_frames
-from detaug.video.files import VideoError, VideoIndex
 from detaug.video.frames import frames_of_annotations, frames_of_files, keys_before
 from detaug.video.frames_ahead import FramesAhead, Run
 from detaug.video.stretches import Stretches

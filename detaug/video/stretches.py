@@ -15,9 +15,9 @@ from torch import Tensor
 
 from detaug.arrays import Ints
 from detaug.converters.files.threads import Threads
+from detaug.converters.files.video_file import VideoError, VideoIndex
 from detaug.sources.clips import rows_of
 from detaug.storage.storage import Upcoming
-from detaug.video.files import VideoError, VideoIndex
 
 
 class VideoPart(NamedTuple):

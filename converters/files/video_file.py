@@ -193,6 +193,16 @@ def read_index(path: str) -> VideoIndex:
     return index
 
 
+def index_or_reason(path: str) -> VideoIndex | str:
+    """Find the frames of a video file. Return the reason if it cannot be used, the end of a sentence about the file."""
+    try:
+        return read_index(path)
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def _check_riff(path: str) -> None:
     """Raise VideoError for an AVI, a RIFF file, that is shorter than the length at its start says."""
     with open(path, "rb") as file:
