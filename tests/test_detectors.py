@@ -146,6 +146,13 @@ def test_masks_of_a_batch_are_torchvisions(reader: da.CocoReader) -> None:
         assert (found["masks"] == (one["masks"][visible, 0] > 0.5)).float().mean() > 0.9999
 
 
+@pytest.mark.parametrize("shape", [(160, 192), (2, 3, 160, 192), (2, 1, 1, 160, 192), (2, 100, 192)])
+def test_masks_of_other_shapes_are_refused(reader: da.CocoReader, shape: tuple[int, ...]) -> None:
+    batch = batch_of(reader)
+    with pytest.raises(da.InputError, match=r"masks\[0\] must be \(K, 160, 192\) .* or \(K, 1, 100, 165\), in pixels"):
+        batch.masks_to_source([torch.zeros(shape)] * 2)
+
+
 def test_losses_are_torchvisions(pair: tuple[Any, Any], reader: da.CocoReader) -> None:
     theirs, ours = pair
     batch = batch_of(reader)

@@ -79,8 +79,8 @@ class InSourcePixels:
     def masks_to_source_in_parts(self, masks: Sequence[Tensor]) -> Iterator[Iterator[Tensor]]:
         """Yield for each image what `masks_to_source` returns, as parts (K', height, width) that take less memory."""
         self._check_each_to_source("masks", masks)
-        padded, sizes = tuple(self.images.shape[-2:]), self.image_size.tolist()
-        checked = [_as_masks(at, each, padded, (*sizes[at],)) for at, each in enumerate(masks)]
+        padded, own_sizes = self.images.shape[-2:], self.image_size.tolist()
+        checked = [_as_masks(at, each, padded, own_sizes[at]) for at, each in enumerate(masks)]
         fields = [None if self.field is None else self.field[at : at + 1] for at in range(len(self.matrix))]
         sizes = self.source_size.tolist()
         for of_image, matrix, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
@@ -172,17 +172,18 @@ def move_points(points: Tensor, matrix: Tensor, field: Field | None = None) -> T
     return together.to(torch.promote_types(points.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
 
 
-def _as_masks(at: int, masks: Tensor, padded: tuple[int, ...], size: tuple[int, ...]) -> Tensor:
+def _as_masks(at: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]) -> Tensor:
     """Return (K, H, W) bool or floats of the masks of image `at`. Raises InputError for what is none.
 
     `padded`, `size`: (height, width) of the batch's images, and of this one without its padding; masks have either.
     """
     if not len(masks):  # a model that found nothing may return (0,)
         return masks.new_zeros(0, *padded)
-    if masks.shape[-2:] not in (padded, size) or masks.shape[1:-2] not in ((), (1,)):
-        forms = " or ".join(f"(K, {h}, {w}) or (K, 1, {h}, {w})" for h, w in dict.fromkeys((padded, size)))
-        raise InputError(f"masks[{at}] must be {forms}, in pixels of batch.images, got {tuple(masks.shape)}")
-    masks = masks.detach().flatten(0, -3)
+    forms = dict.fromkeys((*between, *each) for each in (padded, size) for between in ((), (1,)))
+    if masks.shape[1:] not in forms:
+        text = " or ".join(f"(K, {', '.join(map(str, form))})" for form in forms)
+        raise InputError(f"masks[{at}] must be {text}, in pixels of batch.images, got {tuple(masks.shape)}")
+    masks = masks.detach().reshape(-1, *masks.shape[-2:])
     if not masks.is_floating_point():
         return masks if masks.dtype == torch.bool else masks != 0
     lowest, highest = (float(each) for each in masks.aminmax())
