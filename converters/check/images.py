@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from detaug.converters.check.other_splits import named_by_other_splits
+from detaug.converters.coco.columns import whole_numbers
 from detaug.converters.coco.table import Mask, Table
 from detaug.converters.files import heif
 from detaug.converters.files.image_file import Fingerprint, ImageChanged, ImageFile, digest
@@ -143,11 +144,18 @@ def _missing_videos(table: Table, folder: Path, headers: Sequence[Header]) -> It
     without = np.unique(table.videos.video_ids[[header is None for header in headers]]).tolist()
     files = {number: table.videos.files[number] for number in without if number in table.videos.files}
     missing = {number: name for number, name in files.items() if not os.path.isfile(folder / name)}
-    rows = range(len(table.coco.document["videos"])) if missing else ()
-    names = {at: missing.get(number) for at in rows if type(number := table.row("videos", at).get("id")) is int}
-    messages = {at: f"its file {shown(name)} is not in the image folder" for at, name in names.items() if name}
-    if messages:
+    if missing:
+        rows = rows_of_videos(table)
+        messages = {
+            rows[number]: f"its file {shown(name)} is not in the image folder" for number, name in missing.items()
+        }
         yield from_messages("video-missing", "videos", messages)
+
+
+def rows_of_videos(table: Table) -> dict[int, int]:
+    """Return the position of each video, by its id."""
+    ids, good = whole_numbers([table.row("videos", at).get("id") for at in range(len(table.coco.document["videos"]))])
+    return {int(ids[at]): at for at in reversed(np.flatnonzero(good).tolist())}
 
 
 def _similar_key(name: str) -> str:

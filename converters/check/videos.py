@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.converters.check.images import Header
-from detaug.converters.coco.columns import whole_numbers
+from detaug.converters.check.images import Header, rows_of_videos
 from detaug.converters.coco.table import Ints, Table
 from detaug.converters.files.threads import Threads
 from detaug.converters.files.video_file import VideoIndex, index_or_reason
@@ -32,13 +31,12 @@ def check_videos(table: Table, folder: Path, headers: Sequence[Header], rows: Se
         return
     with Threads(available_cores()) as threads:  # FFmpeg reads outside of Python's lock
         found = threads.map(lambda number: index_or_reason(str(folder / table.videos.files[number])), [*frames])
-    ids, good = whole_numbers([table.row("videos", at).get("id") for at in range(len(table.coco.document["videos"]))])
-    position = {int(ids[at]): at for at in reversed(np.flatnonzero(good).tolist())}
+    positions = rows_of_videos(table)
     messages: dict[tuple[str, Where], dict[int, str]] = {}
     for (number, images), index in zip(frames.items(), found, strict=True):
         if isinstance(index, str):
             reason = f"its file {shown(table.videos.files[number])} {index}"
-            messages.setdefault(("video-unusable", "videos"), {})[position[number]] = reason
+            messages.setdefault(("video-unusable", "videos"), {})[positions[number]] = reason
             continue
         for kind, at, message in _faults(table, np.array(images), index):
             messages.setdefault((kind, "images"), {})[at] = message
@@ -50,7 +48,7 @@ def _faults(table: Table, images: Ints, index: VideoIndex) -> Iterator[tuple[str
     """Yield (kind, position, message) of the images that are not frames of their video, or of another size."""
     numbers, count = table.videos.frame_ids[images], len(index.stamps)
     for at, number in zip(images[numbers >= count].tolist(), numbers[numbers >= count].tolist(), strict=True):
-        yield "frame-missing", at, f"frame_id {number} of a video whose {counted(count, 'frame')} are counted from 0"
+        yield "frame-missing", at, f"frame_id {number}, and the video has {counted(count, 'frame')}, counted from 0"
     others = table.has_size[images] & (table.sizes[images] != index.size).any(1)
     for at in images[others].tolist():
         (height, width), (h, w) = table.sizes[at].tolist(), index.size

@@ -435,8 +435,9 @@ def _fill_outside(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) 
     if image.device == "cpu" and pixels.is_rgb8:
         return on_cpu.apply_kernels(image, [(partial(on_cpu.fill_outside, fill=fill), {"edges": planned["edges"]})])
     edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
+    counting = ramp(image.device)
     sides = (fn.cast(planned["region"][3][axis], dtype=types.INT32) for axis in (0, 1))
-    numbers = (fn.expand_dims(count_to(side, ramp(image.device)), axes=[1]) for side in sides)
+    numbers = (fn.expand_dims(count_to(side, counting), axes=[1]) for side in sides)
     y, x = (fn.cast(number, dtype=types.FLOAT) + 0.5 for number in numbers)
     across, down = x * edges[0] + edges[2], y * edges[1]  # (W, V) and (H, V)
     inside = fn.reductions.min(fn.expand_dims(across, axes=[0]) + fn.expand_dims(down, axes=[1]), axes=[2])

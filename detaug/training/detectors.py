@@ -114,7 +114,7 @@ def without_transform(model: Any) -> nn.Module:
 def images_for(model: nn.Module, batch: Batch) -> Tensor | list[Tensor]:
     """Return the images of a batch as a model takes them: all in one tensor, or each without its padding.
 
-    The latter is for torchvision's detectors, which then find nothing in the padding, if there is any.
+    torchvision's detectors take the latter where there is padding, so that they find nothing in it.
     """
     images, sizes = batch.images, batch.image_size.tolist()
     padded = any(size != [*images.shape[-2:]] for size in sizes)
