@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+import torch
 from torch import library
 
 OPERATORS = ("nms", "qnms")
@@ -31,10 +32,29 @@ def import_torchvision() -> Any:
     return import_module("torchvision")
 
 
-def v2functional() -> Any:
-    """Return torchvision.transforms.v2.functional, or skip the test where it cannot be imported."""
+def torchvision_part(name: str) -> Any:
+    """Return a module of torchvision's Python code, or skip the test where it cannot be imported."""
     try:
         import_torchvision()
-        return import_module("torchvision.transforms.v2.functional")
+        return import_module(name)
     except (ImportError, RuntimeError) as error:
         pytest.skip(f"torchvision, the reference, cannot be imported: {error}")
+
+
+def v2functional() -> Any:
+    """Return torchvision.transforms.v2.functional, or skip the test where it cannot be imported."""
+    return torchvision_part("torchvision.transforms.v2.functional")
+
+
+def require_torchvision(name: str = "torchvision") -> Any:
+    """Return torchvision or a module of it; skip a test, or a module of tests, where its compiled code does not load.
+
+    pytest.importorskip skips where it is not installed. A wheel that was built for another torch raises RuntimeError:
+    when it is imported, or when an operator is called that import_torchvision has declared.
+    """
+    try:
+        import_module("torchvision.ops").nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+        return import_module(name)
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = (str(error).splitlines() or ["?"])[0]
+        pytest.skip(f"needs a torchvision that fits the installed torch: {reason}", allow_module_level=True)

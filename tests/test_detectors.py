@@ -12,6 +12,7 @@ import pytest
 import torch
 from painted_files import write_coco
 from PIL import Image
+from reference import require_torchvision
 from test_train_points import tiny_parts
 
 import detaug as da
@@ -20,7 +21,7 @@ from detaug.scoring import evaluate_model, predict_files
 from detaug.training import Detector, TrainedModel, TrainOptions, load_model, train
 from detaug.training.detectors import PassThrough, images_for, without_transform
 
-pytest.importorskip("torchvision")
+require_torchvision()
 
 SIZES = [(100, 165), (133, 100)]
 """(height, width) of two images, no multiples of 32; the shorter side is SIDE."""

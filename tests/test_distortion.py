@@ -14,6 +14,7 @@ from band_files import data_set, encode, values
 from dali_pipelines import given, make, outputs
 from numpy.typing import NDArray
 from painted_files import Folder, same
+from reference import torchvision_part
 from seeds import seeds, slow
 
 import detaug as da
@@ -312,7 +313,7 @@ def test_lenses_are_drawn_from_their_range() -> None:
 @pytest.mark.parametrize(("alpha", "sigma"), [(50, 5), *slow((300, 12))])
 def test_shifts_are_as_large_and_as_smooth_as_torchvisions(alpha: float, sigma: float) -> None:
     """The standard deviation and the mean size, of shifts and of their differences over sigma and two sigma pixels."""
-    transforms = pytest.importorskip("torchvision.transforms.v2")
+    transforms = torchvision_part("torchvision.transforms.v2")
     torch.manual_seed(0)
     side, count = 256, 10
     elastic = transforms.ElasticTransform(float(alpha), float(sigma))
@@ -424,7 +425,7 @@ def test_nothing_changes_without_strength(name: str, device: str) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_compose_bends_masks_and_points(name: str) -> None:
-    tv = pytest.importorskip("torchvision.tv_tensors")
+    tv = torchvision_part("torchvision.tv_tensors")
     painted = paint_stars(SIZE, 1, 4)
     image, ops = painted.images[0], [da.Resize(OUTPUT), OPS[name]]
     whole = da.batch([image], [painted.boxes[0]], shapes=painted.shapes)

@@ -18,7 +18,7 @@ import pytest
 import torch
 from command import detaug, usage_error
 from imported import OLD_ARGUMENTS, import_ops, live, seed_apart
-from reference import v2functional
+from reference import torchvision_part, v2functional
 
 import detaug as da
 from detaug.arguments import FILL
@@ -583,7 +583,7 @@ def test_the_position_in_padded_crops_is_told() -> None:
 
 @pytest.mark.slow
 def test_the_fill_of_pictures_is_taken_of_fills_by_type() -> None:
-    torchvision = pytest.importorskip("torchvision.tv_tensors")
+    torchvision = torchvision_part("torchvision.tv_tensors")
     fill = {torchvision.Mask: 0, torchvision.Image: (1, 2, 3), "others": 7}
     from torchvision.transforms import v2
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from pycocotools import mask as coco_masks
+from reference import torchvision_part
 from seeds import seeds
 from test_tight_boxes import BLACK, RECIPES, RESIZE, SIZE, blob, code_of, paint
 
@@ -570,8 +571,8 @@ def random_masks(seed: int) -> tuple[Array, dict[str, Any]]:
 
 
 def test_compose_moves_masks_as_torchvision_does() -> None:
-    tv_tensors = pytest.importorskip("torchvision.tv_tensors")
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    tv_tensors = torchvision_part("torchvision.tv_tensors")
+    v2 = torchvision_part("torchvision.transforms.v2")
     image, target = random_masks(0)
     given = {**target, "masks": tv_tensors.Mask(target["masks"])}
     flips = da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)
@@ -601,7 +602,7 @@ def test_compose_keeps_the_values_of_masks(kind: str, dtype: torch.dtype) -> Non
     masks = (target["masks"].int() * torch.tensor([7, 255, 3])[:, None, None]).to(dtype)
     given: Any = masks.numpy() if kind == "array" else masks
     if kind == "Mask":
-        given = pytest.importorskip("torchvision.tv_tensors").Mask(masks)
+        given = torchvision_part("torchvision.tv_tensors").Mask(masks)
     _, moved = da.Compose([da.CenterCrop((60, 40))])(image, {**target, "masks": given})
     assert type(moved["masks"]) is type(given)
     assert moved["masks"].dtype == given.dtype

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from painted_files import Folder, paint_files
+from reference import require_torchvision
 from torch import nn
 
 import detaug as da
@@ -23,7 +24,7 @@ from detaug.training.detectors import make_detector
 from detaug.training.pretrained import pretrained_file
 from detaug.training.weights import load_weights
 
-models = pytest.importorskip("torchvision.models")
+models = require_torchvision("torchvision.models")
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # torch closes no connection
 NAME = "ssdlite320_mobilenet_v3_large"
 

@@ -12,6 +12,7 @@ import torch
 from dali_pipelines import given, make, outputs
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
+from reference import torchvision_part
 from seeds import seeds
 
 import detaug as da
@@ -203,8 +204,8 @@ def test_angles_are_those_of_opencv_for_ultralytics_and_mmrotate() -> None:
 
 
 def test_torchvision_turns_as_we_do() -> None:
-    functional = pytest.importorskip("torchvision.transforms.v2.functional")
-    tv_tensors = pytest.importorskip("torchvision.tv_tensors")
+    functional = torchvision_part("torchvision.transforms.v2.functional")
+    tv_tensors = torchvision_part("torchvision.tv_tensors")
     if not hasattr(tv_tensors, "KeyPoints"):
         pytest.skip("rotated boxes are in torchvision from 0.23 on")
     for corners in random_rectangles(np.random.default_rng(4), 50):

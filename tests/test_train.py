@@ -707,6 +707,24 @@ def test_without_torchvision_the_command_says_what_to_install(
     assert not output.exists()
 
 
+def test_a_torchvision_of_another_index(painted: Folder, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    """detaug[train] would not replace it: pip calls the requirement satisfied."""
+    stub = tmp_path / "stub/torchvision/models.py"
+    stub.parent.mkdir(parents=True)
+    (stub.parent / "__init__.py").write_text("")
+    stub.write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.syspath_prepend(str(stub.parents[1]))
+    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    output = tmp_path / "run"
+    assert main(["train", str(painted[1]), str(painted[0]), "-o", str(output), "--device", "cpu"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "does not fit torch" in line
+    assert "operator torchvision::nms does not exist" in line
+    assert "pip install --force-reinstall torch torchvision" in line
+    assert not output.exists()
+
+
 @pytest.fixture
 def shown(painted: Folder, tmp_path_factory: Any, monkeypatch: Any) -> Any:
     """Return a function that runs the command with the tiny model and returns the text on a terminal and in a file."""

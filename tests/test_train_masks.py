@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageDraw
+from reference import require_torchvision
 from test_train_points import Trained, tiny_parts
 from test_train_points import options as options_of_model
 from test_train_points import people as people  # the fixture
@@ -24,7 +25,7 @@ from detaug.training import predict as predict_module
 from detaug.training.detectors import make_detector, without_transform
 from detaug.training.weights import load_weights
 
-pytest.importorskip("torchvision")
+require_torchvision()
 pytestmark = pytest.mark.slow
 
 

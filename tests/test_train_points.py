@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from reference import require_torchvision
 
 import detaug as da
 from detaug.demo import make_people
@@ -23,7 +24,7 @@ from detaug.training import predict as predict_module
 from detaug.training.detectors import make_detector, without_transform
 from detaug.training.weights import load_weights
 
-pytest.importorskip("torchvision")
+require_torchvision()
 pytestmark = pytest.mark.slow
 
 

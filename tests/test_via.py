@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +167,14 @@ def test_damaged_files(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("depth", [100, 600, 100_000])
 def test_nested_values(tmp_path: Path, depth: int) -> None:
-    """Some can be parsed but not stored in a temporary file: that is the file's fault, too."""
+    """Some can be parsed but not stored in a temporary file; how many is up to the version of Python."""
     text = json.dumps(image("a.jpg", SHAPES[:1], {"class": "cat", "more": "?"}))
     text = text.replace('"?"', "[" * depth + "]" * depth)
     root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg")
-    if depth == 100:
-        assert [row["bbox"] for row in converted(root)[0]["annotations"]] == BOXES[:1]
-    else:
+    if depth == 100_000 or (depth == 600 and sys.version_info < (3, 12)):
         assert "a.json: is nested too deeply for a json of annotations" in refused(root, format="via")
+    else:
+        assert [row["bbox"] for row in converted(root)[0]["annotations"]] == BOXES[:1]
 
 
 def test_regions_in_a_video_are_not_lost_in_silence(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_label_studio(tmp_path: Path, with_images: str) -> None:
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
     assert kinds(summary) == {"rings-joined": 1, "key-dropped": 1, "points-order": 1}
     config = ET.parse(tmp_path / "out dir/label_config.xml").getroot()
-    assert [each.get("value") for each in config.find("RectangleLabels") or ()] == [*CLASSES]
+    assert [label.get("value") for label in config.iterfind("RectangleLabels/Label")] == [*CLASSES]
     tasks = json.loads((tmp_path / "out dir/tasks.json").read_bytes())
     used = {result["from_name"] for task in tasks for result in task["annotations"][0]["result"]}
     assert used == {each.get("name") for each in config if each.tag != "Image"}

@@ -85,11 +85,14 @@ def _torchvision_detection() -> Any:
         from torchvision.ops import nms
 
         nms(torch.zeros(1, 4), torch.zeros(1), 0.5)  # fails where torchvision's compiled part does not fit torch
-    except (ImportError, OSError, RuntimeError) as error:
+    except ModuleNotFoundError as error:
+        raise InputError(f"detaug train needs torchvision; pip install 'detaug[train]' brings it ({error})") from None
+    except (ImportError, OSError, RuntimeError) as error:  # pip calls a torchvision of another index satisfied
         reason = (str(error).splitlines() or ["?"])[0]
         raise InputError(
-            "detaug train needs a torchvision that fits the installed torch; pip install 'detaug[train]' brings it "
-            f"({reason})"
+            f"the installed torchvision does not fit torch {torch.__version__} ({reason}); install both from one "
+            "index in one command, pip install --force-reinstall torch torchvision, where there is no GPU with "
+            "--index-url https://download.pytorch.org/whl/cpu"
         ) from None
     return detection
 
