@@ -48,14 +48,15 @@ class SaveAt(lightning.Callback):
         trainer.save_checkpoint(f"{self.folder}/{trainer.global_step}.ckpt")
 
 
-def fit(estimate: bool, *callbacks: lightning.Callback, **settings: str) -> list[list[int]]:
+def fit(estimate: bool, *callbacks: lightning.Callback, limit: float = 1.0, **settings: str) -> list[list[int]]:
     quiet = {
         "logger": False,
         "enable_progress_bar": False,
         "enable_checkpointing": False,
         "enable_model_summary": False,
     }
-    trainer = lightning.Trainer(accelerator="cpu", devices=1, max_epochs=EPOCHS, callbacks=list(callbacks), **quiet)
+    quiet |= {"limit_train_batches": limit, "callbacks": list(callbacks)}
+    trainer = lightning.Trainer(accelerator="cpu", devices=1, max_epochs=EPOCHS, **quiet)
     module = Module(reader, estimate)
     trainer.fit(module, **settings)
     return module.seen
@@ -67,4 +68,7 @@ for estimate in (False, True):
     whole = fit(estimate, SaveAt(sys.argv[3], (2, 8)))
     rest = {at: fit(estimate, ckpt_path=f"{sys.argv[3]}/{at}.ckpt") for at in (2, 6, 8, 12)}
     results.append({"whole": whole, "rest": rest})
+whole = fit(False, SaveAt(sys.argv[3], (2, 6)), limit=4)
+rest = {at: fit(False, limit=4, ckpt_path=f"{sys.argv[3]}/{at}.ckpt") for at in (2, 4, 6, 8)}
+results.append({"whole": whole, "rest": rest})
 print(json.dumps(results))

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from command import PYTHON_WITH_USUAL_SIGNALS
 from painted_files import Folder
 
@@ -91,15 +92,35 @@ def test_ctrl_c_ends_the_process(painted: Folder) -> None:
 
 @pytest.mark.slow
 def test_lightning_goes_on_from_the_middle_and_the_end_of_an_epoch(painted: Folder, tmp_path: Path) -> None:
-    """Also where the optimizer asks for the number of steps, and Lightning makes the loader too early."""
+    """Also where the optimizer asks for the number of steps, and Lightning makes the loader too early.
+
+    And where Lightning ends its epochs after four of six batches: the next one begins with the loader's next epoch.
+    """
     if find_spec("lightning") is None:
         pytest.skip("Lightning is not installed")
     command = [sys.executable, str(HERE / "lightning_run.py"), *map(str, painted), str(tmp_path)]
     run = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=True)
-    for ids in json.loads(run.stdout.splitlines()[-1]):
-        assert len(ids["whole"]) == 18
+    runs = json.loads(run.stdout.splitlines()[-1])
+    assert [len(ids["whole"]) for ids in runs] == [18, 18, 12]
+    for ids in runs:
         for step, rest in ids["rest"].items():
             assert rest == ids["whole"][int(step) :], step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["statistics", "statistics-ema"])
+def test_all_ranks_evaluate_the_model_that_is_saved(
+    painted: Folder, tmp_path_factory: pytest.TempPathFactory, mode: str
+) -> None:
+    """On a CPU each rank has the statistics of its own images, and the first one's are saved."""
+    out = tmp_path_factory.mktemp("out")
+    run = torchrun(2, "train_run.py", *painted, out / "run", mode)
+    assert run.returncode == 0, run.stderr
+    first, second = ((out / f"{rank}.txt").read_text().splitlines() for rank in range(2))
+    assert len(first) == 3 * 3  # batches of four of eleven images, three evaluations
+    assert set(first) == set(second)
+    saved = torch.load(out / "run/model.pt", weights_only=True)["model"]
+    assert first[-1].endswith(f"{saved['features.1.running_mean'].tolist()} {saved['features.1.running_var'].tolist()}")
 
 
 @pytest.mark.slow

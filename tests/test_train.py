@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -32,10 +33,12 @@ from train_run import Tiny, options, tiny, train_plain
 
 import detaug as da
 from detaug.cli.main import main
+from detaug.errors import InputError
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import DETECTORS, make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
 from detaug.training.optimization import make_schedule
+from detaug.training.torch_files import write_torch_file
 from detaug.training.weights import load_weights
 
 HERE = Path(__file__).parent
@@ -107,7 +110,9 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert evaluation["evaluation"] == result["evaluation"]
     assert result["evaluation"]["images"] == 21
     model = torch.load(out / "model.pt", weights_only=True)
-    assert set(model) == {"name", "size", "resize", "model", "mean", "std", "class_names"}
+    assert set(model) == {"name", "size", "resize", "model", "mean", "std", "class_names", "versions"}
+    checkpoint = torch.load(out / "checkpoint.pt", weights_only=True)
+    assert model["versions"] == checkpoint["versions"] == {"detaug": da.__version__, "torch": torch.__version__}
     with Image.open(out / "predictions.png") as picture:
         assert picture.width > 1000
     assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps, 4 images a step"
@@ -267,6 +272,61 @@ def test_a_training_interrupted_after_the_end_of_an_epoch_resumes(
     assert len(losses(out / "run")) == steps
     run(painted, out / "run", resume=True)
     assert losses(out / "run") == losses(trained.output)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("metrics.jsonl", b'{"epoch": 1, "loss": 0.5}\n', r"not written by detaug train, see its line 1"),
+        ("metrics.jsonl", b'{"step": 5, "acc": 0.9}\n{"step": 6, "acc": 0.95}\n', r"see its line 1; move it away"),
+        ("metrics.jsonl", b'{"step": 5, "lr": 0.9, "loss": 1}\n', r"not written by detaug train"),
+        ("metrics.jsonl", b'{"step": 1, "lr": 1, "loss": 1, "images_per_second": 1}\n[1, 2]\n', r"see its line 2"),
+        ("metrics.jsonl", b"\xff\xfe", r"see its line 1"),
+        ("metrics.jsonl", b"7\n", r"see its line 1"),
+        ("model.pt", b"mine", r"model\.pt exists without a checkpoint\.pt.*move it away, or choose another --output"),
+        ("best.pt", b"mine", r"best\.pt exists without a checkpoint\.pt"),
+    ],
+)
+def test_files_of_another_program_stay(folder: tuple[Folder, Path], name: str, content: bytes, message: str) -> None:
+    painted, out = folder
+    (out / "run").mkdir(parents=True)
+    (out / "run" / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        run(painted, out / "run")
+    assert [(path.name, path.read_bytes()) for path in (out / "run").iterdir()] == [(name, content)]
+
+
+def test_a_folder_has_one_training_at_a_time(folder: tuple[Folder, Path]) -> None:
+    """The second one begins while the first is in its first step."""
+    painted, out = folder
+    errors: list[str] = []
+
+    class Meets(Tiny):
+        def forward(self, images: Any, targets: Any = None) -> Any:
+            if self.training and self.calls == 1:
+                with pytest.raises(InputError) as error:
+                    run(painted, out / "run")
+                errors.append(str(error.value))
+            return super().forward(images, targets)
+
+    train(options(*painted, out / "run"), make_model=lambda _, classes: Detector(Meets(classes)), say=lambda _: None)
+    assert errors == [f"another detaug train is running in {out / 'run'}; choose another --output"]
+    assert len(losses(out / "run")) == 18
+    run(painted, out / "run", resume=True)
+
+
+def test_an_error_keeps_no_view_of_what_was_not_written(tmp_path: Path) -> None:
+    """CPython 3.12.0 and 3.12.1 die of SIGSEGV when they collect one of BytesIO that an error refers to."""
+    (tmp_path / "model.pt").mkdir()
+    with pytest.raises(OSError, match="model") as error:
+        write_torch_file({"a": torch.zeros(9)}, tmp_path / "model.pt")
+    frames = [frame for frame, _ in traceback.walk_tb(error.value.__traceback__)]
+    kept = [value for frame in frames for value in [*frame.f_locals.values(), *frame.f_locals.get("chunks", ())]]
+    views = [value for value in kept if isinstance(value, memoryview)]
+    assert views
+    for view in views:
+        with pytest.raises(ValueError, match="released"):
+            view.tobytes()
 
 
 def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path], trained: Trained) -> None:
@@ -656,6 +716,38 @@ def test_training_stops_without_a_better_model(folder: tuple[Folder, Path], monk
     assert len(seen) == 4
 
 
+def test_other_evaluation_data_begin_anew(
+    folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The AP of one json says nothing about that of another, so that best.pt would stay for ever."""
+    painted, out = folder
+    scripted(monkeypatch, [0.9, 0.1, 0.2, 0.3])
+    document = json.loads(painted[1].read_text())
+    document["annotations"][-1]["bbox"][2] -= 1
+    (out / "other.json").write_text(json.dumps(document))
+    settings = options(*painted, out / "run", epochs=4, eval_every=1, patience=2)
+
+    class Stops(Tiny):
+        def forward(self, images: Any, targets: Any = None) -> Any:
+            if self.calls == 13:
+                raise KeyboardInterrupt
+            return super().forward(images, targets)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, make_model=lambda _, classes: Detector(Stops(classes)), say=lambda _: None)
+    assert torch.load(out / "run/checkpoint.pt", weights_only=True)["not_better"] == 1
+    shutil.copytree(out / "run", out / "same")
+    said: list[str] = []
+    train(replace(settings, resume=True, val=out / "other.json"), make_model=tiny(), say=said.append)
+    assert any(line.startswith("best.pt has AP 0.900 on other evaluation data") for line in said)
+    last = torch.load(out / "run/checkpoint.pt", weights_only=True)
+    assert (last["best"], last["not_better"], last["step"]) == (0.3, 0, 24)
+    scripted(monkeypatch, [0.2, 0.3])
+    train(replace(settings, output=out / "same", resume=True), make_model=tiny(), say=said.append)
+    last = torch.load(out / "same/checkpoint.pt", weights_only=True)
+    assert (last["best"], last["not_better"], last["step"]) == (0.9, 2, 18)
+
+
 def test_the_first_batch_is_drawn(trained: Trained) -> None:
     with Image.open(trained.output / "batches.png") as picture:
         colors = {color for _, color in picture.convert("RGB").getcolors(1 << 24)}
@@ -668,10 +760,42 @@ def test_the_first_batch_is_drawn(trained: Trained) -> None:
 def test_weights_of_another_head(folder: tuple[Folder, Path]) -> None:
     _, out = folder
     torch.save(Tiny(9).state_dict(), out / "weights.pt")
-    detector, made = load_weights(Detector(Tiny(4), mean_of_weights=(1.0, 2.0, 3.0)), out / "weights.pt")
+    detector, made, _ = load_weights(Detector(Tiny(4), mean_of_weights=(1.0, 2.0, 3.0)), out / "weights.pt")
     assert made == ["head.weight", "head.bias"]
     assert detector.mean == (1.0, 2.0, 3.0)
     assert torch.equal(detector.model.features[0].weight, torch.load(out / "weights.pt")["features.0.weight"])
+
+
+@pytest.mark.parametrize(
+    ("classes", "lost", "message"),
+    [
+        (7, "", r"of its 6 class_names: 2 weights missing or of another shape, the first is .*cls_logits"),
+        (3, "bbox_reg", r"of its 2 class_names: 2 weights missing or of another shape, the first is .*bbox_reg"),
+        (3, "cls_logits", r"train with this file as --weights"),
+    ],
+)
+def test_a_model_is_loaded_whole_or_not_at_all(tmp_path: Path, classes: int, lost: str, message: str) -> None:
+    """A head that the file does not have would be random, and find other objects at each start."""
+    weights = make_detector(RETINANET, 3).model.state_dict()
+    kept = {name: value for name, value in weights.items() if not lost or lost not in name}
+    content = {"name": RETINANET, "size": (64, 64), "class_names": [str(at) for at in range(classes)], "model": kept}
+    torch.save(content, tmp_path / "model.pt")
+    with pytest.raises(InputError, match=message):
+        da.load_model(tmp_path / "model.pt", "cpu")
+    detector = make_detector(RETINANET, classes)
+    assert load_weights(detector, tmp_path / "model.pt").missing  # to train from it is allowed
+
+
+def test_a_head_of_other_classes_is_named(folder: tuple[Folder, Path], trained: Trained) -> None:
+    painted, out = folder
+    content = torch.load(trained.output / "model.pt", weights_only=True)
+    out.mkdir(exist_ok=True)
+    torch.save({**content, "class_names": ["background", "cat", "dog", "cow"]}, out / "weights.pt")
+    said: list[str] = []
+    settings = options(*painted, out / "run", epochs=1, weights=out / "weights.pt")
+    train(settings, make_model=tiny(), say=said.append)
+    names = ", ".join(content["class_names"][1:])
+    assert f"{out / 'weights.pt'}: its head for the classes cat, dog, cow is kept, and trained on {names}" in said
 
 
 @slow

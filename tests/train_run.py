@@ -3,6 +3,7 @@
 python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at which the process is killed, 0: never,
                                               endless: never, with far too many epochs; wait-7, wait-evaluation: waits
                                               for a signal there
+                                              statistics, statistics-ema: writes those of batch norm to 0.txt, 1.txt
                                               plain-KILL: the model without batch norm and dropout, 8 images a step
                                               plain-resume: the same, which resumes
 """
@@ -67,6 +68,21 @@ class Waiting(Tiny):
         return super().forward(images, targets)
 
 
+class Statistics(Tiny):
+    """Writes the statistics of its batch norm that each batch is evaluated with into a file."""
+
+    def __init__(self, num_classes: int, record: Path) -> None:
+        super().__init__(num_classes)
+        self.record = record
+
+    def forward(self, images: Tensor, targets: list[dict[str, Tensor]] | None = None) -> Any:
+        if targets is None:
+            norm = self.features[1]
+            with self.record.open("a") as file:
+                print(self.calls, norm.running_mean.tolist(), norm.running_var.tolist(), file=file)
+        return super().forward(images, targets)
+
+
 class Plain(Tiny):
     """Has no batch norm and no dropout: its loss is the mean of the losses of single images."""
 
@@ -106,6 +122,10 @@ if __name__ == "__main__":
         step = kill.removeprefix("plain-")
         how: dict[str, Any] = {"resume": True} if step == "resume" else {"kill": int(step)}
         sys.exit(train_plain(images, annotations, Path(output), batch_size=8 // rank_and_world()[1], **how))
+    if kill.startswith("statistics"):
+        record = Path(output).with_name(f"{rank_and_world()[0]}.txt")
+        settings = options(images, annotations, Path(output), eval_every=1, ema=0.9 if kill.endswith("ema") else None)
+        sys.exit(train(settings, make_model=lambda _, classes: Detector(Statistics(classes, record))) and 0)
     if kill == "endless":
         train(options(images, annotations, Path(output), epochs=10**6), make_model=tiny())
     if kill.startswith("wait-"):

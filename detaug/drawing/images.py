@@ -156,7 +156,8 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
     encoded, exif = io.BytesIO(), Image.Exif()
     exif[_SOFTWARE] = MARK  # by which `output_files` knows a picture of detaug again
     picture.save(encoded, exif=exif, **_format_of(Path(path)))
-    write_atomically(path, [encoded.getbuffer()])
+    with encoded.getbuffer() as view:  # CPython 3.12.0 and 3.12.1 crash where an error keeps the view (gh-111049)
+        write_atomically(path, [view])
     return Path(path)
 
 

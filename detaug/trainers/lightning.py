@@ -28,10 +28,13 @@ def _loader_states(package: str) -> Any:
         """Goes to the position of a checkpoint before the first batch is taken."""
 
         states: list[Mapping[str, Any]] = []  # noqa: RUF012
+        epoch_ended = False
+        """Whether the checkpoint is of the end of an epoch of the Trainer."""
 
         def on_load_checkpoint(self, _trainer: Any, _module: Any, checkpoint: Mapping[str, Any]) -> None:
             fit_loop = checkpoint.get("loops", {}).get("fit_loop", {})
             self.states = fit_loop.get("state_dict", {}).get("combined_loader", [])
+            self.epoch_ended = bool(fit_loop.get("epoch_loop.batch_progress", {}).get("is_last_batch"))
 
         def on_train_start(self, trainer: Any, _module: Any) -> None:
             if not self.states or "detaug.loading.loader" not in sys.modules:
@@ -41,6 +44,10 @@ def _loader_states(package: str) -> Any:
             for loader, state in zip(with_state, self.states, strict=True):
                 if isinstance(loader, sys.modules["detaug.loading.loader"].Loader):
                     loader.load_state_dict(state)
+                    if self.epoch_ended and state["step"]:
+                        # With limit_train_batches the Trainer's epoch ends before the loader's, and the next begins
+                        # with the loader's next one.
+                        loader.set_epoch(state["epoch"] + 1)
             self.states = []
 
     return LoaderStates()

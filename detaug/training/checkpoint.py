@@ -12,7 +12,7 @@ from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
-from detaug.training.torch_files import read_torch_file, write_torch_file
+from detaug.training.torch_files import read_torch_file, versions, write_torch_file
 
 
 def checkpoint_path(output: Path) -> Path:
@@ -36,19 +36,22 @@ def save_checkpoint(training: Training) -> None:
             "evaluated": training.evaluated,
             "best": training.best,
             "not_better": training.not_better,
+            "evaluated_on": training.evaluated_on,
             "clock": training.timer.state_dict(),
             **training.optimization.state_dict(),
             "mean": training.detector.mean,
             "std": training.detector.std,
             "ranks": ranks,
+            "versions": versions(),
         }
         write_torch_file(content, checkpoint_path(training.options.output))
 
 
-def load_checkpoint(training: Training) -> None:
+def load_checkpoint(training: Training) -> float | None:
     """Go to the position of checkpoint.pt, of any number of processes. Raises InputError if it is of another training.
 
-    Each process takes the loader's state and torch's random state of one of the processes before.
+    Each process takes the loader's state and torch's random state of one of the processes before. Returns the best AP
+    of the checkpoint where it is forgotten, since it is of other evaluation data.
     """
     path = checkpoint_path(training.options.output)
     content = read_torch_file(path)
@@ -60,8 +63,12 @@ def load_checkpoint(training: Training) -> None:
     training.timer.load_state_dict(content["clock"])
     training.step = content["step"]
     training.evaluation, training.evaluated = content["evaluation"], content["evaluated"]
-    training.best, training.not_better = content["best"], content["not_better"]
     _set_random_state(own["random"], training.device)
+    then, best = content.get("evaluated_on"), float(content["best"])  # then: not in checkpoints of 0.2.0 and before
+    if then and training.evaluated_on and then != training.evaluated_on:
+        return best
+    training.best, training.not_better = best, content["not_better"]
+    return None
 
 
 def _check(path: Path, content: dict[str, Any], training: Training) -> None:

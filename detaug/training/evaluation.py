@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 import torch
+from torch import distributed as dist
 
 from detaug.drawing import save_picture
 from detaug.evaluation.coco import CocoEvaluator
@@ -31,6 +32,10 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
     set on the first one.
     """
     model = training.optimization.best_model.eval()
+    if dist.is_initialized():
+        # Of the model that is saved: without SyncBatchNorm each rank has the statistics of its own images.
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
     reader = cast(CocoReader, val.reader)  # see loaders.py
     finds = DETECTORS[training.options.model].finds
     kinds = dict.fromkeys(("bbox", finds))

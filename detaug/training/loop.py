@@ -7,6 +7,7 @@ evaluation every few epochs, a metrics file, pictures and a page of curves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,14 @@ from detaug.training.detectors import DETECTORS, READS, Detector, make_detector
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import evaluation_resize, make_train_loader, make_val_loader, read_of_data
+from detaug.training.metrics_log import read_metrics
 from detaug.training.options import TrainOptions
 from detaug.training.predict import keypoints_entry
 from detaug.training.pretrained import pretrained_file
-from detaug.training.processes import is_first_rank, process_group
+from detaug.training.processes import is_first_rank, only_training, process_group
 from detaug.training.progress import Bar, Progress
 from detaug.training.state import Training, make_training
-from detaug.training.torch_files import write_torch_file
+from detaug.training.torch_files import versions, write_torch_file
 from detaug.training.weights import load_weights
 
 MakeModel = Callable[..., Detector]
@@ -62,7 +64,7 @@ def train(
     The first Ctrl-C stops after the step, with a checkpoint; KeyboardInterrupt is raised then.
     """
     _check_outputs(options)
-    with process_group(options.device) as device:
+    with process_group(options.device) as device, ExitStack() as stack:
         torch.manual_seed(options.seed)
         progress = Progress(say, bar)
         detector = _make_detector(options, make_model, progress)
@@ -70,7 +72,8 @@ def train(
         resize = evaluation_resize(options)
         training = make_training(options, detector, make_loader(options, device, detector), device, resize)
         val = make_val_loader(options, device, detector, resize)
-        _start(training, progress)
+        training.evaluated_on = f"{val.reader.fingerprint} {resize!r}" if val else None
+        _start(training, progress, stack)
         try:
             with deferred_interrupt() as interrupt:
                 _run(training, val, progress, interrupt)
@@ -89,7 +92,7 @@ def train(
 
 
 def _check_outputs(options: TrainOptions) -> None:
-    """Raise ConversionError for a file of the output folder that is an input, or a picture of someone else."""
+    """Raise InputError for a file of the output folder that is an input, or of someone else."""
     check_folder(options.output)
     if options.output.is_dir():
         inputs = (options.annotations, options.images, options.val, options.val_images, options.recipe, options.weights)
@@ -97,6 +100,13 @@ def _check_outputs(options: TrainOptions) -> None:
         for name in ("metrics.jsonl", "checkpoint.pt", "best.pt", "model.pt", *pages):
             file = options.output / name
             output_files({"output": file}, *inputs, extensions=(file.suffix,))
+        read_metrics(options.output / "metrics.jsonl")
+        for name in ("best.pt", "model.pt"):
+            if (options.output / name).exists() and not checkpoint_path(options.output).exists():
+                raise InputError(
+                    f"{options.output / name} exists without a checkpoint.pt, so this training did not write it; move "
+                    "it away, or choose another --output"
+                )
 
 
 def _run(training: Training, val: Loader | None, progress: Progress, interrupt: Interrupt) -> None:
@@ -135,9 +145,12 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progr
     num_classes = len(of_data.class_names)
     detector = make_model(options.model, num_classes, **of_data.arguments())
     if path := _start_file(options, progress):
-        detector, missing = load_weights(detector, path)
+        detector, missing, class_names = load_weights(detector, path)
         if missing:
             progress.say(f"{path}: {len(missing)} weights are initialised at random for {num_classes - 1} classes")
+        elif class_names and class_names != of_data.class_names:
+            then, now = (", ".join(names[1:]) for names in (class_names, of_data.class_names))
+            progress.say(f"{path}: its head for the classes {then} is kept, and trained on {now}")
     if dist.is_initialized() and dist.get_backend() == "nccl":
         convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
         detector = detector._replace(model=convert(detector.model))
@@ -156,8 +169,8 @@ def _start_file(options: TrainOptions, progress: Progress) -> Path | None:
     return path
 
 
-def _start(training: Training, progress: Progress) -> None:
-    """Make the output folder, or resume from its checkpoint."""
+def _start(training: Training, progress: Progress, stack: ExitStack) -> None:
+    """Make the output folder, or resume from its checkpoint. The folder is this training's until `stack` is closed."""
     options, path = training.options, checkpoint_path(training.options.output)
     steps, images = f"{counted(options.epochs, 'epoch')} of {len(training.loader)} steps", len(training.loader.reader)
     progress.say(f"{options.model} on {training.device}: {images} images, {steps}, {options.batch_size} images a step")
@@ -165,11 +178,17 @@ def _start(training: Training, progress: Progress) -> None:
         raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
     if is_first_rank():
+        stack.enter_context(only_training(options.output))
         for each in (path, options.output / "best.pt", options.output / "model.pt"):
             remove_leftovers(each)
     if path.exists():
-        load_checkpoint(training)
+        replaced = load_checkpoint(training)
         progress.say(f"{path}: resumed after step {training.step}")
+        if replaced is not None:
+            progress.say(
+                f"best.pt has AP {replaced:.3f} on other evaluation data, or at another size: the next evaluation "
+                "replaces it, and --patience counts from there"
+            )
     training.log.truncate(training.step)
     if training.step < training.steps:
         progress.say("making the pipelines and the first batch")
@@ -259,6 +278,7 @@ def _write_model(training: Training, name: str) -> None:
             "mean": detector.mean,
             "std": detector.std,
             "class_names": training.loader.class_names,
+            "versions": versions(),
             **keypoints_entry(training.loader.reader.shapes.keypoints),
         }
         write_torch_file(content, training.options.output / name)

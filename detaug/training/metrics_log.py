@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -79,8 +78,8 @@ class MetricsLog:
         if is_first_rank():
             if self._make_writer:
                 self._writer = self._make_writer(str(self._events), purge_step=step + 1)
-            lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-            write_atomically(self.path, [line + "\n" for line in lines if _step_of(line) <= step])
+            lines = read_metrics(self.path)
+            write_atomically(self.path, [json.dumps(line) + "\n" for line in lines if line["step"] <= step])
 
 
 def _summary_writer() -> Any:
@@ -100,9 +99,34 @@ def scalars(line: Mapping[str, Any], group: str = "train") -> Iterator[tuple[str
             yield f"{group}/{name}", value
 
 
-def _step_of(line: str) -> float:
-    """Return the step of a line; infinity for half a line, which a full disk or a kill leaves at the end."""
-    try:
-        return float(json.loads(line)["step"])
-    except ValueError:
-        return math.inf
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics.jsonl of `detaug train`, [] where there is none.
+
+    Half a line at the end, which a full disk or a kill leaves, is left out. Raises InputError for another file: the
+    name is a common one, and a training removes lines.
+    """
+    if not path.exists():
+        return []
+    texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            if number < len(texts) or not text.startswith('{"step": '):
+                raise InputError(_foreign(path, number)) from None
+            break
+        if not (isinstance(line, dict) and _is_ours(line)):
+            raise InputError(_foreign(path, number))
+        lines.append(line)
+    if lines and not any("images_per_second" in line or "evaluation" in line for line in lines):
+        raise InputError(_foreign(path, 1))  # "step", "lr" and "loss" alone may be anybody's
+    return lines
+
+
+def _is_ours(line: dict[str, Any]) -> bool:
+    return isinstance(line.get("step"), int) and (list(line)[1:3] == ["lr", "loss"] or "evaluation" in line)
+
+
+def _foreign(path: Path, number: int) -> str:
+    return f"{path} was not written by detaug train, see its line {number}; move it away, or choose another --output"

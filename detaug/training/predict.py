@@ -21,6 +21,7 @@ from detaug.converters.coco.table import THIN
 from detaug.converters.files.image_headers import PILLOW_ERRORS, read_orientation, upright
 from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels, too_few_bytes
 from detaug.converters.files.pixel_types import refuse_loss
+from detaug.converters.findings.finding import counted
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
 from detaug.evaluation.merging import merge_tiles
@@ -216,7 +217,13 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
     class_names, chosen = tuple(content["class_names"]), resolve_device(device)
     keypoints = _read_keypoints(content.get("keypoints"))
     of_data = {} if keypoints is None else {"num_keypoints": keypoints.count}
-    detector, _ = load_weights(make_detector(content["name"], len(class_names), **of_data), Path(path))
+    detector, missing, _ = load_weights(make_detector(content["name"], len(class_names), **of_data), Path(path))
+    if missing:  # to predict with random weights would be noise; only a training may begin so
+        raise InputError(
+            f"{os.fspath(path)} does not hold the whole {content['name']} of its {len(class_names) - 1} class_names: "
+            f"{counted(len(missing), 'weight')} missing or of another shape, the first is {missing[0]!r}; give a "
+            "model.pt as detaug train wrote it, or train with this file as --weights"
+        )
     # Files of 0.2.0 and before have the size only.
     resize = Resize(**content["resize"]) if "resize" in content else make_resize(_size(content["size"]))
     ops = (resize, Normalize(detector.mean, detector.std))

@@ -38,6 +38,8 @@ class Training:
     """The highest AP of the evaluations, of what the model finds."""
     not_better: int = 0
     """Evaluations since then."""
+    evaluated_on: str | None = None
+    """The evaluation data and their Resize: APs of others do not compare."""
 
     @property
     def steps(self) -> int:

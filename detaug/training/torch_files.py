@@ -13,15 +13,22 @@ from typing import Any
 
 import torch
 
+from detaug import __version__
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that stand in a file: those that can read it again when others cannot."""
+    return {"detaug": __version__, "torch": str(torch.__version__)}
 
 
 def write_torch_file(content: dict[str, Any], path: Path) -> None:
     """Write a dict of tensors and plain values, whole or not at all."""
     encoded = io.BytesIO()
     torch.save(content, encoded)
-    write_atomically(path, [encoded.getbuffer()])
+    with encoded.getbuffer() as view:  # CPython 3.12.0 and 3.12.1 crash where an error keeps the view (gh-111049)
+        write_atomically(path, [view])
 
 
 _TORCHS_ERRORS = (

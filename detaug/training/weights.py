@@ -14,10 +14,13 @@ from detaug.training.torch_files import read_torch_file
 
 
 class Loaded(NamedTuple):
-    """A detector with weights of a file, and the names of the weights that the file did not have."""
+    """A detector with weights of a file."""
 
     detector: Detector
     missing: list[str]
+    """The names of the weights that the file did not have: they are random."""
+    class_names: tuple[str, ...] | None
+    """The classes that a model.pt was trained for; None for other files."""
 
 
 def load_weights(detector: Detector, path: Path) -> Loaded:
@@ -40,7 +43,9 @@ def load_weights(detector: Detector, path: Path) -> Loaded:
     _check_same_model(path, own, weights, [name for name in missing if name in weights or not of_backbone])
     detector.model.load_state_dict(fitting, strict=False)
     mean, std = content.get("mean", detector.mean_of_weights), content.get("std", detector.std_of_weights)
-    return Loaded(detector._replace(mean=tuple(mean), std=tuple(std)), missing)
+    names = content.get("class_names")
+    class_names = tuple(map(str, names)) if isinstance(names, list | tuple) else None
+    return Loaded(detector._replace(mean=tuple(mean), std=tuple(std)), missing, class_names)
 
 
 def _of_backbone(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
