@@ -716,9 +716,7 @@ def test_training_stops_without_a_better_model(folder: tuple[Folder, Path], monk
     assert len(seen) == 4
 
 
-def test_other_evaluation_data_begin_anew(
-    folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_evaluation_data_begin_anew(folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The AP of one json says nothing about that of another, so that best.pt would stay for ever."""
     painted, out = folder
     scripted(monkeypatch, [0.9, 0.1, 0.2, 0.3])

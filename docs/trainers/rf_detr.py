@@ -35,12 +35,12 @@ def unchanged(size: int) -> list[da.Op]:
 
 def as_nested(batch: da.Batch) -> tuple[NestedTensor, list[dict[str, torch.Tensor]]]:
     images, targets = batch.as_detr(first_label=0)
-    return NestedTensor(*images), targets
+    return NestedTensor(*images, no_padding=True), targets
 
 
 def as_nested_with_masks(batch: da.Batch) -> tuple[NestedTensor, list[dict[str, torch.Tensor]]]:
     images, targets = batch.as_detr(first_label=0, masks=True)
-    return NestedTensor(*images), targets
+    return NestedTensor(*images, no_padding=True), targets
 
 
 class LoaderData(RFDETRDataModule):
@@ -55,6 +55,10 @@ class LoaderData(RFDETRDataModule):
 
     def train_dataloader(self) -> Any:
         return self.loader
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Keep RF-DETR's Kornia back end from augmenting and normalizing a second time."""
+        return batch
 
 
 class Losses(Callback):
