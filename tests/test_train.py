@@ -187,6 +187,7 @@ def test_ctrl_c_saves_a_checkpoint_and_names_resume(
         assert "waiting\n" in iter(training.stdout.readline, "")
         time.sleep(0.2)  # until it waits
         training.send_signal(signal.SIGINT)
+        assert "stopping after this step; once more stops at once\n" in iter(training.stderr.readline, "")
         printed, errors = training.communicate(timeout=300)
     assert training.returncode == -signal.SIGINT, errors
     said = f"stopped after step {step}, saved in {out / 'run/checkpoint.pt'}; the same command with --resume continues"
@@ -310,7 +311,7 @@ def test_a_folder_has_one_training_at_a_time(folder: tuple[Folder, Path]) -> Non
             return super().forward(images, targets)
 
     train(options(*painted, out / "run"), make_model=lambda _, classes: Detector(Meets(classes)), say=lambda _: None)
-    assert errors == [f"another detaug train is running in {out / 'run'}; choose another --output"]
+    assert errors == [f"another process is writing to {out / 'run'}; choose another folder"]
     assert len(losses(out / "run")) == 18
     run(painted, out / "run", resume=True)
 
@@ -340,6 +341,14 @@ def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path]
         run(painted, out / "run", model="fcos_resnet50_fpn", resume=True)
     with pytest.raises(ValueError, match=r"made with lr 0\.05, this training has 0\.1; make them equal"):
         run(painted, out / "run", lr=0.1, resume=True)
+    with pytest.raises(
+        ValueError, match=r"epochs 3, this training has 9; .*--weights \S+checkpoint\.pt and another"
+    ) as error:
+        run(painted, out / "run", epochs=9, resume=True)
+    (remedy,) = re.findall(r"--weights (\S+)", str(error.value))
+    run(painted, out / "longer", epochs=4, weights=Path(remedy))
+    with pytest.raises(InputError, match=r"batches\.png is a file, so .*x cannot be made; give another folder"):
+        run(painted, out / "run/batches.png/x")
     with pytest.raises(ValueError, match=r"this state has seed 0, this loader 1"):
         run(painted, out / "run", seed=1, resume=True)
     (out / "run/checkpoint.pt").write_bytes(b"nothing")
@@ -615,6 +624,10 @@ def test_a_letterbox_of_the_recipe_is_evaluated_and_saved(folder: tuple[Folder, 
     [
         ({"model": "yolo"}, r"model must be one of ssd300_vgg16, .*, got 'yolo'"),
         ({"epochs": 0}, r"epochs must be at least 1, got 0"),
+        (
+            {"model": "ssdlite320_mobilenet_v3_large", "size": None, "batch_size": 1},
+            r"batch_size must be at least 2 with",
+        ),
         ({"lr": -1.0}, r"lr must be above 0, got -1\.0"),
         ({"lr": float("nan")}, r"lr must be above 0, got nan"),
         ({"momentum": 1.0}, r"momentum must be at least 0 and below 1, got 1\.0"),

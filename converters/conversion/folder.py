@@ -33,6 +33,8 @@ def check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConversionError(f"{folder} is not a folder; give the name of a folder to make")
     existing = folder if folder.exists() else folder.absolute().parent
+    if existing.exists() and not existing.is_dir():
+        raise ConversionError(f"{existing} is a file, so {folder} cannot be made; give another folder")
     if not existing.is_dir():
         raise ConversionError(f"folder {existing} does not exist; make it first")
     if not os.access(existing, os.W_OK):
@@ -54,12 +56,19 @@ def made_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock of the folder, and hold it: one conversion at a time writes there."""
+def locked_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of the folder, so that one process at a time writes there. It ends with the process.
+
+    Where another process holds it, wait; with wait=False raise ConversionError.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ConversionError(f"another process is writing to {folder}; choose another folder") from None
+        except OSError:
+            pass  # a file system without locks
         yield
     finally:
         os.close(descriptor)

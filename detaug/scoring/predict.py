@@ -135,6 +135,9 @@ def find_files(paths: Sequence[PathLike]) -> list[Path]:
     for path in [os.fspath(each) for each in paths]:
         names = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
         each = [file for name in names for file in _files_at(Path(name))]
+        if not each and os.path.isfile(path):
+            kind = os.path.splitext(path)[1] or "without an extension"
+            raise InputError(f"{path}: {kind} is not read, only {', '.join(sorted(EXTENSIONS))}; save it as PNG")
         if not each:
             raise InputError(f"{path} is no image or video, no folder with any and no pattern of their names")
         found.update(dict.fromkeys(map(absolute, each)))

@@ -49,7 +49,7 @@ class Downloads(NamedTuple):
 
 
 def plan_downloads(pieces: Ints, mine: Bools, present: Bools, lengths: Ints, limit: int, free: int) -> Downloads:
-    """Downloads what to download and what may be removed.
+    """Plan what to download and what may be removed.
 
     `pieces`: (R,) the piece of each of the next images. `mine`: (R,) whether this process reads it. `present`: (P,)
     which pieces are in the cache. `lengths`: (P,) bytes. `limit`, `free`: bytes of the cache, and of the room in it.

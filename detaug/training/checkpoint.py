@@ -79,8 +79,8 @@ def _check(path: Path, content: dict[str, Any], training: Training) -> None:
     for name, value in here.items():
         if then.get(name) != value:
             raise InputError(
-                f"{path} was made with {name} {then.get(name)!r}, this training has {value!r}; "
-                "make them equal, or choose another --output"
+                f"{path} was made with {name} {then.get(name)!r}, this training has {value!r}; make them equal, or "
+                f"train on from its weights: --weights {path} and another --output"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def deferred_interrupt() -> Iterator[Interrupt]:
         if interrupt.pressed:
             signal.default_int_handler(number, frame)
         interrupt.pressed = True
+        os.write(2, b"\nstopping after this step; once more stops at once\n")  # print is not safe in a handler
 
     is_main = threading.current_thread() is threading.main_thread()
     possible = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

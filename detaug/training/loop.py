@@ -16,7 +16,7 @@ from torch import distributed as dist
 from torch import nn
 
 from detaug.converters.conversion.arguments import output_files
-from detaug.converters.conversion.folder import check_folder
+from detaug.converters.conversion.folder import check_folder, locked_folder
 from detaug.converters.files.atomic import remove_leftovers
 from detaug.converters.findings.finding import counted
 from detaug.drawing import save_picture
@@ -33,7 +33,7 @@ from detaug.training.metrics_log import read_metrics
 from detaug.training.options import TrainOptions
 from detaug.training.predict import keypoints_entry
 from detaug.training.pretrained import pretrained_file
-from detaug.training.processes import is_first_rank, only_training, process_group
+from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar, Progress
 from detaug.training.state import Training, make_training
 from detaug.training.torch_files import versions, write_torch_file
@@ -178,7 +178,7 @@ def _start(training: Training, progress: Progress, stack: ExitStack) -> None:
         raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)
     if is_first_rank():
-        stack.enter_context(only_training(options.output))
+        stack.enter_context(locked_folder(options.output, wait=False))
         for each in (path, options.output / "best.pt", options.output / "model.pt"):
             remove_leftovers(each)
     if path.exists():

@@ -78,6 +78,10 @@ class TrainOptions:
         check("patience", self.patience, not self.patience or self.val is not None, "0 without val to evaluate on")
         check("ema", self.ema, self.ema is None or 0 < self.ema < 1, "above 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
+        check(
+            "batch_size", self.batch_size, self.batch_size > 1 or not self.model.startswith("ssdlite"),
+            f"at least 2 with {self.model}: its last layers have one value for each image, and batch norm takes a mean",
+        )  # fmt: skip
         fixed = isinstance(DETECTORS[self.model].size, tuple)
         if fixed and self.size not in (None, DETECTORS[self.model].size):
             raise InputError(
