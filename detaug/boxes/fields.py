@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
+from detaug.boxes.units import EDGE
 
 CHORD_ERROR = 0.05
 """Output pixels that the straight pieces of a bent line may lie beside it."""
@@ -132,9 +133,9 @@ class Field:
         return np.stack(self.placed(image, points[..., 0], points[..., 1]), axis=-1)
 
     def shows(self, image: Ints, points: Floats) -> Bools:
-        """Return (B, ...): whether points (B, ..., 2) of the outputs lie in them. `image`: (B,)."""
+        """Return (B, ...): whether points (B, ..., 2) of the outputs lie in them or on their borders. `image`: (B,)."""
         sides = self.size[image, ::-1].reshape(-1, *[1] * (points.ndim - 2), 2)
-        return np.asarray(((points >= 0) & (points < sides)).all(-1))
+        return np.asarray(((points >= -EDGE) & (points <= sides + EDGE)).all(-1))
 
     def pieces(self, image: Ints, lengths: Floats) -> Ints:
         """Return into how many straight pieces to cut lines of the undistorted pictures before they are bent.

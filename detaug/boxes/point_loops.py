@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from detaug.boxes.units import EDGE
 from detaug.compiled import compiled
 
 HIDDEN, VISIBLE = 1, 2
@@ -17,6 +18,8 @@ def place(points, rows, swaps, to_output, own, edges, borders, layers, bits, out
     `own`: (B, 2) the image and the layer of each; `edges`: (B, 4) XYXY of what is shown of the source; `borders`:
     (B, V, 2) convex polygons in output pixels that bound it too, or (0, 0, 2). `layers`: (N, L, 10) of the images:
     XYXY, the copy, whether it covers, and the stencil as `joined_bits` has it, whose `bits` they are.
+
+    A point on a border is in view, whichever side that is on (decision 26), so that a flip changes nothing.
     """
     for at in range(len(rows)):
         image, layer, row = own[at, 0], own[at, 1], rows[at]
@@ -25,16 +28,27 @@ def place(points, rows, swaps, to_output, own, edges, borders, layers, bits, out
         for number in range(swaps.shape[1]):
             shown = swaps[at, number]
             x, y, visibility = points[row, shown, 0], points[row, shown, 1], points[row, shown, 2]
-            if visibility == 0 or not (x0 <= x <= x1 and y0 <= y <= y1):
+            if visibility == 0 or not (x0 - EDGE <= x <= x1 + EDGE and y0 - EDGE <= y <= y1 + EDGE):
                 continue
             depth = g * x + h * y + i
             to_x, to_y = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
-            if len(borders) and not inside_convex(borders[at], to_x, to_y):
+            if len(borders) and not inside_convex(borders[at], to_x, to_y, EDGE):
                 continue
-            on_top = _on_top(layers, image, layer, bits, to_x, to_y)
+            on_top = _best_around(layers, image, layer, bits, to_x, to_y)
             if on_top:
                 out[at, number, 0], out[at, number, 1] = to_x, to_y
                 out[at, number, 2] = visibility if on_top == VISIBLE else HIDDEN
+
+
+@compiled
+def _best_around(layers, image, own, bits, x, y):
+    """Do as `_on_top` for the pixels that a point touches, up to four: it is seen if one of them shows the copy."""
+    found = 0
+    for side_y in (y + EDGE, y - EDGE):
+        for side_x in (x + EDGE, x - EDGE):
+            if found < VISIBLE:
+                found = max(found, _on_top(layers, image, own, bits, side_x, side_y))
+    return found
 
 
 @compiled
@@ -65,11 +79,12 @@ def _shows(layer, bits, x, y):
 
 
 @compiled
-def inside_convex(polygon, x, y):
-    """Return whether a point is in a convex polygon (V, 2), whichever way round it goes."""
+def inside_convex(polygon, x, y, slack=0.0):
+    """Return whether a point is in a convex polygon (V, 2), whichever way round it goes, or `slack` beside it."""
     left = right = True
     for at in range(len(polygon)):
         a, b = polygon[at], polygon[(at + 1) % len(polygon)]
         side = (b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0])
-        left, right = left and side >= 0, right and side <= 0
+        most = slack * (abs(b[0] - a[0]) + abs(b[1] - a[1]))
+        left, right = left and side >= -most, right and side <= most
     return left or right
