@@ -35,6 +35,7 @@ RECIPES: dict[str, list[da.Op]] = {
     "shapes": [TURN, RESIZE, da.CopyPaste(p=1, masks=True, max_hidden=1)],
     "lens": [TURN, RESIZE, da.Mosaic(), da.OpticalDistortion((-0.2, 0.2), p=0.7)],
     "elastic": [TURN, RESIZE, da.Mosaic(), da.ElasticTransform(90, 6, p=0.7)],
+    "averaged": [RESIZE, da.CutMix(), da.CopyPaste(p=1, masks=True), da.MixUp(), da.RandomErasing(p=1), da.MixUp()],
     "mixed": [RESIZE, da.Mosaic(p=1), da.CopyPaste(p=1), da.MixUp(p=0.5), da.RandomErasing(p=1)],
 }
 

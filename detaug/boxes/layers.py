@@ -29,6 +29,10 @@ HOLE = np.iinfo(np.int64).min
 class Layers:
     """The layers of N images, L each, in drawing order: a later one covers those before, or is averaged with them.
 
+    An average, as `MixUp` makes them, is 0..1, of which each layer fills an interval: those of one image that of its
+    weight, and those of the other the rest. A later layer covers an earlier one if its interval contains that one's
+    (decision 29): so what an op covered stays covered when its output is averaged with another.
+
     A layer whose rectangle has no area is not used.
     """
 
@@ -41,8 +45,8 @@ class Layers:
     """(N, L, 4) XYXY, output pixels that it may fill."""
     source_bounds: Floats
     """(N, L, 2, 2): (x0, y0) and (x1, y1) in source pixels; what lies outside of them is fill."""
-    share: Floats
-    """(N, L): its weight in an average, as `MixUp` makes them; 1 covers what is below."""
+    interval: Floats
+    """(N, L, 2): the part of an average that it fills, 0 and 1 where there is none."""
     copy: Ints
     """(N, L): the first layer of the same copy of the same image. `CopyPaste` shows one through several rectangles."""
     mixed: Bools
@@ -59,26 +63,32 @@ class Layers:
     def __len__(self) -> int:
         return len(self.image)
 
+    @property
+    def share(self) -> Floats:
+        """Return (N, L): the weight of each in an average."""
+        return np.asarray(self.interval[..., 1] - self.interval[..., 0])
+
     def paste(
         self,
         images: Ints,
         source: Floats,
         target: Floats,
-        share: Floats | None = None,
+        interval: Floats | None = None,
         copy: Ints | None = None,
         stencil: Stencils | None = None,
     ) -> Layers:
         """Return the layers of images that are made of rectangles of these ones, T tiles each, in drawing order.
 
         `images` (N, T): the image of each tile. `source` (N, T, 4) XYXY: its rectangle in that image; `target`
-        (N, T, 2) (x, y): where the rectangle goes. `share` (N, T): the weight of each tile, by default 1. `copy` (T,):
-        the first tile that shows the same image in the same place, by default the tile itself. `stencil` (N, T): which
-        pixels of each tile are pasted, by default all.
+        (N, T, 2) (x, y): where the rectangle goes. `interval` (N, T, 2): what each tile fills of an average, by
+        default all. `copy` (T,): the first tile that shows the same image in the same place, by default the tile
+        itself. `stencil` (N, T): which pixels of each tile are pasted, by default all.
         The layer l of the image of tile t becomes layer t * `room` + l. If images have several layers, there is a hole
         below each tile but the first, because the fill of a pasted image also covers what lies below it.
         """
         (n, tiles), count = images.shape, self.image.shape[1]
-        share = np.ones((n, tiles)) if share is None else share
+        interval = np.tile([0.0, 1.0], (n, tiles, 1)) if interval is None else interval
+        low_end, high_end = np.split(interval.reshape(-1, 1, 2), 2, axis=2)
         steps = images - np.arange(n)[:, None]
         shift = target - source[..., :2]
         window = np.concatenate([target, target + source[..., 2:] - source[..., :2]], axis=2)
@@ -91,30 +101,33 @@ class Layers:
             parts,
             image=np.where(parts.image != HOLE, parts.image + steps.reshape(-1, 1), HOLE),
             rectangle=rectangle,
-            share=parts.share * share.reshape(-1, 1),
+            interval=low_end + parts.interval * (high_end - low_end),  # rounded alike, so what contains stays so
         )
         parts = parts if stencil is None else parts._cut_out(stencil.reshape(-1, 1))
         if count > 1:
             after = np.append(window[:, 1:], np.zeros((n, 1, 4)), axis=1).reshape(-1, 1, 4)
             own = None if stencil is None else np.roll(stencil, -1, axis=1).reshape(-1, 1)
-            parts = parts.with_holes(after, np.roll(share, -1, axis=1).reshape(-1, 1), own)
+            parts = parts.with_holes(after, np.roll(interval, -1, axis=1).reshape(-1, 1, 2), own)
         parts = replace(parts, copy=parts.copy + np.tile(copies, n)[:, None] * room(count))
         joined = {name: each.reshape(n, -1, *each.shape[2:]) for name, each in parts._of_layers().items()}
         shown = used.reshape(n, tiles, count).any(2)
         mixed = self.mixed | (shown & (steps != 0)).any(1) | (shown.sum(1) > 1)
         return replace(self, **joined, mixed=mixed)
 
-    def with_holes(self, rectangles: Floats, share: Floats | None = None, stencil: Stencils | None = None) -> Layers:
+    def with_holes(self, rectangles: Floats, interval: Floats | None = None, stencil: Stencils | None = None) -> Layers:
         """Return these layers under holes, `rectangles` (N, K, 4) XYXY in output pixels.
 
-        `share` (N, K): their weights; `stencil` (N, K): which pixels of each they cover; by default 1, and all.
+        `interval` (N, K, 2): what they fill of an average; `stencil` (N, K): which pixels of each they cover; by
+        default all.
         """
         (n, count), holes = self.image.shape, rectangles.shape[1]
         copies = np.tile(np.arange(count, count + holes), (n, 1))
-        ones = np.ones((n, holes)) if share is None else share
+        interval = np.tile([0.0, 1.0], (n, holes, 1)) if interval is None else interval
         whole = np.tile(np.eye(3), (n, holes, 1, 1))
         nowhere = np.zeros((n, holes, 2, 2))
-        above = Layers(np.full((n, holes), HOLE), whole, rectangles, nowhere, ones, copies, self.mixed, stencil=stencil)
+        above = Layers(
+            np.full((n, holes), HOLE), whole, rectangles, nowhere, interval, copies, self.mixed, stencil=stencil
+        )
         below, above = _alike(self, above)
         ours, theirs = below._of_layers(), above._of_layers()
         joined: dict[str, Any] = {name: np.concatenate([ours[name], theirs[name]], axis=1) for name in ours}
@@ -232,7 +245,7 @@ def single_layer(matrix: Floats, size: Floats, source_bounds: Floats, clip_regio
         matrix=of_pixels[:, None],
         rectangle=rectangle[:, None],
         source_bounds=source_bounds[:, None],
-        share=np.ones((n, 1)),
+        interval=np.tile([0.0, 1.0], (n, 1, 1)),
         copy=np.zeros((n, 1), np.int64),
         mixed=np.zeros(n, bool),
         clip_region=region,

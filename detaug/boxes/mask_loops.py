@@ -13,9 +13,9 @@ import numpy as np
 from detaug.boxes.units import (
     BOUNDS,
     COPY,
-    COVERS,
     FAR,
     FARTHEST,
+    INTERVAL,
     NEAREST,
     ONE,
     RECTANGLE,
@@ -155,7 +155,7 @@ def _window(hull, layer, alone, y, x):
     x0, y0, x1, y1 = hull
     x1, y1 = x1 + 1, y1 + 1
     if alone:
-        left, top, right, bottom = layer[RECTANGLE:COVERS]
+        left, top, right, bottom = layer[RECTANGLE:INTERVAL]
         x0, y0 = max(x0, _edge(left)), max(y0, _edge(top))
         x1, y1 = min(x1, _edge(right)), min(y1, _edge(bottom))
     top, left = np.searchsorted(y, y0), np.searchsorted(x, x0)
@@ -266,12 +266,18 @@ def _is_seen(scene, own, y, x):
     copy, on_top, first = layers[own, COPY], False, own - own % count
     for number in range(first, first + count):
         layer = layers[number]
-        if layer[COPY] == copy or layer[COVERS] > 0:
+        if layer[COPY] == copy or _covers(layer, layers[own]):
             inside = layer[RECTANGLE] <= pixel_x < layer[RECTANGLE + 2]
             inside = inside and layer[RECTANGLE + 1] <= pixel_y < layer[RECTANGLE + 3]
             if inside and (layer[STENCIL] < 0 or _in_stencil(stencils, layer, pixel_y, pixel_x)):
                 on_top = layer[COPY] == copy
     return on_top
+
+
+@compiled
+def _covers(layer, earlier):
+    """Return whether a layer covers an earlier one: if it fills all that this one fills of an average."""
+    return layer[INTERVAL] <= earlier[INTERVAL] and layer[INTERVAL + 1] >= earlier[INTERVAL + 1]
 
 
 @compiled
@@ -291,8 +297,9 @@ def _may_be_hidden(scene, own, alone, y, x):
     top, bottom = np.float32(y[0]) / SINGLE_ONE, np.float32(y[-1]) / SINGLE_ONE
     left, right = np.float32(x[0]) / SINGLE_ONE, np.float32(x[-1]) / SINGLE_ONE
     for number in range(own + 1, own - own % count + count):
-        x0, y0, x1, y1, covers = layers[number, RECTANGLE:COPY]
-        if covers > 0 and left < x1 and right >= x0 and top < y1 and bottom >= y0:
+        x0, y0, x1, y1 = layers[number, RECTANGLE:INTERVAL]
+        meets = left < x1 and right >= x0 and top < y1 and bottom >= y0
+        if meets and _covers(layers[number], layers[own]):
             return True
     return not (
         _in_bounds(layers[own], y[0], x[0])

@@ -27,7 +27,7 @@ from detaug.boxes.fields import Field
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import joined_bits
-from detaug.boxes.units import COPY, COVERS, FARTHEST, NUMBERS, ONE, RECTANGLE
+from detaug.boxes.units import COPY, FARTHEST, INTERVAL, NUMBERS, ONE, RECTANGLE
 from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
 
 
@@ -40,7 +40,7 @@ class Objects:
     layer: Ints
     """(B,): the number of its layer, among those of all images."""
     layers: Floats
-    """(N, L, 32): see `TO_OUTPUT`."""
+    """(N, L, 33): see `TO_OUTPUT`."""
     borders: Floats
     """(N * L, V, 3): a, b, c of lines a x + b y + c >= 0, output pixels, that a layer is seen within; V may be 0."""
     stencils: NDArray[np.uint8]
@@ -67,7 +67,7 @@ class Objects:
 
     @cached_property
     def scene(self) -> tuple[Floats, Floats, NDArray[np.uint8], int]:
-        """Return the layers (N * L, 32), their borders, all stencils, and L."""
+        """Return the layers (N * L, 33), their borders, all stencils, and L."""
         layers = np.ascontiguousarray(self.layers.reshape(-1, NUMBERS))
         return layers, np.ascontiguousarray(self.borders), self.stencils, self.layers.shape[1]
 
@@ -80,7 +80,7 @@ def objects_of(placement: Placement) -> Objects:
     """Return the objects that are placed."""
     layers, (n, count) = placement.layers, placement.layers.image.shape
     stencils, bits = joined_bits(layers.stencil, (n, count))
-    parts = placement.inverse, layers.matrix, layers.source_bounds, layers.rectangle, layers.share >= 1, layers.copy
+    parts = placement.inverse, layers.matrix, layers.source_bounds, layers.rectangle, layers.interval, layers.copy
     flat = [each.reshape(n, count, math.prod(each.shape[2:])) for each in (*parts, stencils)]
     numbers: Floats = np.concatenate(flat, axis=2)
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
@@ -129,7 +129,7 @@ def cell_grid(box: Sequence[float], height: int, width: int) -> Grid:
 def whole_objects(rows: Ints, height: int, width: int) -> Objects:
     """Return the objects of annotations `rows` of one image, (height, width) pixels, which is the output as it is."""
     identity, bounds = np.eye(3).ravel(), (0, 0, width, height)
-    layer, no_bits = np.array([*identity, *identity, *bounds, *bounds, 1, 0, -1, 0, 0, 0]), np.zeros(0, np.uint8)
+    layer, no_bits = np.array([*identity, *identity, *bounds, *bounds, 0, 1, 0, -1, 0, 0, 0]), np.zeros(0, np.uint8)
     return Objects(rows, np.zeros(len(rows), np.int64), layer.reshape(1, 1, NUMBERS), np.zeros((1, 0, 3)), no_bits)
 
 
@@ -264,7 +264,7 @@ def _has_copies(objects: Objects) -> Bools:
     copies = objects.layers[..., COPY]
     if (np.diff(np.sort(copies, axis=1), axis=1) > 0).all():
         return np.zeros(len(objects), np.bool_)
-    sides = objects.layers[..., RECTANGLE:COVERS]
+    sides = objects.layers[..., RECTANGLE:INTERVAL]
     used = np.asarray((sides[..., :2] < sides[..., 2:]).all(2))
     others = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2) - used
     return np.asarray(others.ravel()[objects.layer] > 0)

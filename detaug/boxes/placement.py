@@ -108,7 +108,7 @@ def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement)
 
     layers, own = placement.layers, (placement.image, placement.layer)
     stencils, bits = joined_bits(layers.stencil, layers.image.shape)
-    parts = layers.rectangle, layers.copy[..., None], layers.share[..., None] >= 1, stencils
+    parts = layers.rectangle, layers.copy[..., None], layers.interval, stencils
     borders = np.zeros((0, 0, 2)) if layers.clip_region is None else layers.clip_region[own]
     placed = np.zeros((len(placement.rows), key_points.count, 3))
     point_loops.place(

@@ -16,8 +16,8 @@ def place(points, rows, swaps, to_output, own, edges, borders, layers, bits, out
 
     `points`: (A, K, 3) of the source; `rows`: (B,); `swaps`: (B, K) which point each shows; `to_output`: (B, 3, 3);
     `own`: (B, 2) the image and the layer of each; `edges`: (B, 4) XYXY of what is shown of the source; `borders`:
-    (B, V, 2) convex polygons in output pixels that bound it too, or (0, 0, 2). `layers`: (N, L, 10) of the images:
-    XYXY, the copy, whether it covers, and the stencil as `joined_bits` has it, whose `bits` they are.
+    (B, V, 2) convex polygons in output pixels that bound it too, or (0, 0, 2). `layers`: (N, L, 11) of the images:
+    XYXY, the copy, the interval, and the stencil as `joined_bits` has it, whose `bits` they are.
 
     A point on a border is in view, whichever side that is on (decision 26), so that a flip changes nothing.
     """
@@ -57,7 +57,8 @@ def _on_top(layers, image, own, bits, x, y):
     found = 0
     for at in range(layers.shape[1]):
         same = layers[image, at, 4] == layers[image, own, 4]
-        if not (same or layers[image, at, 5]):
+        fills = layers[image, at, 5] <= layers[image, own, 5] and layers[image, at, 6] >= layers[image, own, 6]
+        if not (same or fills):  # see decision 29
             continue
         inside = layers[image, at, 0] <= x < layers[image, at, 2] and layers[image, at, 1] <= y < layers[image, at, 3]
         if inside and _shows(layers[image, at], bits, x, y):
@@ -71,10 +72,10 @@ def _on_top(layers, image, own, bits, x, y):
 @compiled
 def _shows(layer, bits, x, y):
     """Return whether a layer's stencil, if it has one, shows the pixel at a point of its rectangle."""
-    if layer[6] < 0:
+    if layer[7] < 0:
         return True
-    column, row = np.int64(np.floor(x) - layer[7]), np.int64(np.floor(y) - layer[8])
-    eight = bits[np.int64(layer[6]) + row * np.int64(layer[9]) + column // 8]
+    column, row = np.int64(np.floor(x) - layer[8]), np.int64(np.floor(y) - layer[9])
+    eight = bits[np.int64(layer[7]) + row * np.int64(layer[10]) + column // 8]
     return (eight >> (column % 8)) & 1 == 1
 
 

@@ -12,7 +12,7 @@ from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import Grid, Objects, objects_of, rasterise
 from detaug.boxes.placement import Placement
-from detaug.boxes.units import COVERS, ONE
+from detaug.boxes.units import INTERVAL, ONE
 from detaug.boxes.views import Views
 from detaug.boxes.visible_part import rings_of, rings_of_polygons, seen_boxes
 
@@ -77,7 +77,9 @@ def tighten(views: Views) -> Views:
 def _covered_sides(placement: Placement, boxes: Floats) -> Bools:
     """Return (B, 4): whether a later layer or a hole lies on the sides of boxes (B, 4) XYXY output pixels."""
     layers, image, layer = placement.layers, placement.image, placement.layer
-    covers = (np.arange(layers.image.shape[1]) > layer[:, None]) & (layers.share[image] >= 1)
+    starts, ends = np.moveaxis(layers.interval[image], 2, 0)
+    own_start, own_end = layers.interval[image, layer].T[..., None]
+    covers = (np.arange(layers.image.shape[1]) > layer[:, None]) & (starts <= own_start) & (ends >= own_end)
     covers &= layers.copy[image] != layers.copy[image, layer][:, None]
     rectangle, around = layers.rectangle[image], boxes[:, None]
     covers &= (np.maximum(rectangle[..., :2], around[..., :2]) < np.minimum(rectangle[..., 2:], around[..., 2:])).all(2)
@@ -106,7 +108,7 @@ def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats, unsure
     """
     objects, boxes = objects_of(placement), boxes.copy()
     layers = objects.layers.copy()
-    layers[..., COVERS] = 0
+    layers[..., INTERVAL : INTERVAL + 2] = np.arange(layers.shape[1])[:, None]  # apart, so that none covers another
     uncovered = replace(objects, layers=layers)
     for at in np.flatnonzero(np.isfinite(boxes).all(1)).tolist():
         window = np.concatenate([np.floor(boxes[at, :2]), np.ceil(boxes[at, 2:])]).astype(int)

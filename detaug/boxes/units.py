@@ -17,6 +17,6 @@ NEAREST = 1e-6
 EDGE = 1e-6
 """Pixels that a point may lie beside a border and be on it: flips and resizing round."""
 
-TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, COVERS, COPY, STENCIL, NUMBERS = 0, 9, 18, 22, 26, 27, 28, 32
-"""Where the numbers of a layer start: maps, bounds, rectangle, whether it covers what is below, its copy, its stencil
+TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, INTERVAL, COPY, STENCIL, NUMBERS = 0, 9, 18, 22, 26, 28, 29, 33
+"""Where the numbers of a layer start: maps, bounds, rectangle, what it fills of an average, its copy, its stencil
 (where that begins, -1 without one, its x, y and bytes a row); and how many they are."""

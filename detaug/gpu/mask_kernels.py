@@ -14,7 +14,7 @@ from detaug.boxes import units
 ONE, FAR = tl.constexpr(units.ONE), tl.constexpr(units.FAR)
 FARTHEST, NEAREST = tl.constexpr(units.FARTHEST), tl.constexpr(units.NEAREST)
 TO_OUTPUT, TO_SOURCE, BOUNDS = (tl.constexpr(each) for each in (units.TO_OUTPUT, units.TO_SOURCE, units.BOUNDS))
-RECTANGLE, COVERS, COPY = (tl.constexpr(each) for each in (units.RECTANGLE, units.COVERS, units.COPY))
+RECTANGLE, INTERVAL, COPY = (tl.constexpr(each) for each in (units.RECTANGLE, units.INTERVAL, units.COPY))
 STENCIL, NUMBERS = tl.constexpr(units.STENCIL), tl.constexpr(units.NUMBERS)
 
 SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
@@ -226,7 +226,7 @@ def _shown(
             border = borders + (own * sides + side) * 3
             distance = (_single(border) * output_x + _single(border + 1) * output_y) + _single(border + 2)
             seen = seen & (distance >= 0)
-        on_top = _on_top(first_layer, layers_of_image, stencils, tl.load(layer + COPY), output_y, output_x, seen)
+        on_top = _on_top(first_layer, layers_of_image, stencils, layer, output_y, output_x, seen)
         shown = shown & seen.to(tl.int32) & on_top
     return shown
 
@@ -338,12 +338,13 @@ def _in_runs(ends, count, x, y, height):
 
 
 @triton.jit
-def _on_top(layer, count, stencils, copy, y, x, shape):
-    """Return where no later layer covers the own ones, as 1."""
+def _on_top(layer, count, stencils, shown, y, x, shape):
+    """Return where no later layer covers those of the copy of the layer `shown`, as 1."""
     on_top = tl.zeros(shape.shape, tl.int32)
+    copy, start, end = tl.load(shown + COPY), tl.load(shown + INTERVAL), tl.load(shown + INTERVAL + 1)
     for _ in range(count):
         own, rectangle = tl.load(layer + COPY) == copy, layer + RECTANGLE
-        if own | (tl.load(layer + COVERS) > 0):
+        if own | ((tl.load(layer + INTERVAL) <= start) & (tl.load(layer + INTERVAL + 1) >= end)):
             inside = (x >= tl.load(rectangle)) & (y >= tl.load(rectangle + 1))
             inside = inside & (x < tl.load(rectangle + 2)) & (y < tl.load(rectangle + 3))
             if tl.load(layer + STENCIL) >= 0:

@@ -263,7 +263,7 @@ def with_added(views: Views, own: Views, added: Views, images: Ints, source: Flo
     """Return views of tiles that stay where they are in their image: the image's own first, then its partner's.
 
     `own`: `views` with the boxes that are left; `added`: the partners with theirs. `images`, `source`: see `_tiles`;
-    `share`, `copy`: see `Layers.paste`.
+    `interval`, `copy`: see `Layers.paste`.
     """
     drawing = views.drawing_or_whole()
     ours, theirs = own.layer_of_box_or_first(), added.layer_of_box_or_first() + room(drawing.count)
@@ -314,10 +314,9 @@ class MixUp(PixelOp):
         added = other.keep(np.tile(mixed[:, None], other.labels.shape[1:]))
         whole = whole_rectangles(views)
         source = np.stack([whole, np.where(mixed[:, None], whole, 0)], axis=1)
-        share = np.where(mixed, drawn["share"], 1)
-        return with_added(
-            views, views, added, np.stack([own, images], axis=1), source, share=np.stack([share, 1 - share], axis=1)
-        ), planned
+        share, one = np.where(mixed, drawn["share"], 1), np.ones(len(views))
+        interval = np.stack([0 * one, share, share, one], axis=1).reshape(-1, 2, 2)
+        return with_added(views, views, added, np.stack([own, images], axis=1), source, interval=interval), planned
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         partner = fn.permute_batch(image, indices=planned["partner"])
