@@ -249,6 +249,7 @@ def test_bad_entries_stop_or_are_skipped(tmp_path: Path, content: Document, kind
 
 def test_both_images_with_one_id_are_left_out(tmp_path: Path) -> None:
     content = change("images", 1, id=1)
+    content["annotations"].append({"id": 6, "image_id": 3, "category_id": 1, "bbox": [1, 2, 3, 4]})
     with pytest.raises(ConversionError, match=r"id 1 is taken by images\[0\] already \(image-id-repeated\)"):
         converted(content, tmp_path)
     output, summary = converted(content, tmp_path, on_error="skip")

@@ -289,3 +289,50 @@ def test_a_track_of_polygons_that_ends_has_a_gap_too(tmp_path: Path) -> None:
     document, summary = converted(data_set(tmp_path / "task", {"annotations.xml": text}, *images))
     assert len(document["annotations"]) == 2
     assert kinds(summary)["track-gap"] == 2
+
+
+def test_a_track_without_an_end_goes_on(tmp_path: Path) -> None:
+    """As CVAT shows it: until the last frame of the task, whatever its shape is; `outside` ends it."""
+    ring = '<polygon frame="3" outside="0" points="1,1;30,1;30,30"/>'
+    ended = box(0, 40) + box(1, 40, outside=1)
+    bodies = (box(0, 10) + box(1, 20), ring, ended)
+    tracks = "".join(f'<track id="{n}" label="car">{body}</track>' for n, body in enumerate(bodies))
+    meta = META.format(svg=SVG).replace("<stop_frame>9", "<stop_frame>4")
+    images = [f"images/frame_{number:06}.png" for number in range(7)]
+    document, _ = converted(data_set(tmp_path / "task", {"annotations.xml": xml(tracks, meta)}, *images))
+    found: dict[int, list[tuple[int, float]]] = {}
+    for row in document["annotations"]:
+        found.setdefault(row["track_id"], []).append((row["image_id"] - 1, row["bbox"][0]))
+    assert found[0] == [(0, 10), *((frame, 20) for frame in range(1, 5))]
+    assert found[1] == [(3, 1), (4, 1)]
+    assert found[2] == [(0, 40)]
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        "<meta><job><id>3</id><start_frame>0</start_frame><stop_frame>1</stop_frame></job></meta>",
+        "<meta><project><tasks><task><id>8</id><stop_frame>2</stop_frame></task><task><id>9</id>"
+        "<start_frame>0</start_frame><stop_frame>1</stop_frame></task></tasks></project></meta>",
+    ],
+)
+def test_the_last_frame_of_a_job_and_of_a_task_of_a_project(tmp_path: Path, meta: str) -> None:
+    track = f'<track id="0" label="car" task_id="9">{box(0, 10)}</track>'
+    images = [f"images/frame_{number:06}.png" for number in range(3)]
+    document, _ = converted(data_set(tmp_path / "task", {"annotations.xml": xml(track, meta)}, *images))
+    assert [row["image_id"] for row in document["annotations"]] == [1, 2]
+
+
+def test_tags_are_no_classes_and_keep_their_attributes(tmp_path: Path) -> None:
+    labels = "<label><name>scene</name><type>tag</type></label><label><name>car</name><type>any</type></label>"
+    tags = "".join(
+        f'<tag label="{name}"><attribute name="weather">{text}</attribute>{more}</tag>'
+        for name, text, more in (("scene", "rain", '<attribute name="width">7</attribute>'), ("other", "fog", ""))
+    )
+    shape = '<box label="car" xtl="1" ytl="1" xbr="9" ybr="9"/>'
+    body = f'<image id="0" name="a.jpg" width="100" height="80">{tags}{shape}</image>'
+    text = xml(body, f"<meta><task><labels>{labels}</labels></task></meta>")
+    document, summary = converted(data_set(tmp_path / "task", {"annotations.xml": text}, "a.jpg"))
+    (image,) = document["images"]
+    assert (image["tags"], image["weather"], image["attribute_width"]) == (["scene", "other"], ["rain", "fog"], "7")
+    assert ([row["name"] for row in document["categories"]], kinds(summary)) == (["car"], {})

@@ -185,8 +185,8 @@ def test_file_names_are_safe_and_unique(tmp_path: Path) -> None:
     ],
 )
 def test_boxes_are_cut_and_repaired(tmp_path: Path, box: Any, expected: Any, kind: str) -> None:
-    document, summary = one(tmp_path, detection("a.jpg", [box], [1]))
-    assert np.allclose(boxes(document), [expected] if expected else np.zeros((0,)), atol=1e-3)
+    document, summary = one(tmp_path, detection("a.jpg", [box, (2, 3, 9, 9)], [1, 1]))
+    assert np.allclose(boxes(document), [*([expected] if expected else []), [2, 3, 7, 6]], atol=1e-3)
     assert summary.kind_counts == {kind: 1}
 
 

@@ -138,8 +138,9 @@ def test_the_image_is_the_truth_for_its_size(tmp_path: Path) -> None:
     ],
 )
 def test_boxes_at_the_edge(tmp_path: Path, box: Any, expected: Any, kinds: dict[str, int]) -> None:
-    document, summary = one(tmp_path, {"json": {"annotations": [{"bbox": box, "category": "x"}]}})
-    assert (boxes(document), summary.kind_counts) == ([expected] if expected else [], kinds)
+    rows = [{"bbox": each, "category": "x"} for each in (box, [1, 2, 3, 4])]
+    document, summary = one(tmp_path, {"json": {"annotations": rows}})
+    assert (boxes(document), summary.kind_counts) == ([*([expected] if expected else []), [1, 2, 3, 4]], kinds)
 
 
 def test_members_that_are_not_read_are_counted(tmp_path: Path) -> None:

@@ -90,8 +90,8 @@ def test_a_label_file_that_is_no_file_does_not_make_its_image_a_negative(tmp_pat
     ],
 )
 def test_rows(tmp_path: Path, row: str, box: list[float] | None, kinds: dict[str, int]) -> None:
-    boxes, summary = one(tmp_path, row)
-    assert boxes[:1] == ([] if box is None else [box])
+    boxes, summary = one(tmp_path, f"{row}\n1 0.3 0.3 0.1 0.1")  # a lost box alone would leave nothing to write
+    assert boxes[:-1][:1] == ([] if box is None else [box])
     assert counts(summary) == kinds
 
 

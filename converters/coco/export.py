@@ -27,7 +27,13 @@ from detaug.converters.conversion.folder import (
     refuse_other_content,
     write_texts,
 )
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    refuse_no_object_left,
+    refuse_nothing_left,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
@@ -77,9 +83,10 @@ class FolderExport:
         return rows, [*findings, *faults]
 
     def stop_on_errors(self, rows: CocoRows, findings: Sequence[Finding]) -> None:
-        """Raise ConversionError for errors that are not to be skipped, or if no image is left."""
+        """Raise ConversionError for errors that are not to be skipped, or if no image or no object is left."""
         stop_on_errors(findings, self.on_error, self.report)
         refuse_nothing_left(len(rows.images), self.source, findings, self.report)
+        refuse_no_object_left(len(rows.boxes), self.source, findings, self.report)
 
     @contextmanager
     def writing(self, findings: Sequence[Finding]) -> Iterator[None]:

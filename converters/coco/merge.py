@@ -27,6 +27,7 @@ from detaug.converters.conversion.classes_and_images import alike_classes, unuse
 from detaug.converters.conversion.summary import (
     Summary,
     left_out_classes,
+    refuse_no_object_left,
     refuse_nothing_left,
     refuse_other_classes,
     reported,
@@ -124,6 +125,7 @@ def merge_coco(
     stop_on_errors(merged.findings, on_error, paths.get("report"))
     refuse_nothing_left(len(merged.images), ", ".join(map(str, sources)), merged.findings, paths.get("report"))
     refuse_other_classes(counts, ", ".join(map(str, sources)), merged.findings, paths.get("report"))
+    refuse_no_object_left(counts.total(), ", ".join(map(str, sources)), merged.findings, paths.get("report"))
     with reported(merged.findings, paths.get("report")):
         write_atomically(paths["output"], merged.text(f"{len(sources)} COCO json files, merged by detaug"))
     return merged.summary(paths, folder)

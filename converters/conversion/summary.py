@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -76,6 +77,46 @@ def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding]
         refuse(ConversionError(message, findings), findings, report)
 
 
+_LOST = (
+    *("shape-unused", "box-outside", "box-empty", "mask-unusable", "class-not-listed", "difficult-dropped"),
+    *("entry-ignored", "entry-invalid", "crowd-dropped", "boxes-without-image", "label-unused"),
+)
+"""Kinds of findings about objects that are not in the result; not those of images that --on-error skip leaves out."""
+
+
+def refuse_no_object_left(objects: int, source: object, findings: Sequence[Finding], report: Path | None) -> None:
+    """Write the report and raise ConversionError, if the input had objects and none of them is left to write."""
+    lost = [finding for finding in findings if finding.kind in _LOST]
+    if lost and not objects:
+        counts = [_lost_of_kind(kind, lost) for kind in count_kinds(lost)]
+        where = f"each of them is in {report}" if report else "--report FILE lists each of them"
+        message = f"{source}: no object is left to write, of {', '.join(counts)}; nothing was written; {where}"
+        refuse(ConversionError(message, findings), findings, report)
+
+
+def _lost_of_kind(kind: str, findings: Iterable[Finding]) -> str:
+    """Return how many findings of a kind there are, such as "3 box-outside" or "2 lines"."""
+    own = [finding for finding in findings if finding.kind == kind]
+    return _shapes_by_kind(own) if kind == "shape-unused" else f"{count_kinds(own)[kind]:,} {kind}"
+
+
+_POINTS, _LINES = ("keypoint without a box", "keypoints without a box"), ("line", "lines")
+_SHAPE_NAMES = {
+    **dict.fromkeys(("point", "points", "keypoint", "keypoints", "keypointlabels"), _POINTS),
+    **dict.fromkeys(("line", "lines", "linestrip", "polyline", "vector", "vectorlabels"), _LINES),
+}
+"""What shapes without an area are, by the names that the tools have for them."""
+
+
+def _shapes_by_kind(findings: Iterable[Finding]) -> str:
+    """Return how many shapes of each kind have no place in the json: "3 keypoints without a box, 2 lines"."""
+    counts = Counter[tuple[str, str]]()
+    for finding in findings:
+        name = str(finding.before)
+        counts[_SHAPE_NAMES.get(name, (name, f"{name}s"))] += finding.count
+    return ", ".join(counted(number, *names) for names, number in sorted(counts.items()))
+
+
 def left_out_classes(findings: Iterable[Finding]) -> list[str]:
     """Return the names of the classes whose objects were dropped, since a list of classes does not have them."""
     return sorted({str(finding.before) for finding in findings if finding.kind == "class-not-listed"})
@@ -143,11 +184,13 @@ def _lines(summary: Summary) -> Iterator[str]:
 
 
 def _examples(summary: Summary, kind: str) -> str:
-    """Return one of the members that are not read, and the names of classes where a misspelt one would show."""
+    """Return one of the members that are not read, the kinds of shapes, and names of classes, where typos show."""
     if kind == "member-unused":
         return "; the first is " + next(finding.file for finding in summary.findings if finding.kind == kind)
     if kind == "class-numbered":
         return "; " + next(finding.note.partition("; ")[2] for finding in summary.findings if finding.kind == kind)
+    if kind == "shape-unused":
+        return ": " + _shapes_by_kind(finding for finding in summary.findings if finding.kind == kind)
     if kind not in ("class-not-listed", "class-unused"):
         return ""
     return ": " + listed_names(finding for finding in summary.findings if finding.kind == kind)

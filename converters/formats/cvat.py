@@ -72,6 +72,7 @@ def _meta(path: str) -> Any:
 def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]:
     """Yield (name, names of key points, their skeleton) of the labels of a task or project, in their order."""
     found = [] if meta is None else meta.findall(".//labels/label")
+    found = [each for each in found if each.findtext("type") != "tag"]  # about whole images
     names = [(each.findtext("name") or "", each.findtext("parent"), each.findtext("svg") or "") for each in found]
     for name, parent, svg in names:
         if name.strip() and not parent:
@@ -79,12 +80,24 @@ def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]
             yield name, points, skeleton_of(svg, points)
 
 
+def _frames_of(meta: Any, task: str) -> range:
+    """Return the numbers of the frames that the task, or the job, has, as far as the file tells."""
+    found = [] if meta is None else [*meta.findall("./task"), *meta.findall("./job")]
+    found += (
+        [] if meta is None else [each for each in meta.iterfind("./project/tasks/task") if each.findtext("id") == task]
+    )
+    texts = (found[0].findtext(f"./{each}_frame") if found else None for each in ("start", "stop"))
+    first, last = map(whole_of, texts)
+    return range(first or 0, sys.maxsize if last is None else last + 1)
+
+
 class _Video:
     """The frames of one task, and the objects of its tracks.
 
     Frames are the images frame_000000.PNG and so on, which CVAT writes for videos; a task of images has their names,
-    which are not in the XML, so they are numbered in their order. `outside` ends a track until its next shape. Between
-    two key frames of a file without the frames between them, boxes move and turn evenly, as CVAT shows them.
+    which are not in the XML, so they are numbered in their order. `outside` ends a track until its next shape; without
+    it the last shape stays until the last frame of the task. Between two key frames of a file without the frames
+    between them, boxes move and turn evenly. All this is as CVAT shows it.
     """
 
     def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str, stored: Stored) -> None:
@@ -96,9 +109,7 @@ class _Video:
             images = [image for image in images if f"/{part}/" in f"/{image}"] or images if part else images
         numbered = {int(found[1]): image for image in images if (found := re.search(r"frame_(\d{1,9})\.\w+$", image))}
         self._by_order, by_number = not numbered, numbered or dict(enumerate(images))
-        texts = (None if meta is None else meta.findtext(f"./task/{each}_frame") for each in ("start", "stop"))
-        first, last = map(whole_of, texts)
-        within = range(first or 0, sys.maxsize if last is None else last + 1)
+        within = _frames_of(meta, task)
         self._frames = Frames(file, name, by_number, (number for number in by_number if number in within), stored)
         self._track: Any = None
         self._number = self._index = 0  # of the track in the file; of the next shape in it
@@ -107,7 +118,8 @@ class _Video:
     def add(self, track: Any, around: Sequence[Any], element: Any) -> None:
         """Add a part of a track, or a track after its parts. around: the track, and a track of key points in it."""
         if track is not self._track:
-            self._track, self._number, self._index, self._before = track, self._number + 1, 0, None
+            self._end_track()
+            self._track, self._number, self._index = track, self._number + 1, 0
         frame, index = whole_of(element.get("frame")), None
         try:
             if len(around) == 1 and element.tag in SHAPES:
@@ -119,6 +131,12 @@ class _Video:
         except ObjectError as error:
             finding = Finding(self.file, error.kind, index, element.sourceline, note=str(error))
             self._frames.add(frame or 0, self._number, finding)
+
+    def _end_track(self) -> None:
+        """Let the last shape of the track stay until the last frame, if it is not outside."""
+        if self._before:
+            self._frames.add_after(self._number, self._before)
+        self._before = None
 
     def _add_shape(self, frame: int | None, element: Any) -> None:
         if frame is None:
@@ -135,6 +153,7 @@ class _Video:
 
     def records(self) -> Iterator[Record]:
         """Yield the frames in their order."""
+        self._end_track()
         for at, record in enumerate(self._frames.records()):
             if self._by_order and not at:
                 record.findings.append(Finding(self.file, "frames-by-order", before=record.names[0], after=0))

@@ -40,12 +40,22 @@ def read_image(element: Any, file: str) -> Record:
     record.tool_id = whole_of(element.get("id"), 17)
     width, height = (whole_of(element.get(name)) for name in ("width", "height"))
     record.size = None if width is None or height is None else (width, height)
-    if tags := [tag.get("label") for tag in element.iterchildren("tag")]:
-        record.columns = {"tags": tags}
+    record.columns = _tags(element)
     shapes = [child for child in element if child.tag in SHAPES]
     read_objects(record, shapes, lambda each: read_shape(each, each.get("label"), record), attrgetter("sourceline"))
     _join_groups(record)
     return record
+
+
+def _tags(element: Any) -> dict[str, Any]:
+    """Return the tags of an image, and their attributes: several values of one name are a list."""
+    tags = [*element.iterchildren("tag")]
+    values: dict[str, list[str]] = {}
+    for attribute in (each for tag in tags for each in tag.iterchildren("attribute")):
+        if name := attribute.get("name"):
+            values.setdefault(name, []).append(attribute.text or "")
+    columns: dict[str, Any] = {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
+    return columns | ({"tags": [tag.get("label") for tag in tags]} if tags else {})
 
 
 def _join_groups(record: Record) -> None:

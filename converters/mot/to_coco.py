@@ -14,6 +14,7 @@ from detaug.converters.conversion.classes_and_images import unused_classes
 from detaug.converters.conversion.summary import (
     Summary,
     left_out_classes,
+    refuse_no_object_left,
     refuse_nothing_left,
     refuse_other_classes,
     reported,
@@ -86,6 +87,7 @@ def mot_to_coco(
     class_counts = {name: counts[name] for name in class_names}
     refuse_nothing_left(images, root, findings, paths.get("report"))
     refuse_other_classes(class_counts, root, findings, paths.get("report"))
+    refuse_no_object_left(counts.total(), root, findings, paths.get("report"))
     info = {"description": "MOTChallenge's ground truth, converted by detaug"}
     lists = _image_rows(results), _annotation_rows(results, class_names), category_rows(class_names)
     with reported(findings, paths.get("report")):

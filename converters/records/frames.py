@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ class Frames:
         """images: their names by the number of the frame. numbers: of frames that belong to the video in any case."""
         self._file, self._video, self._images, self._stored = file, video, images, stored
         self._numbers = {*numbers}
+        self._with_image = sorted(number for number in self._numbers if number in images)
 
     def add(self, frame: int, track: int, *items: Object | Finding) -> None:
         """Add what a frame has of a track. It belongs to the video from now on, also without items."""
@@ -67,6 +69,12 @@ class Frames:
             edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
             found.set_box(edges, (start[4] + share * turn) % 360, x, y)
             self.add(frame, track, found)
+
+    def add_after(self, track: int, last: tuple[int, Object]) -> None:
+        """Add the last shape, (frame, object), of a track to all later frames of the video that have an image."""
+        frame, item = last
+        for later in self._with_image[bisect_right(self._with_image, frame) :]:
+            self.add(later, track, item)
 
     def records(self) -> Iterator[Record]:
         """Yield the frames in their order. A skeleton has the points of its track; without any it is left out."""

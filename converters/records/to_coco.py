@@ -19,6 +19,7 @@ from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import (
     Summary,
     left_out_classes,
+    refuse_no_object_left,
     refuse_nothing_left,
     refuse_other_classes,
     reported,
@@ -91,6 +92,7 @@ def records_to_coco(
         if options.part is None:
             refuse_nothing_left(len(usable), inputs[0], findings, report)
             refuse_other_classes(class_counts, inputs[0], findings, report)
+            refuse_no_object_left(len(dataset.counts), inputs[0], findings, report)
         folder = "" if options.part else found.deepest_folder(each.name for each in usable)
         info = {"description": f"{title}, converted by detaug"}
         rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)

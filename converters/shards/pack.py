@@ -26,7 +26,13 @@ from detaug.converters.conversion.arguments import (
 )
 from detaug.converters.conversion.folder import check_folder, check_with_images, made_folder, refuse_other_content
 from detaug.converters.conversion.part import Part, check_part
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    refuse_no_object_left,
+    refuse_nothing_left,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.atomic import replacing
 from detaug.converters.files.image_file import ImageFile, load_crc32c
 from detaug.converters.files.image_headers import ImageError, read_image_header
@@ -125,6 +131,8 @@ def pack_coco(
         refuse_keys_of_parts(source, rows.table.coco.document)
     stop_on_errors(findings, on_error, paths.get("report"))
     refuse_nothing_left(len(rows.images), source, findings, paths.get("report"))
+    objects = len(rows.boxes) + int((rows.table.image_categories[rows.images] >= 0).sum())
+    refuse_no_object_left(objects, source, findings, paths.get("report"))
     layout = Layout(rows, image_folder, _FORMATS[format], limit)
     document = folder / f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
     with reported(findings, paths.get("report")), made_folder(folder):

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.folder import check_folder
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    refuse_no_object_left,
+    refuse_nothing_left,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.image_file import load_crc32c
 from detaug.converters.files.parallel import Progress, map_in_jobs
@@ -164,7 +170,10 @@ class _Conversion:
         joined = JoinedShards(contents, options.classes, None if options.extract is None else Path(options.extract))
         findings, report = joined.findings, paths.get("report")
         stop_on_errors(findings, options.on_error, report)
-        refuse_nothing_left(joined.images, ", ".join(map(str, given)), findings, report)
+        names = ", ".join(map(str, given))
+        refuse_nothing_left(joined.images, names, findings, report)
+        objects = sum(joined.box_counts().values()) + sum(joined.image_counts().values())
+        refuse_no_object_left(objects, names, findings, report)
         with joined.extracting(), reported(findings, report):
             write_atomically(paths["output"], joined.text(f"{self.format} shards, converted by detaug"))
         return Summary(

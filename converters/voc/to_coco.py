@@ -13,6 +13,7 @@ from detaug.converters.conversion.part import check_part
 from detaug.converters.conversion.summary import (
     Summary,
     left_out_classes,
+    refuse_no_object_left,
     refuse_nothing_left,
     refuse_other_classes,
     reported,
@@ -112,6 +113,7 @@ def voc_to_coco(
         if own is None:
             refuse_nothing_left(len(dataset.pairs), root, findings, paths.get("report"))
             refuse_other_classes(class_counts, root, findings, paths.get("report"))
+            refuse_no_object_left(counts.total(), root, findings, paths.get("report"))
         info = {"description": "Pascal VOC, converted by detaug", "origin": rules.origin, "difficult": rules.difficult}
         rows = _image_rows(dataset), _annotation_rows(dataset, [*class_counts], rules), category_rows(class_counts)
         with reported(findings, paths.get("report")):

@@ -13,7 +13,13 @@ from detaug.converters.coco.writer import Row, annotation_row, category_rows, wr
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.conversion.part import check_part
-from detaug.converters.conversion.summary import Summary, refuse_nothing_left, reported, stop_on_errors
+from detaug.converters.conversion.summary import (
+    Summary,
+    refuse_no_object_left,
+    refuse_nothing_left,
+    reported,
+    stop_on_errors,
+)
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.converters.files.parallel import Progress, with_progress
 from detaug.converters.files.paths import PathLike
@@ -119,6 +125,7 @@ def yolo_to_coco(
         _refuse_no_labels(images, labels)
         if own is None:
             refuse_nothing_left(len(usable), source, findings, paths.get("report"))
+            refuse_no_object_left(counts.total(), source, findings, paths.get("report"))
         info = {"description": "YOLO labels, converted by detaug", "split": split}
         rows = _image_rows(usable, stored), _annotation_rows(stored), _category_rows(dataset)
         with reported(findings, paths.get("report")):
