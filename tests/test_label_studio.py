@@ -94,7 +94,7 @@ def test_every_kind_of_region(tmp_path: Path) -> None:
     encoded = rows[4]["segmentation"]
     assert (coco_mask.decode(encoded | {"counts": encoded["counts"].encode()}) == BLOB).all()
     assert document["images"][1]["scene"] == ["day", "rain"]
-    assert (summary.images_without_boxes, kinds(summary)) == (1, {"shape-unused": 2})
+    assert (summary.images_without_boxes, kinds(summary)) == (1, {"shape-unused": 2, "element-unused": 1})
 
 
 def test_results_about_a_region_repeat_its_shape(tmp_path: Path) -> None:

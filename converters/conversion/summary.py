@@ -191,6 +191,9 @@ def _examples(summary: Summary, kind: str) -> str:
         return "; " + next(finding.note.partition("; ")[2] for finding in summary.findings if finding.kind == kind)
     if kind == "shape-unused":
         return ": " + _shapes_by_kind(finding for finding in summary.findings if finding.kind == kind)
+    if kind == "element-unused":
+        names = [str(finding.before) for finding in summary.findings if finding.kind == kind]
+        return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
     if kind not in ("class-not-listed", "class-unused"):
         return ""
     return ": " + listed_names(finding for finding in summary.findings if finding.kind == kind)

@@ -78,6 +78,7 @@ KINDS: dict[str, Kind] = {
     "label-unused": Kind("dropped", "a label file has no image"),
     "file-unused": Kind("dropped", "a file has no annotations in a known format, and was left out"),
     "shape-unused": Kind("dropped", "a shape, such as a line or a lone point, has no place in the json"),
+    "element-unused": Kind("dropped", "elements or keys of the annotation files have no place in the json"),
     "image-unlisted": Kind("dropped", "images in the folder that no annotations are of were left out"),
     "annotation-unused": Kind("dropped", "an image has several complete annotations, of several people; one was used"),
     "task-unfinished": Kind("dropped", "a task has no annotation, or only cancelled ones, and was left out"),
@@ -112,6 +113,7 @@ KINDS: dict[str, Kind] = {
     "outline-missing": Kind("repaired", "an object without an outline got that of its box"),
     "outline-cut": Kind("repaired", "an outline reached past its image and was cut at the edge"),
     "mask-traced": Kind("repaired", "a mask (run lengths) became an outline along the edges of its pixels"),
+    "line-closed": Kind("repaired", "a line whose ends nearly meet became an outline"),
     "shapes-joined": Kind("repaired", "shapes with the same class and the same group became one object"),
     "rings-traced": Kind(
         "repaired", "rings of an outline that overlap became an outline along the edges of their pixels"

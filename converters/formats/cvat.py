@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from copy import deepcopy
@@ -17,7 +18,16 @@ from detaug.converters.files.paths import last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_images import SHAPES, key_point, read_image, read_shape, skeleton_of
 from detaug.converters.records.frames import Frames, KeyPoint, Stored
-from detaug.converters.records.record import Contents, Object, ObjectError, Record, Source, text_of, whole_of
+from detaug.converters.records.record import (
+    Contents,
+    Object,
+    ObjectError,
+    Record,
+    Source,
+    text_of,
+    unread_elements,
+    whole_of,
+)
 from detaug.converters.records.xml_elements import elements_of_xml
 
 
@@ -28,6 +38,7 @@ def read_cvat(source: Source) -> Contents:
     Attributes, `occluded` and `group_id` are columns; tags are a column of the image. Lines, cuboids and points that
     are in no skeleton have no place.
     """
+    unread = Counter[str]()
     labels: dict[str, list[str]] = {}
     edges: dict[str, list[tuple[int, int]]] = {}
     for file in source.files:
@@ -35,17 +46,17 @@ def read_cvat(source: Source) -> Contents:
             labels.setdefault(name, points)
             edges.setdefault(name, pairs)
     key_points = {name: points for name, points in labels.items() if points}
-    return Contents(_records(source), 0, [*labels], key_points, edges)
+    return Contents(_records(source, unread), 0, [*labels], key_points, edges, unread_elements(unread))
 
 
-def _records(source: Source) -> Iterator[Record]:
+def _records(source: Source, unread: Counter[str]) -> Iterator[Record]:
     for file in source.files:
         videos: dict[str, _Video] = {}
         with closing(Stored(source.temporary)) as stored:
             try:
                 for around, element in elements_of_xml(source.name(file), ("image", "track"), ("track",)):
                     if element.tag == "image" and not around:
-                        yield read_image(element, file)
+                        yield read_image(element, file, unread)
                         continue
                     track = around[0] if around else element
                     task, subset = track.get("task_id", ""), track.get("subset", "")

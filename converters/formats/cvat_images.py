@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from html import unescape
 from operator import attrgetter
 from typing import Any
@@ -17,9 +18,11 @@ from detaug.converters.records.record import (
     Object,
     ObjectError,
     Record,
+    hull_of,
     number_of,
     numbers_of,
     read_objects,
+    ring_of_line,
     text_of,
     unused_shape,
     whole_of,
@@ -27,11 +30,14 @@ from detaug.converters.records.record import (
 
 SHAPES = frozenset({"box", "polygon", "polyline", "points", "ellipse", "mask", "cuboid", "skeleton"})
 
+_CUBOID = tuple(f"{axis}{place}{side}" for side in (1, 2) for place in ("tl", "bl", "tr", "br") for axis in "xy")
+"""The corners of a cuboid, of its front and its back."""
+
 _SIDES = ("left", "top", "width", "height")
 
 
-def read_image(element: Any, file: str) -> Record:
-    """Return the record of an <image>."""
+def read_image(element: Any, file: str, unread: Counter[str]) -> Record:
+    """Return the record of an <image>. unread: counts the elements of other kinds by their tag."""
     name, subset, folder = element.get("name", ""), element.get("subset"), file.rpartition("/")[0]
     names = [f"{subset}/{name}", name] if subset else [name]
     record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
@@ -42,6 +48,7 @@ def read_image(element: Any, file: str) -> Record:
     record.size = None if width is None or height is None else (width, height)
     record.columns = _tags(element)
     shapes = [child for child in element if child.tag in SHAPES]
+    unread.update(f"<{child.tag}>" for child in element if child.tag not in SHAPES | {"tag"})
     read_objects(record, shapes, lambda each: read_shape(each, each.get("label"), record), attrgetter("sourceline"))
     _join_groups(record)
     return record
@@ -95,6 +102,10 @@ def read_shape(element: Any, label: Any, record: Record) -> Object | None:
         found.set_ellipse(x, y, across, down, degrees)
     elif element.tag == "mask":
         found.masks = [_mask(element)]
+    elif element.tag == "polyline" and (ring := ring_of_line(record, None, _points(element, 1), element.sourceline)):
+        found.rings = [ring]
+    elif element.tag == "cuboid" and None not in (corners := [*map(element.get, _CUBOID)]):
+        found.rings = [hull_of(numbers_of(corners, _CUBOID))]
     elif element.tag == "skeleton":
         points = element.iterchildren("points")
         found.key_points = {text_of(each.get("label"), "label"): key_point(each) for each in points}

@@ -7,12 +7,16 @@ of label-studio-sdk; for URLs of images also io_storages/localfiles/models.py an
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
 
 from detaug.converters.coco.file_names import is_video
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
@@ -20,6 +24,7 @@ from detaug.converters.files.paths import last_part, list_files
 from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.records.groups import add_key_point
 from detaug.converters.records.json_list import items_of_json
+from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import (
     Contents,
     Mask,
@@ -36,6 +41,7 @@ from detaug.converters.records.record import (
     read_objects,
     records_of_lists,
     text_of,
+    unread_elements,
     unused_shape,
 )
 from detaug.converters.records.rle_pack import unpack_mask
@@ -49,24 +55,29 @@ _DROPPED = re.compile(r"[^-\w.]")
 _ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxonomy", "datetime", "pairwise")
 """Types of results without a shape: about the region of their id, or about the image."""
 
+_UNREAD = ("relation", "pairwise")
+"""Types of results about several regions or images, which have no place in the json."""
+
 
 def read_label_studio(source: Source) -> Contents:
     """Read tasks. Of several annotations of a task that marked as ground truth counts, or else the first.
 
-    A task without an annotation that is not cancelled is left out. A rectangle with a rotation has `corners`; a key
+    A task without an annotation that is not cancelled is left out. A task with a list of images has a record of each,
+    with the regions of its number (item_index). A rectangle with a rotation has `corners`; a key
     point belongs to the region that it is in, in the list of regions (parentID). Choices, texts and numbers of a region
     are columns, by the name of their tag; of several labels the first is the class and all are in `labels`.
     """
     findings: list[Finding] = []
+    unread = Counter[str]()
     renamed = _renamed_images(source)
 
     def read(file: str) -> Iterator[Record]:
         usual_tag = cache(partial(_tag_in_file, source.name(file)))
+        annotated: set[str] = set()
         for index, task in enumerate(items_of_json(source.name(file), "an export of Label Studio")):
-            if record := _record(file, index, task, findings, renamed, usual_tag):
-                yield record
+            yield from _records(file, index, task, findings, renamed, usual_tag, annotated, unread)
 
-    return Contents(records_of_lists(source, read), findings=findings)
+    return Contents(records_of_lists(source, read), findings=chain(findings, unread_elements(unread)))
 
 
 def _renamed_images(source: Source) -> dict[str, list[str]]:
@@ -79,15 +90,21 @@ def _renamed_images(source: Source) -> dict[str, list[str]]:
     return found
 
 
-def _record(
+def _records(
     file: str,
     index: int,
     task: Any,
     findings: list[Finding],
     renamed: dict[str, list[str]],
     usual_tag: Callable[[], str],
-) -> Record | None:
-    """Return the record of a task; None, with a finding, for one that is not annotated."""
+    annotated: set[str],
+    unread: Counter[str],
+) -> Iterator[Record]:
+    """Yield the records of a task, one for each of its images; none, with a finding, for one that is not annotated.
+
+    annotated: the tasks of JSON-MIN so far, which has an entry for each annotation of a task; this one is added.
+    unread: counts the results that are about no region and no image.
+    """
     record = Record(file)
     try:
         task = object_of(task, f"task {index}")
@@ -99,14 +116,86 @@ def _record(
             with suppress(ObjectError):
                 record.names = _names(data, upload, "", usual_tag)
             findings.append(Finding(record.about(None), "task-unfinished"))
-            return None
-        record.names = _names(data, upload, _tag_of_image(results), usual_tag)
-        images = renamed.get(record.names[-1], ())
-        record.names += images if len(images) == 1 else ()
-        _read_regions(record, [object_of(result, "a result") for result in results])
+            return
+        results = [object_of(result, "a result") for result in results]
+        unread.update(str(each["type"]) for each in results if each.get("type") in _UNREAD)
+        tag = _tag_of_image(results)
+        pages = _pages(data, tag, results)
+        if pages:
+            parts = [(_names_of_path(path), part) for path, part in zip(pages, _by_page(results, pages), strict=True)]
+        else:
+            parts = [(_names(data, upload, tag, usual_tag), results)]
+        if not is_whole and record.tool_id is not None:
+            key = repr((record.tool_id, parts[0][0]))
+            if key in annotated:
+                findings.append(Finding(file, "annotation-unused", before=str(record.tool_id)))
+                return
+            annotated.add(key)
+        for names, part in parts:
+            page = Record(file, names, tool_id=record.tool_id)
+            images = renamed.get(names[-1], ())
+            page.names = [*names, *(images if len(images) == 1 else ())]
+            try:
+                _read_regions(page, part)
+            except ObjectError as error:
+                page.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
+            yield page
     except ObjectError as error:
         record.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
-    return record
+        yield record
+
+
+def _pages(data: dict[str, Any], tag: str, results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the paths of a task with a list of images, such as pages; [] for a task of one image."""
+    lists = {
+        key: [_path(each) for each in value if isinstance(each, str)]
+        for key, value in data.items()
+        if type(value) is list
+    }
+    images = {
+        key: paths
+        for key, paths in lists.items()
+        if paths and len(paths) == len(data[key]) and all(path.lower().endswith(IMAGE_EXTENSIONS) for path in paths)
+    }
+    on_pages = [result["item_index"] for result in results if type(result.get("item_index")) is int]
+    one_image = any(
+        isinstance(value, str) and _path(value).lower().endswith(IMAGE_EXTENSIONS) for value in data.values()
+    )
+    if not on_pages and one_image and tag not in images:
+        return []
+    if not images:
+        if any(on_pages):
+            rule = (
+                "its regions have item_index, the number of their image in a list, and its data have no list of images"
+            )
+            raise ObjectError(f"{rule}; make a task of each image")
+        return []
+    key = next((key for key in (tag, "image") if key in images), next(iter(images)))
+    if key not in (tag, "image") and len(images) > 1:
+        raise ObjectError(
+            f"its data have several lists of images, {' and '.join(images)}; call the annotated one image"
+        )
+    return images[key]
+
+
+def _by_page(results: Sequence[dict[str, Any]], pages: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Return the results of each image of a list: those of its number, item_index, and those about the whole task."""
+    numbers = {
+        str(each["id"]): each["item_index"] for each in results if "id" in each and each.get("item_index") is not None
+    }
+    found: list[list[dict[str, Any]]] = [[] for _ in pages]
+    for each in results:
+        number = each.get("item_index")
+        number = numbers.get(str(each.get("id"))) if number is None else number
+        if number is None and len(pages) > 1 and _kind(each):
+            raise ObjectError(
+                f"a region must have item_index, since its task has {len(pages)} images; export it as JSON"
+            )
+        if number is not None and (type(number) is not int or not 0 <= number < len(pages)):
+            raise ObjectError(f"item_index must be from 0 to {len(pages) - 1}, got {str(number)[:20]!r}")
+        for part in found if number is None else [found[number]]:
+            part.append(each)
+    return found
 
 
 def _tag_of_image(results: Iterable[Any]) -> str:
@@ -146,6 +235,11 @@ def _names(data: dict[str, Any], upload: Any, tag: str, usual_tag: Callable[[], 
         if other not in found:
             raise ObjectError(f"its data have several images, {' and '.join(found)}; call the annotated one image")
         path = found[other]
+    return _names_of_path(path)
+
+
+def _names_of_path(path: str) -> list[str]:
+    """Return the names that an image may have: its path, its name, and that without what uploading put in front."""
     name = last_part(path)
     return list(dict.fromkeys([path, name, _UPLOADED.sub("", name)]))
 
@@ -171,7 +265,19 @@ def _results(file: str, task: dict[str, Any], findings: list[Finding]) -> list[A
     return None if best is None else list_of(best.get("result"), "result")
 
 
-_SHAPE_KEYS = ("x", "y", "width", "height", "rotation", "radiusX", "radiusY", "points", "rle")
+_SHAPE_KEYS = (
+    "x",
+    "y",
+    "width",
+    "height",
+    "rotation",
+    "radiusX",
+    "radiusY",
+    "points",
+    "rle",
+    "imageDataURL",
+    "vertices",
+)
 
 
 def _results_of_min(task: dict[str, Any]) -> list[dict[str, Any]]:
@@ -236,9 +342,11 @@ def _kind(result: dict[str, Any]) -> str:
     value = result.get("value")
     if not isinstance(value, dict):
         return ""
-    for key, kind in (("points", "polygon"), ("radiusX", "ellipse"), ("rle", "brush")):
+    for key, kind in (("points", "polygon"), ("radiusX", "ellipse"), ("rle", "brush"), ("imageDataURL", "bitmask")):
         if key in value:
             return kind
+    if isinstance(value.get("vertices"), list) and value.get("closed") is True:
+        return "vector"
     if not {"x", "y"} <= value.keys():
         return ""
     return "rectangle" if {"width", "height"} <= value.keys() else "keypoint"
@@ -258,6 +366,10 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
         found.rings = [_in_pixels(record, points_of(value.get("points"), "points", 3))]
     elif kind == "brush":
         found.masks = [Mask(unpack_mask(value.get("rle"), record.size))]
+    elif kind == "bitmask":
+        found.masks = [Mask(_bitmask(record, value["imageDataURL"]))]
+    elif kind == "vector":
+        found.rings = [_in_pixels(record, _vertices(value["vertices"]))]
     elif kind == "ellipse":
         x, y, across, down = _numbers(record, value, "x", "y", "radiusX", "radiusY")
         found.set_ellipse(x, y, across, down, degrees)
@@ -265,6 +377,24 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
         x, y, width, height = _numbers(record, value, "x", "y", "width", "height")
         found.set_box((x, y, x + width, y + height), degrees, x, y)
     return found
+
+
+def _bitmask(record: Record, url: Any) -> NDArray[np.bool_]:
+    """Return the mask of BitmaskLabels, a PNG as large as the image in a data: URL."""
+    mask = mask_of_png(str(url).partition(",")[2], "imageDataURL")
+    if record.size and mask.shape[::-1] != record.size:
+        raise ObjectError(f"imageDataURL must be as large as its image, {record.size}, got {mask.shape[::-1]}")
+    return mask
+
+
+def _vertices(vertices: list[Any]) -> list[float]:
+    """Return x, y, x, y, ... of the vertices of a closed path."""
+    points = [object_of(each, "a vertex") for each in vertices]
+    if len(points) < 3 or any(each.get("isBezier") for each in points):
+        raise ObjectError(
+            "a closed vector must have at least 3 vertices and no curves; draw it as a polygon or a brush"
+        )
+    return numbers_of((each.get(name) for each in points for name in ("x", "y")), "vertices")
 
 
 def _numbers(record: Record, value: dict[str, Any], *keys: str) -> list[float]:
@@ -288,7 +418,15 @@ def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {"labels": labels} if len({*map(str, labels)}) > 1 else {}
     for each in about:
         value = each.get("value")
-        for key in ("choices", "text", "number", "rating"):  # often together with the shape of the region
+        columns |= {"meta": each["meta"]} if each.get("meta") else {}
+        for key in (
+            "choices",
+            "text",
+            "number",
+            "rating",
+            "taxonomy",
+            "datetime",
+        ):  # often together with the shape of the region
             if isinstance(value, dict) and key in value:
                 entry = value[key]
                 is_single = isinstance(entry, list) and len(entry) == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import posixpath
+from collections import Counter
 from typing import Any
 
 from detaug.converters.files.text import read_json
@@ -20,11 +21,14 @@ from detaug.converters.records.record import (
     Record,
     Source,
     edges_of,
+    hull_of,
     object_of,
     points_of,
     read_objects,
     records_of_files,
+    ring_of_line,
     text_of,
+    unread_elements,
     unused_shape,
 )
 
@@ -34,6 +38,14 @@ _ROTATED = ("oriented_rectangle", "rotation")
 IGNORED = "__ignore__"
 """The label of regions that LabelMe's own converters ignore."""
 
+_SHAPE_KEYS = frozenset(
+    (
+        *("label", "points", "group_id", "shape_type", "flags", "description", "mask", "attributes", "difficult"),
+        *("line_color", "fill_color", "direction", "score"),
+    )
+)
+"""Of a shape, those that are read, and those that say nothing more: of colours, and of the angle of its points."""
+
 CROWD = "iscrowd"
 """The flag of crowds, which `coco_to_labelme` writes."""
 
@@ -42,9 +54,12 @@ def read_labelme(source: Source) -> Contents:
     """Read the json of each image.
 
     Shapes with one label and one group_id are one object, as in labelme2coco.py. A point is a key point of the object
-    of its group_id; a `difficult` one is hidden. Lines, and points of no object, have no place. __ignore__ is the
+    of its group_id; a `difficult` one is hidden. A line
+    whose ends meet is an outline; other lines, and points of no object, have no place. __ignore__ is the
     label of regions in which nothing counts.
     """
+
+    unread = Counter[str]()
 
     def read(file: str, record: Record) -> None:
         document = read_json(source.name(file))
@@ -57,9 +72,12 @@ def read_labelme(source: Source) -> Contents:
         width, height = document.get("imageWidth"), document.get("imageHeight")
         record.size = (width, height) if type(width) is type(height) is int else None
         record.columns = _flags(document)
+        for shape in document["shapes"]:
+            more = shape.keys() - _SHAPE_KEYS if isinstance(shape, dict) else ()
+            unread.update(key for key in more if shape[key] not in (None, "", [], {}))
         _read_shapes(record, document["shapes"])
 
-    return Contents(records_of_files(source.files, read), len(source.files))
+    return Contents(records_of_files(source.files, read), len(source.files), findings=unread_elements(unread))
 
 
 def _flags(entry: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +97,7 @@ def _read_shapes(record: Record, shapes: list[Any]) -> None:
         if kind == "point":
             points.append((index, shape))
             return None
-        found = _object(shape, kind)
+        found = _object(record, index, shape, kind)
         if found is None:
             unused_shape(record, index, str(kind)[:40])
             return None
@@ -98,12 +116,12 @@ def _read_shapes(record: Record, shapes: list[Any]) -> None:
     read_objects(record, points, lambda item: _add_point(record, item, groups))
 
 
-def _object(shape: dict[str, Any], kind: str) -> Object | None:
+def _object(record: Record, index: int, shape: dict[str, Any], kind: str) -> Object | None:
     """Return a shape as an object; None for a kind that has no place."""
     name, flags = text_of(shape.get("label"), "label"), shape.get("flags")
     is_crowd = isinstance(flags, dict) and flags.get(CROWD) is True
     found = Object(name, is_crowd=is_crowd, is_ignored=name == IGNORED, columns=_columns(shape))
-    if kind == "polygon" or kind in _ROTATED:
+    if kind in ("polygon", "quadrilateral") or kind in _ROTATED:
         numbers = points_of(shape.get("points"), "points", 3)
         if kind in _ROTATED and len(numbers) == 8:
             found.corners = numbers
@@ -115,6 +133,10 @@ def _object(shape: dict[str, Any], kind: str) -> Object | None:
         x, y, *on_it = points_of(shape.get("points"), "points", 2)
         radius = math.dist((x, y), on_it[:2])
         found.set_ellipse(x, y, radius, radius)
+    elif kind == "cuboid" and len(corners := points_of(shape.get("points"), "points", 3)) == 16:
+        found.rings = [hull_of(corners)]
+    elif kind == "linestrip" and (ring := ring_of_line(record, index, points_of(shape.get("points"), "points"))):
+        found.rings = [ring]
     elif kind == "mask":
         left, top = points_of(shape.get("points"), "points")[:2]
         found.masks = [Mask(mask_of_png(shape.get("mask"), "mask"), round(left), round(top))]
@@ -129,6 +151,8 @@ def _columns(shape: dict[str, Any]) -> dict[str, Any]:
     columns |= _flags(shape)
     if shape.get("description"):
         columns["description"] = shape["description"]
+    if shape.get("score") is not None:  # of a model, in X-AnyLabeling
+        columns["score"] = shape["score"]
     if isinstance(shape.get("difficult"), bool):
         columns["difficult"] = int(shape["difficult"])
     return columns

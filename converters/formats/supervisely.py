@@ -5,6 +5,7 @@ Source: https://developer.supervisely.com/getting-started/supervisely-annotation
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +25,8 @@ _FOLDER = re.compile(r"(?<![^/])ann/(?=[^/]*$)")
 def read_supervisely(source: Source) -> Contents:
     """Read rectangles, polygons with holes, bitmaps and graphs, whose nodes are key points.
 
-    Tags of objects and images are columns: their values, or 1 for a tag without one. Points and lines have no place.
+    Tags of objects and images are columns: their values, or 1 for a tag without one; several of a name are a list. A
+    line whose ends meet is an outline; points and other lines have no place.
     Coordinates are taken as they are; whole numbers that the SDK has written mean pixels, not their edges.
     """
     metas = [file for file in source.files if last_part(file) == "meta.json"]
@@ -37,7 +39,7 @@ def read_supervisely(source: Source) -> Contents:
         size = document.get("size")
         width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))
         record.size = (width, height) if type(width) is int and type(height) is int else None
-        record.columns = _tags(document)
+        record.columns = _tags(document) | _description(document)
         items = enumerate(records.list_of(document.get("objects"), "objects"))
         records.read_objects(record, items, lambda item: _object(record, *item, nodes))
 
@@ -80,13 +82,27 @@ def _edges(entry: dict[str, Any]) -> list[tuple[int, int]]:
 def _tags(entry: dict[str, Any]) -> dict[str, Any]:
     tags = entry.get("tags")
     found = [tag for tag in tags if isinstance(tag, dict)] if isinstance(tags, list) else []
-    return {str(tag["name"]): 1 if tag.get("value") is None else tag["value"] for tag in found if tag.get("name")}
+    values: dict[str, list[Any]] = {}
+    for tag in found:
+        if tag.get("name"):
+            values.setdefault(str(tag["name"]), []).append(1 if tag.get("value") is None else tag["value"])
+    return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
+
+
+def _description(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"description": entry["description"]} if entry.get("description") else {}
+
+
+def _closed(record: Record, index: int, entry: dict[str, Any]) -> list[float] | None:
+    """Return the ring that a line makes whose ends meet."""
+    points = object_of(entry.get("points"), "points")
+    return records.ring_of_line(record, index, records.points_of(points.get("exterior"), "exterior"))
 
 
 def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[str, str]]) -> Object | None:
     entry = object_of(value, "an object")
     kind, found = str(entry.get("geometryType")), Object(text_of(entry.get("classTitle"), "classTitle"))
-    found.columns, found.tool_id = _tags(entry), records.id_of(entry.get("id"))
+    found.columns, found.tool_id = _tags(entry) | _description(entry), records.id_of(entry.get("id"))
     if kind in ("rectangle", "polygon"):
         points = object_of(entry.get("points"), "points")
         exterior = records.points_of(points.get("exterior"), "exterior", 2 if kind == "rectangle" else 3)
@@ -95,7 +111,17 @@ def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[
             found.edges = records.edges_of(exterior)
         else:
             found.rings = [records.ring_with_holes(exterior, holes)]
-    elif kind == "bitmap":
+    elif kind == "line" and (ring := _closed(record, index, entry)):
+        found.rings = [ring]
+    elif kind == "oriented_bbox":
+        points = entry.get("points")
+        exterior = points.get("exterior") if isinstance(points, dict) else points
+        left, top, right, bottom = edges = records.edges_of(records.points_of(exterior, "points", 2))
+        degrees = math.degrees(records.number_of(entry.get("angle") or 0, "angle"))
+        found.set_box(edges, degrees, (left + right) / 2, (top + bottom) / 2)
+    elif kind == "cuboid" and isinstance(entry.get("points"), list):
+        found.rings = [records.hull_of(records.points_of(entry["points"], "points", 4))]
+    elif kind in ("bitmap", "alpha_mask"):
         bitmap = object_of(entry.get("bitmap"), "bitmap")
         left, top = records.points_of([bitmap.get("origin")], "origin")
         found.masks = [Mask(mask_of_png(bitmap.get("data"), "data of a bitmap", packed=True), round(left), round(top))]

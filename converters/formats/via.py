@@ -29,6 +29,7 @@ from detaug.converters.records.record import (
     object_of,
     read_objects,
     records_of_lists,
+    ring_of_line,
     text_of,
     unused_shape,
 )
@@ -38,16 +39,26 @@ NO_CLASS = "object"
 """The class of the objects of a file whose regions have no attributes."""
 
 _KEYS = {"rect": ("x", "y", "width", "height"), "circle": ("cx", "cy", "r"), "ellipse": ("cx", "cy", "rx", "ry")}
-_OUTLINES = ("polygon", "extreme")
-_KINDS_OF_3 = {1: "point", 2: "rect", 3: "circle", 4: "ellipse", 5: "line", 6: "polyline", 7: "polygon", 8: "extreme"}
+_OUTLINES = ("polygon", "extreme", "extreme_circle")
+_KINDS_OF_3 = {
+    1: "point",
+    2: "rect",
+    3: "circle",
+    4: "ellipse",
+    5: "line",
+    6: "polyline",
+    7: "polygon",
+    8: "extreme",
+    9: "extreme_circle",
+}
 
 
 def read_via(source: Source) -> Contents:
     """Read projects and exports.
 
     The class of a region is its only attribute, or the one called class, label, name, category, type, object or
-    species, or else its first one; the others are columns. Without any attribute in the file it is "object". Lines and
-    points have no place.
+    species, or else its first one; the others are columns. Without any attribute in the file it is "object". A line
+    whose ends meet is an outline; other lines and points have no place.
     """
     return Contents(records_of_lists(source, lambda file: _records(source, file)))
 
@@ -92,12 +103,28 @@ def _object(record: Record, class_key: str | None, item: tuple[int, Any]) -> Obj
         degrees = math.degrees(number_of(shape.get("theta", 0), "theta")) if isinstance(shape, dict) else 0
         x, y, across, *down = numbers
         found.set_ellipse(x, y, across, down[0] if down else across, degrees)
+    elif kind == "extreme_circle":
+        x, y, radius = _circle_through(numbers)
+        found.set_ellipse(x, y, radius, radius)
     elif kind in _OUTLINES:
         found.edges, found.rings = (edges_of(numbers), ()) if kind == "extreme" else (None, [numbers])
+    elif kind == "polyline" and (ring := ring_of_line(record, index, numbers)):
+        found.rings = [ring]
     else:
         unused_shape(record, index, kind[:40])
         return None
     return found
+
+
+def _circle_through(numbers: list[float]) -> tuple[float, float, float]:
+    """Return the middle and the radius of the circle through the first three points. Raises ObjectError."""
+    first, second, third = (complex(x, y) for x, y in zip(numbers[:6:2], numbers[1:6:2], strict=True))
+    across, along = second - first, third - first
+    turn = 2 * (across.conjugate() * along).imag
+    if not turn:
+        raise ObjectError("the points of a circle must not lie on one line")
+    middle = (abs(across) ** 2 * along - abs(along) ** 2 * across) / (turn * 1j)
+    return (first + middle).real, (first + middle).imag, abs(middle)
 
 
 def _chosen(value: Any) -> Any:
@@ -124,9 +151,9 @@ def _shape_of(shape: Any) -> tuple[str, list[float]]:
         keys = _KEYS.get(kind, ())
         numbers = numbers_of(map(shape.get, keys), keys)
         xs, ys = shape.get("all_points_x"), shape.get("all_points_y")
-    if kind not in _OUTLINES:
+    if kind not in (*_OUTLINES, "polyline"):
         return kind, numbers
-    xs, ys = list_of(xs, "all_points_x"), list_of(ys, "all_points_y")
-    if len(xs) != len(ys) or len(xs) < 3:
-        raise ObjectError(f"all_points_x and all_points_y must be at least 3 each, got {len(xs)} and {len(ys)}")
+    xs, ys, least = list_of(xs, "all_points_x"), list_of(ys, "all_points_y"), 3 if kind in _OUTLINES else 1
+    if len(xs) != len(ys) or len(xs) < least:
+        raise ObjectError(f"all_points_x and all_points_y must be at least {least} each, got {len(xs)} and {len(ys)}")
     return kind, numbers_of(chain.from_iterable(zip(xs, ys, strict=True)), "all_points_x and _y")

@@ -14,22 +14,28 @@ from detaug.converters.files.image_headers import PILLOW_ERRORS
 from detaug.converters.files.large_images import ANY_NUMBER, ENORMOUS, allow_pixels
 from detaug.converters.records.record import ObjectError
 
+_PNG = b"\x89PNG"
+"""The first bytes of a PNG."""
+
 _LARGEST_PNG = 64 << 20  # bytes
 
 
 def mask_of_png(text: Any, name: str, *, packed: bool = False) -> NDArray[np.bool_]:
-    """Return a mask (h, w): where a PNG is not black, or not transparent if it has alpha. Raises ObjectError.
+    """Return a mask (h, w): where a PNG is not black, or not transparent if a part of it is. Raises ObjectError.
 
-    packed: the PNG is packed with zlib once more.
+    packed: the PNG may be packed with zlib once more.
     """
     from PIL import Image  # slow to import, and only masks need it
 
     try:
         data = base64.b64decode(text if isinstance(text, str) else "", validate=True)
-        data = zlib.decompressobj().decompress(data, _LARGEST_PNG) if packed else data
+        data = zlib.decompressobj().decompress(data, _LARGEST_PNG) if packed and not data.startswith(_PNG) else data
         with allow_pixels(ANY_NUMBER), Image.open(io.BytesIO(data), formats=("PNG",)) as image:
             if image.width * image.height > ENORMOUS:
                 raise ObjectError(f"{name} must have at most {ENORMOUS:,} pixels, got {image.width} x {image.height}")
-            return np.asarray(image.getchannel("A") if image.mode == "RGBA" else image.convert("L")) > 0
+            alpha = image.getchannel("A") if image.mode == "RGBA" else None
+            if alpha is not None and not packed and alpha.getextrema()[0] == 255:  # nothing is transparent
+                alpha = None
+            return np.asarray(alpha or image.convert("L")) > 0
     except (*PILLOW_ERRORS, zlib.error) as error:
         raise ObjectError(f"{name} must be a PNG as base64 text: {str(error)[:60]}") from None

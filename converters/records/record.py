@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.rings import join_rings
+from detaug.converters.coco.rings import area_of, convex_hull, join_rings
 from detaug.converters.coco.rings import points_of as points_of_ring
 from detaug.converters.files.spool import SpoolError
 from detaug.converters.files.text import is_plain
@@ -198,6 +198,34 @@ def unused_shape(record: Record, index: int | None, what: str, line: int | None 
     record.findings.append(Finding(record.about(line), "shape-unused", index, line, before=what))
 
 
+_CLOSED = 0.05
+"""How far apart the ends of a line may be, of its length: who draws an outline as a line rarely hits its start."""
+
+
+def ring_of_line(
+    record: Record, index: int | None, line: Sequence[float], row: int | None = None
+) -> list[float] | None:
+    """Return the ring that a line, x, y, x, y, ..., is whose ends meet, or nearly do; None for an open one.
+
+    A line whose ends do not quite meet is a finding. row: the line in the file, if it tells where this is.
+    """
+    points = points_of_ring(line).tolist()
+    apart = math.dist(points[0], points[-1]) if points else 0
+    length = sum(map(math.dist, points, points[1:]))
+    ring = [*chain.from_iterable(points if apart else points[:-1])]
+    if apart > _CLOSED * length or len(ring) < 6 or not area_of(ring):
+        return None
+    if apart:
+        record.findings.append(Finding(record.about(row), "line-closed", index, row, before=round(apart, 3)))
+    return ring
+
+
+def unread_elements(counts: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield a finding for each name of elements or keys that a reader leaves out; they are counted when it is read."""
+    for name, count in sorted(counts.items()):
+        yield Finding("", "element-unused", before=name, note=f"{name} is not read, {count:,} times", count=count)
+
+
 _NUMBERS = frozenset({int, float})
 _LARGEST = 1e9
 """Of a coordinate: far above that of any image."""
@@ -282,6 +310,12 @@ def edges_of(numbers: Sequence[float]) -> Edges:
     """Return the box around points x, y, x, y, ..."""
     xs, ys = numbers[::2], numbers[1::2]
     return min(xs), min(ys), max(xs), max(ys)
+
+
+def hull_of(numbers: Sequence[float]) -> list[float]:
+    """Return the ring around points x, y, x, y, ...: what a cuboid covers, whose corners they are."""
+    hull: list[float] = convex_hull(points_of_ring(numbers)).ravel().tolist()
+    return hull
 
 
 def ring_with_holes(exterior: Sequence[float], holes: Sequence[Sequence[float]]) -> list[float]:
