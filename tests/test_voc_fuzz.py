@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from properties import check_examples, few_or_many
-from voc_files import HEIGHT, WIDTH, assert_valid, devkit, image_bytes, with_segment
+from voc_files import HEIGHT, WIDTH, assert_valid, box_xml, devkit, image_bytes, voc_xml, with_segment
 
 from detaug.converters import voc_to_coco
 from detaug.converters.files.image_headers import ImageError, exif_orientation, read_image_header
@@ -67,7 +67,7 @@ def test_any_xml_is_converted_or_refused(examples: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             stems = {f"{n}": data for n, data in enumerate(xmls)}
             images = {f"{stem}.jpg": with_segment(image_bytes(), stem.encode(), 0xFE) for stem in (*stems, "good")}
-            root = devkit(Path(folder) / "voc", stems | {"good": b"<annotation/>"}, images)
+            root = devkit(Path(folder) / "voc", stems | {"good": voc_xml(box_xml(1, 1, 9, 9))}, images)
             output = Path(folder) / "out.json"
             summary = voc_to_coco(root, output, origin=origin, on_error="skip")  # type: ignore[arg-type]
             document = json.loads(output.read_bytes())

@@ -269,3 +269,60 @@ def test_what_is_no_rectangle_becomes_the_smallest_around_it(tmp_path: Path) -> 
     assert {tuple(point) for point in square.round(6).tolist()} == {tuple(map(float, p)) for p in reversed_square}
     root = etree.parse(str(tmp_path / "voc/Annotations/a.xml")).getroot()
     assert [each.text for each in root.iter("type")] == ["robndbox", "robndbox", "bndbox"]
+
+
+def polygon_xml(*points: tuple[float, float]) -> str:
+    """Return an outline as supervision, Roboflow and RectLabel write it."""
+    numbers = "".join(f"<x{at}>{x}</x{at}><y{at}>{y}</y{at}>" for at, (x, y) in enumerate(points, 1))
+    return f"<polygon>{numbers}</polygon>"
+
+
+TRIANGLE = ((11, 21), (60, 21), (60, 70))
+
+
+@pytest.mark.parametrize(("origin", "first"), [("one", 1), ("zero", 0)])
+def test_polygons_beside_boxes(tmp_path: Path, origin: str, first: int) -> None:
+    more = polygon_xml(*TRIANGLE) + polygon_xml((1, 2), (3, 2), (3, 5))
+    objects = (box_xml(11, 21, 60, 70, more=more), box_xml(5, 5, 9, 9, more="<polygon/>"))
+    document, summary = convert(devkit(tmp_path / "voc", {"a": voc_xml(*objects)}), origin=origin)
+    row, plain = document["annotations"]
+    rings = [[11, 21, 60, 21, 60, 70], [1, 2, 3, 2, 3, 5]]
+    assert row["segmentation"] == [[number - first for number in ring] for ring in rings]
+    assert (row["bbox"], row["area"]) == ([11 - first, 21 - first, 49 + first, 49 + first], 49 * 49 / 2 + 3)
+    assert "segmentation" not in plain
+    assert (summary.kind_counts, summary.next_step[-13:]) == ({}, ", masks=True)")
+
+
+@pytest.mark.parametrize(("origin", "first"), [("one", 1), ("zero", 0)])
+def test_a_polygon_without_a_box_has_the_box_around_it(tmp_path: Path, origin: str, first: int) -> None:
+    text = f"<object><name>cat</name>{polygon_xml(*TRIANGLE)}</object>"
+    document, _ = convert(devkit(tmp_path / "voc", {"a": voc_xml(text)}), origin=origin)
+    (row,) = document["annotations"]
+    assert row["bbox"] == [11 - first, 21 - first, 49, 49]
+
+
+def test_a_polygon_is_cut_at_the_image(tmp_path: Path) -> None:
+    more = polygon_xml((91, 21), (121, 21), (121, 61), (91, 61))
+    document, summary = convert(devkit(tmp_path / "voc", {"a": voc_xml(box_xml(91, 21, 100, 60, more=more))}))
+    (row,) = document["annotations"]
+    assert sorted(zip(row["segmentation"][0][::2], row["segmentation"][0][1::2], strict=True)) == [
+        (90, 20),
+        (90, 60),
+        (100, 20),
+        (100, 60),
+    ]
+    assert (row["area"], summary.kind_counts) == (400, {"outline-cut": 1})
+
+
+@pytest.mark.parametrize(
+    ("polygon", "message"),
+    [
+        (polygon_xml((1, 1), (9, 1)), "<polygon> must have at least three points <x1>, <y1>, <x2>, ..., without gaps"),
+        (polygon_xml(*TRIANGLE).replace("y2", "y9"), "<polygon> must have at least three points"),
+        (polygon_xml(*TRIANGLE).replace("60", "wide", 1), "must be a finite number, got 'wide'"),
+    ],
+)
+def test_polygons_that_are_invalid(tmp_path: Path, polygon: str, message: str) -> None:
+    root = devkit(tmp_path / "voc", {"a": voc_xml(box_xml(11, 21, 60, 70, more=polygon))})
+    with pytest.raises(ConversionError, match=message):
+        convert(root)

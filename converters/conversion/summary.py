@@ -192,7 +192,7 @@ def _examples(summary: Summary, kind: str) -> str:
     if kind == "shape-unused":
         return ": " + _shapes_by_kind(finding for finding in summary.findings if finding.kind == kind)
     if kind == "element-unused":
-        names = [str(finding.before) for finding in summary.findings if finding.kind == kind]
+        names = [*dict.fromkeys(str(finding.before) for finding in summary.findings if finding.kind == kind)]
         return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
     if kind not in ("class-not-listed", "class-unused"):
         return ""

@@ -114,9 +114,9 @@ def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[
     elif kind == "line" and (ring := _closed(record, index, entry)):
         found.rings = [ring]
     elif kind == "oriented_bbox":
-        points = entry.get("points")
-        exterior = points.get("exterior") if isinstance(points, dict) else points
-        left, top, right, bottom = edges = records.edges_of(records.points_of(exterior, "points", 2))
+        two = entry.get("points")
+        two = two.get("exterior") if isinstance(two, dict) else two
+        left, top, right, bottom = edges = records.edges_of(records.points_of(two, "points", 2))
         degrees = math.degrees(records.number_of(entry.get("angle") or 0, "angle"))
         found.set_box(edges, degrees, (left + right) / 2, (top + bottom) / 2)
     elif kind == "cuboid" and isinstance(entry.get("points"), list):

@@ -46,6 +46,8 @@ class VocDataSet(NamedTuple):
     """Boxes by class."""
     without_boxes: int
     """Images."""
+    shapes: frozenset[str] = frozenset()
+    """Keys of shapes that boxes have: segmentation, corners."""
 
     def results(self) -> Iterator[PairResult]:
         """Yield what was read of each pair, without its findings."""
@@ -112,14 +114,15 @@ def read_data_set(reader: PairReader, split: str | None, part: Part | None = Non
         findings.extend(result.findings)
     usable = [result for result in results if not result.failed and (result.xml or rules.unlabelled == "keep")]
     dataset = VocDataSet(usable, reader.stored, findings, images.names, Counter(), 0)
-    fingerprints, without_boxes = array("q"), 0
+    fingerprints, without_boxes, shapes = array("q"), 0, set[str]()
     for each in dataset.results():
+        shapes |= {key for keys in each.keys for key in keys}
         fingerprints.append(hash(each.fingerprint))
         dataset.counts.update(each.names)
         without_boxes += not each.names
     findings.extend(_identical_images(usable, fingerprints, folders))
     findings.extend(_class_findings(dataset, rules))
-    return dataset._replace(without_boxes=without_boxes)
+    return dataset._replace(without_boxes=without_boxes, shapes=frozenset(shapes))
 
 
 def _of_part(pairs: Sequence[Pair], names: Sequence[str], split: str | None, part: Part | None) -> Sequence[int]:

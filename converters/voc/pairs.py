@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from detaug.converters.coco.rings import keys_of_corners, keys_of_mask
+import numpy as np
+
+from detaug.converters.coco.rings import cut_ring, keys_of_corners, keys_of_mask, keys_of_rings, points_of
 from detaug.converters.coco.writer import Box, whole
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes
 from detaug.converters.conversion.classes_and_images import header_findings
@@ -18,7 +21,7 @@ from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, has_error
 from detaug.converters.voc.folders import Folders
 from detaug.converters.voc.masks import FOLDER, masks_of_objects, read_masks
-from detaug.converters.voc.xml import Origin, VocAnnotation, VocObject, XmlError, read_voc_xml, to_coco_box
+from detaug.converters.voc.xml import CocoBox, Origin, VocAnnotation, VocObject, XmlError, read_voc_xml, to_coco_box
 
 Difficult = Literal["keep", "crowd", "drop"]
 Unlabelled = Literal["keep", "skip"]
@@ -26,6 +29,7 @@ Unlabelled = Literal["keep", "skip"]
 DIFFICULT, TRUNCATED, OCCLUDED = 1, 2, 4
 """Bits of PairResult.flags."""
 
+_ROUNDING = 0.01  # pixels by which an outline may leave its image because of the decimals it is written with
 _FLAGS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "": 0, "unspecified": 0}
 
 
@@ -138,6 +142,10 @@ def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, 
     _compare_names(pair, image, annotation, log)
     _compare_sizes(annotation, header, log)
     result = _with_boxes(result, annotation, rules, log)
+    unread = Counter(tag for item in annotation.objects for tag in item.unread)
+    log.findings += [
+        Finding(log.file, "element-unused", before=f"<{tag}>", count=unread[tag]) for tag in sorted(unread)
+    ]
     if rules.masks:
         result = _with_masks(result, annotation, folders, rules, log)
     return result._replace(findings=(*findings, *log.findings))
@@ -188,11 +196,22 @@ def _with_boxes(result: PairResult, annotation: VocAnnotation, rules: VocRules, 
         xywh.extend(box)
         flags.append(bits)
         poses.append(joined_spaces(item.pose or "") or "Unspecified")
-        keys.append(keys_of_corners(item.rotated) if item.rotated else {})
+        keys.append(keys_of_corners(item.rotated) if item.rotated else _outline(item, result, rules, log))
         indices.append(item.object_index)
     return result._replace(
         names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses), keys=tuple(keys), indices=tuple(indices)
     )
+
+
+def _outline(item: VocObject, result: PairResult, rules: VocRules, log: _Log) -> dict[str, Any]:
+    """Return the keys of the <polygon> of an object, inside of the image; {} where it has none there."""
+    first = 1 if rules.origin == "one" else 0
+    rings = [points_of(ring) - first for ring in item.rings]
+    inside = [cut for ring in rings if len(cut := cut_ring(ring, result.width, result.height)) > 2]
+    sides = (result.width, result.height)
+    if any(float(np.abs(ring - ring.clip(0, sides)).max()) > _ROUNDING for ring in rings):
+        log.add("outline-cut", item)
+    return keys_of_rings(inside) if inside else {}
 
 
 def _with_masks(
@@ -207,7 +226,7 @@ def _with_masks(
         return result
     boxes = {}
     for item in annotation.objects:
-        box, _ = to_coco_box(item.corners, _origin(item, rules), size)
+        box, _ = _box_of(item, size, rules)
         if box:
             boxes[item.object_index] = box
     masks, unmatched = masks_of_objects(numbers, boxes)
@@ -258,12 +277,18 @@ def _is_wanted(item: VocObject, name: str, bits: int, rules: VocRules, log: _Log
     return True
 
 
+def _box_of(item: VocObject, size: tuple[int, int], rules: VocRules) -> CocoBox:
+    origin, (left, top, right, bottom) = _origin(item, rules), item.corners
+    if origin == "one" and not item.has_box:  # an outline ends at its last point; a box includes its last pixel
+        right, bottom = right - 1, bottom - 1
+    return to_coco_box((left, top, right, bottom), origin, size)
+
+
 def _checked_box(item: VocObject, size: tuple[int, int], rules: VocRules, log: _Log) -> Box | None:
-    origin = _origin(item, rules)
-    box, kinds = to_coco_box(item.corners, origin, size)
+    box, kinds = _box_of(item, size, rules)
     for kind in kinds:
         log.add(kind, item, _numbers(item.corners), box and _numbers(box))
-    if origin == "one" and 0 in item.corners:
+    if _origin(item, rules) == "one" and 0 in item.corners:
         log.add("coordinate-zero", item, _numbers(item.corners))
     return box
 

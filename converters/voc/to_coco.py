@@ -74,8 +74,10 @@ def voc_to_coco(
     all parts to the same bytes as one run writes. report: a json file for every finding. progress: called with (files
     done, files in all).
 
-    roLabelImg's <robndbox> (cx, cy, w, h in continuous pixels, and an angle in radians, clockwise) becomes `corners`,
-    also outside of the image, with the same points as `segmentation` and the box around them.
+    The <polygon> of an object (<x1>, <y1>, ... of supervision, Roboflow and RectLabel) becomes `segmentation`, x - 1
+    and y - 1 for origin "one"; without a <bndbox> the box is the one around it. roLabelImg's <robndbox> (cx, cy, w, h in
+    continuous pixels, and an angle in radians, clockwise) becomes `corners`, also outside of the image, with the same
+    points as `segmentation` and the box around them. Other elements of objects are counted.
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, with EXIF orientation applied
     (decision 2), and lie inside it. The same input gives the same bytes, with any number of jobs (decision 4). The file
@@ -131,7 +133,14 @@ def voc_to_coco(
         class_counts=class_counts,
         findings=tuple(findings),
         report=paths.get("report"),
+        next_step=_next_step(dataset, folders.images, paths["output"]),
     )
+
+
+def _next_step(dataset: VocDataSet, images: Path, output: Path) -> str:
+    reads = {"masks": "segmentation" in dataset.shapes, "rotated": "corners" in dataset.shapes}
+    given = "".join(f", {name}=True" for name, wanted in reads.items() if wanted)
+    return f'load it: da.CocoReader("{images}", "{output}"{given})'
 
 
 def _optional_path(path: PathLike | None) -> Path | None:

@@ -6,6 +6,9 @@ Nothing else is read: no DTD, no entity, no network. The two limits bound the me
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from lxml import etree
@@ -24,6 +27,11 @@ CORNERS = ("xmin", "ymin", "xmax", "ymax")
 ROTATED = ("cx", "cy", "w", "h", "angle")
 """The elements of roLabelImg's <robndbox>."""
 _OBJECT_CHILDREN = frozenset({"name", "bndbox", "robndbox", "difficult", "truncated", "occluded", "pose"})
+_POLYGON = "polygon"
+"""The element of an outline, of which an object may have several: <x1>, <y1>, <x2>, ... of supervision, Roboflow and
+RectLabel, or points <pt> of <x> and <y>."""
+_SAYS_NOTHING = frozenset({_POLYGON, "type", "id"})
+"""Further elements that are read, or say nothing more: roLabelImg's <type> is robndbox."""
 _ENCODINGS = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in _ENCODINGS]
 
@@ -54,6 +62,12 @@ class VocObject(NamedTuple):
     pose: str | None
     rotated: tuple[float, ...] | None
     """roLabelImg's <robndbox>: x and y of its four corners, continuous pixels; `corners` is then the box around it."""
+    rings: tuple[tuple[float, ...], ...] = ()
+    """x and y of the points of each <polygon>."""
+    has_box: bool = True
+    """Whether there is a <bndbox> or <robndbox>; else `corners` are the least and largest x and y of the rings."""
+    unread: tuple[str, ...] = ()
+    """The tags of elements that are not read."""
 
 
 class VocAnnotation(NamedTuple):
@@ -150,11 +164,16 @@ def _object(element: Any, index: int) -> VocObject:
         name = _text(parts.get("name"))
         if name is None or not name.strip():
             raise XmlError("object-no-name", "has no class name")
+        rotated = None
+        polygons = (child for child in element.iterchildren(_POLYGON) if len(child))
+        rings = tuple(map(_ring, polygons))
         if "robndbox" in parts:
             rotated = _rotated_corners(parts["robndbox"])
-            corners = min(rotated[::2]), min(rotated[1::2]), max(rotated[::2]), max(rotated[1::2])
+            corners = _around(rotated)
+        elif "bndbox" in parts or not rings:
+            corners = _corners(parts.get("bndbox"), element)
         else:
-            rotated, corners = None, _corners(parts.get("bndbox"), element)
+            corners = _around([*chain.from_iterable(rings)])
         return VocObject(
             index,
             element.sourceline,
@@ -165,6 +184,9 @@ def _object(element: Any, index: int) -> VocObject:
             _text(parts.get("occluded")),
             _text(parts.get("pose")),
             rotated,
+            rings,
+            "bndbox" in parts or rotated is not None,
+            tuple(child.tag for child in element if child.tag not in _OBJECT_CHILDREN | _SAYS_NOTHING),
         )
     except XmlError as error:
         error.object_index = index
@@ -184,9 +206,31 @@ def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> di
     return found
 
 
+def _around(points: Sequence[float]) -> tuple[float, float, float, float]:
+    """Return the least x and y and the largest ones of x, y, x, y, ..."""
+    return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
+
+
+_NUMBERED = re.compile(r"[xy][1-9][0-9]{0,5}")
+
+
+def _ring(element: Any) -> tuple[float, ...]:
+    """Return x and y of the points of a <polygon>."""
+    parts = {child.tag: child for child in element if _NUMBERED.fullmatch(child.tag)}
+    points = [_numbers_of(child, ("x", "y")) for child in element if child.tag in ("pt", "point")]
+    if parts and not points:
+        names = [(f"x{number}", f"y{number}") for number in range(1, len(parts) // 2 + 1)]
+        if parts.keys() == {*chain.from_iterable(names)}:
+            points = [[_number(parts[name]) for name in pair] for pair in names]
+    if len(points) < 3:
+        rule = "must have at least three points <x1>, <y1>, <x2>, ..., without gaps"
+        raise XmlError("object-invalid", f"<polygon> {rule}", line=element.sourceline)
+    return tuple(chain.from_iterable(points))
+
+
 def _corners(element: Any, item: Any) -> tuple[float, float, float, float]:
     if element is None:
-        remedy = ", but a <polygon>; write the <bndbox> around it" if item.find("polygon") is not None else ""
+        remedy = f", but a <{_POLYGON}>; write the <bndbox> around it" if item.find(_POLYGON) is not None else ""
         raise XmlError("object-no-box", f"has no <bndbox>{remedy}")
     xmin, ymin, xmax, ymax = _numbers_of(element, CORNERS)
     return xmin, ymin, xmax, ymax
