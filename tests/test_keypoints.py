@@ -290,11 +290,6 @@ def change(path: Path, edit: Any) -> Path:
     ("edit", "message"),
     [
         (
-            lambda c: c["categories"][0].update(keypoints=["left_hand", "foot", "nose"]),
-            r"'left_hand' has a side, and there is no 'right_hand'.*flip_pairs.*flip_idx.*such as \[0, 1, 2\]",
-        ),
-        (lambda c: c["categories"][0].pop("keypoints"), r"no names.*flip_pairs.*flip_idx.*such as \[0, 1, 2\]"),
-        (
             lambda c: c["annotations"][1].update(keypoints=[1, 2]),
             "keypoints must have 3 numbers for each of 3",
         ),

@@ -91,8 +91,9 @@ def test_without_flip_idx_and_names_the_reader_asks_for_the_pairs(tmp_path: Path
     content = read(tmp_path, "0 0.5 0.5 0.4 0.5 0.4 0.5 2 0.6 0.25 1 0.9 0.9 0", "kpt_shape: [3, 3]\n")
     assert all("keypoints" not in row for row in content["categories"])
     images, path = tmp_path / "yolo/images/train", tmp_path / "out.json"
-    with pytest.raises(da.InputError, match="give flip_pairs"):
-        da.CocoReader(images, path, keypoints=True)
+    reader = da.CocoReader(images, path, keypoints=True)
+    with pytest.raises(da.InputError, match="Give flip_pairs"):
+        da.Loader(reader, [da.RandomHorizontalFlip(), da.Resize((9, 9))], 1, device="cpu")
     da.CocoReader(images, path, keypoints=True, flip_pairs=[])
 
 

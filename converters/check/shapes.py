@@ -16,6 +16,7 @@ from detaug.converters.check.swapped_sides import swapped_sides
 from detaug.converters.coco.examine import TOLERANCE
 from detaug.converters.coco.key_points import (
     Fault,
+    count_of_points,
     faults_of_category,
     names_of_points,
     places_in_mirror,
@@ -266,7 +267,10 @@ def _key_points(table: Table, rows: Ints, entries: list[dict[str, Any]]) -> Iter
         yield from _findings(kind, rows, {n: text for n, (of, text) in faults.items() if of == kind})
     if len(points):
         yield from _labelled_points(table, rows, entries, points, np.isin(np.arange(len(rows)), [*faults]))
-    yield from _categories(categories, points.shape[1])
+    labelled = points[..., 2] > 0 if len(points) else np.zeros((len(rows), 0), np.bool_)
+    with_ids = {at: row["id"] for at, row in categories.items() if type(row.get("id")) is int}
+    counts_of = {at: count_of_points(labelled[table.category_ids[rows] == number]) for at, number in with_ids.items()}
+    yield from _categories(categories, points.shape[1], counts_of)
 
 
 def _labelled_points(
@@ -289,15 +293,16 @@ def _labelled_points(
     yield from swapped_sides(table, rows, points)
 
 
-def _categories(categories: Mapping[int, dict[str, Any]], count: int) -> Iterator[Findings]:
+def _categories(categories: Mapping[int, dict[str, Any]], count: int, counts: Mapping[int, int]) -> Iterator[Findings]:
+    """Yield what is wrong with categories. counts: by position, how many points their objects have, so flips matter."""
     messages: dict[str, dict[int, str]] = {}
     for at, category in categories.items():
         faults = dict(faults_of_category(category, count))
         for kind, text in faults.items():
             messages.setdefault(kind, {})[at] = text
-        if not faults:
+        if not faults and (own := counts.get(at, 0)):
             try:
-                places_in_mirror(category, count)
+                places_in_mirror(category, own)
             except InputError as error:
                 messages.setdefault("keypoints-sides", {})[at] = str(error)
     for kind, of_kind in messages.items():

@@ -50,11 +50,12 @@ def swapped_sides(table: Table, rows: Ints, points: Floats) -> Iterator[Findings
 def _pairs(category: dict[str, object], count: int) -> Ints:
     """Return (P, 2): positions of the left and the right one of each pair of points; none if they are not known."""
     names = names_of_points(category)
+    nothing = np.zeros((0, 2), np.int64)
     try:
-        places = None if any(faults_of_category(category, count)) else places_in_mirror(category, count)
+        places = nothing if any(faults_of_category(category, count)) else places_in_mirror(category, count)
     except InputError:
-        places = None
-    if places is None or len(names) > count or sorted(places.tolist()) != [*range(count)]:
-        return np.zeros((0, 2), np.int64)
+        return nothing
+    if len(names) > count or sorted(places.ravel().tolist()) != [*range(count)]:
+        return nothing
     pairs = [(at, int(places[at])) for at, name in enumerate(names) if side_of(name) == "left" and places[at] != at]
     return np.array(pairs, np.int64).reshape(-1, 2)

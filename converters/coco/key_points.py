@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from detaug.converters.coco.outlines import LARGEST, Ints
-from detaug.converters.coco.table import Floats
+from detaug.converters.coco.table import Floats, Mask
 from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
 
@@ -80,26 +80,45 @@ def _is_pair(pair: Any, count: int) -> bool:
     return is_pair and all(type(at) is int and 1 <= at <= count for at in pair)
 
 
-def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints | None:
-    """Return (count,) the position that each point has in a mirrored image; None where the json does not tell.
+def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints:
+    """Return (count,): the position that each keypoint has after a flip, from `flip_idx`, else from the names.
 
-    Raises InputError for a name with a side whose other side is missing.
+    `count`: how many points objects of this category have. Raises InputError, with the remedy, where neither tells.
     """
     if (flips := category.get("flip_idx")) is not None:
         return np.array([*flips, *range(len(flips), count)])
     names = names_of_points(category)
-    return swaps_of_names(names, max(count, len(names))) if names else None
+    try:
+        return swaps_of_names(names, max(count, len(names)))
+    except InputError as error:
+        identity = shown([*range(max(count, len(names)))])
+        raise InputError(
+            f"{error}: which keypoints swap when an image is flipped? Give flip_pairs, such as [(1, 2), (3, 4)], or [] "
+            "if none do (commands: --flip-pairs 1:2,3:4, or none); or in the json flip_idx of the category, such as "
+            f"{identity} if none do"
+        ) from None
+
+
+def count_of_points(labelled: Mask) -> int:
+    """Return how many points the objects of a class have. labelled: (A, K), whether each point of these is."""
+    return int(np.flatnonzero(labelled.any(0)).max(initial=-1)) + 1
 
 
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 _TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9]+")
+_MIDLINE = {"abdomen", "neck", "spine", "tail", "thorax", "trunk", "vertebra"}
+"""Parts of a body that are one behind another along its middle: spine1, spine2, ... have no sides."""
 
 
 def side_of(name: str) -> Literal["left", "right", ""]:
-    """Return the side in the name of a point, as `other_side` finds it; "" for a name without one."""
+    """Return the side in the name of a point, as `other_side` finds it; "" for a name without one.
+
+    Without the other names, a letter beside a digit counts too: forelegL1.
+    """
     at, tokens = _find_side(name)
     if at is None:
-        return ""
+        sides = [token for token in tokens[1:] if token in ("L", "R")]
+        return "" if len(sides) != 1 else "left" if sides == ["L"] else "right"
     return "left" if tokens[at].lower() in ("left", "l") else "right"
 
 
@@ -110,15 +129,19 @@ def other_side(name: str) -> str | None:
     upper-left corner, l_eye, eye-L, REar.
     """
     at, tokens = _find_side(name)
-    if at is None:
-        return None
-    side = tokens[at]
+    return None if at is None else _with_other(tokens, at)
+
+
+def _with_other(tokens: Sequence[str], at: int) -> str:
+    """Return the name with the other side at one of its tokens."""
+    return "".join([*tokens[:at], _other_word(tokens[at]), *tokens[at + 1 :]])
+
+
+def _other_word(side: str) -> str:
     other = _OTHER[side.lower()]
     if side.isupper():
-        other = other.upper()
-    elif side[0].isupper():
-        other = other.capitalize()
-    return "".join([*tokens[:at], other, *tokens[at + 1 :]])
+        return other.upper()
+    return other.capitalize() if side[0].isupper() else other
 
 
 def _find_side(name: str) -> tuple[int | None, list[str]]:
@@ -133,22 +156,98 @@ def _find_side(name: str) -> tuple[int | None, list[str]]:
     return None, tokens
 
 
-def swaps_of_names(names: Sequence[str], count: int) -> Ints:
-    """Return (count,): the position that each point has after a mirror, from its name; those after the names stay.
+def _weak_sides(name: str) -> Iterator[str]:
+    """Yield what the other side of a name could be called: a pair only if there is a point of that name.
 
-    Raises InputError for a name with a side whose other side is missing: mirrored images would have wrong names.
+    A letter beside a digit (forelegL1), or a side without a border to the next word (lefteye, lknee).
+    """
+    tokens = _TOKENS.findall(name)
+    for at, token in enumerate(tokens):
+        if token.lower() in _OTHER:
+            yield _with_other(tokens, at)
+        for side in (each for each in _OTHER if len(each) < len(token)):
+            for start in (0, len(token) - len(side)):
+                if (part := token[start : start + len(side)]).lower() == side:
+                    changed = token[:start] + _other_word(part) + token[start + len(side) :]
+                    yield "".join([*tokens[:at], changed, *tokens[at + 1 :]])
+
+
+def swaps_of_names(names: Sequence[str], count: int) -> Ints:
+    """Return (count,): the position that each point has after a flip, from its name; those after the names stay.
+
+    Raises InputError, with the reason alone, where names do not tell: a side without its other side; a row of numbered
+    names without a side, such as face-0, face-1; several names, and none has a side. Numbers have no middle, and a name
+    that says nothing is no proof that nothing swaps.
     """
     at = {name: position for position, name in enumerate(names)}
     swaps = np.arange(count)
+    if count < 2 or len(names) == 1:
+        return swaps
+    if not names:
+        raise InputError("the keypoints have no names")
     for position, name in enumerate(names):
         other = other_side(name)
         if other is None:
-            continue
+            other = next((each for each in _weak_sides(name) if each in at), name)
         if other not in at:
-            raise InputError(
-                f"key point {name!r} has a side, and there is no {other!r}: which points change places in a mirrored "
-                "image? Give flip_pairs, such as [(1, 2), (3, 4)], or [] if none do; or in the json flip_idx of the "
-                f"category, such as {[*range(count)]} if none do"
-            )
+            raise InputError(f"keypoint {name!r} has a side, and there is no {other!r}")
         swaps[position] = at[other]
+    if not (swaps[swaps] == np.arange(count)).all():
+        raise InputError(f"the keypoint names {shown(list(names))} do not form pairs of sides")
+    stay = [name for name in names if swaps[at[name]] == at[name]]
+    if len(stay) == len(names):
+        raise InputError(f"none of the keypoint names {shown(stay)} has a side, such as left")
+    if numbered := _numbered(stay):
+        raise InputError(f"the numbered keypoints {shown(numbered)} have no side, and others have")
     return swaps
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return the first names that differ in a number or a letter only, but for those of a body's middle; or []."""
+    families: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        tokens = _TOKENS.findall(name)
+        if not any(token.lower() in _MIDLINE for token in tokens):
+            is_number = [token.isdigit() or (len(token) == 1 and token.isalpha()) for token in tokens]
+            key = tuple("#" if is_one else token for is_one, token in zip(is_number, tokens, strict=True))
+            families.setdefault(key, []).append(name)
+    return next((family for key, family in families.items() if "#" in key and len(family) > 1), [])
+
+
+Pairs = Sequence[tuple[int | str, int | str]]
+"""Pairs of keypoints that swap when an image is flipped: names, or positions from 0."""
+
+
+def swaps_of_pairs(pairs: Pairs, names: Sequence[str], count: int) -> Ints:
+    """Return (count,): the position that each point has after a flip, from pairs of positions, from 0, or names."""
+    swaps, paired = np.arange(count), set[int]()
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise InputError(f"flip_pairs must be pairs of names or positions, got {shown(pair)}")
+        a, b = (_position(each, names, count) for each in pair)
+        if {a, b} & paired:
+            raise InputError(f"flip_pairs must have each keypoint in one pair at most, got {shown(list(pairs))}")
+        paired |= {a, b}
+        swaps[a], swaps[b] = b, a
+    return swaps
+
+
+def swaps_of_classes(pairs: Pairs, names: Sequence[Sequence[str]], count: int) -> Ints:
+    """Return (C, count) `swaps_of_pairs` of classes with names each. Names of other classes' points are for these."""
+    every = {*chain.from_iterable(names)}
+    of_classes = []
+    for own in names:
+        others = every - {*own}
+        is_of_others = [bool(pair) and all(isinstance(end, str) and end in others for end in pair) for pair in pairs]
+        left = [pair for pair, is_other in zip(pairs, is_of_others, strict=True) if not is_other]
+        of_classes.append(swaps_of_pairs(left, own, count))
+    return np.array(of_classes)
+
+
+def _position(point: int | str, names: Sequence[str], count: int) -> int:
+    if isinstance(point, str) and point in names:
+        return list(names).index(point)
+    if isinstance(point, int) and 0 <= point < count:
+        return point
+    there = shown(list(names)) if names else f"0..{count - 1}"
+    raise InputError(f"flip_pairs: no key point {shown(point)}; there are {there}")

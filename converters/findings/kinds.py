@@ -292,7 +292,8 @@ CHECK_KINDS: dict[str, Kind] = {
         "warning", "for key points: flip_idx does not have each position from 0 once; --clean leaves it out"
     ),
     "keypoints-sides": Kind(
-        "warning", "for key points: a name has a side, such as left, and none has the other; give flip_pairs"
+        "warning",
+        "for key points: neither flip_idx nor the names say which ones swap when an image is flipped; give flip_pairs",
     ),
     "keypoints-swapped": Kind(
         "warning",

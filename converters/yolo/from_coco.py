@@ -7,7 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from detaug.arguments import check
 from detaug.converters.coco.export import FolderExport, folder_export
+from detaug.converters.coco.key_points import Pairs
 from detaug.converters.coco.rows import clipped, dropped_keys
 from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
 from detaug.converters.conversion.folder import label_files
@@ -32,6 +34,7 @@ def coco_to_yolo(
     output: PathLike,
     *,
     task: YoloTask = "detect",
+    flip_pairs: Pairs | None = None,
     split: YoloSplit = "train",
     images: PathLike | None = None,
     with_images: WithImages = "none",
@@ -50,6 +53,10 @@ def coco_to_yolo(
     visibility of each key point; data.yaml gets kpt_shape, kpt_names, and flip_idx from the categories' `flip_idx` or
     the names. "obb": four corners: `corners`, a `segmentation` of four points, or the smallest rectangle around it. An
     object without an outline gets that of its box, and what reaches past its image is cut; both are counted.
+
+    flip_pairs: for "pose", the pairs of keypoints that swap when an image is flipped, such as [(1, 2)], by names or
+    positions from 0; [] if none do. None: by flip_idx or the names of the json. Where these do not tell, a finding says
+    so, and data.yaml gets no flip_idx: Ultralytics then leaves flips out.
 
     split: train, val or test. It is added to a data.yaml that this function wrote before for the same names;
     Ultralytics needs train and val in it. images: the folder that file_name is relative to; with it, a missing image is
@@ -86,7 +93,8 @@ def coco_to_yolo(
     check_choice("task", task, YoloTask)
     check_choice("split", split, YoloSplit)
     export = folder_export(annotations, output, images, with_images, on_error, report)
-    written, findings = _read(export, task)
+    check("flip_pairs", flip_pairs, flip_pairs is None or task == "pose", "left out without task 'pose'")
+    written, findings = _read(export, task, flip_pairs)
     rows = written.rows
     export.stop_on_errors(rows, findings)
     yaml_file = export.folder / "data.yaml"
@@ -101,7 +109,7 @@ def coco_to_yolo(
     return export.summary(rows, findings, image_folder, f"train with it: {train}{put}")
 
 
-def _read(export: FolderExport, task: YoloTask) -> tuple[LabelRows, list[Finding]]:
+def _read(export: FolderExport, task: YoloTask, flip_pairs: Pairs | None) -> tuple[LabelRows, list[Finding]]:
     rows, findings = export.read()
     crowds = [at for at in rows.boxes.tolist() if rows.table.crowd[at]]
     notes = [f"{rows.table.entry('annotations', at)}a crowd was left out" for at in crowds]
@@ -110,7 +118,7 @@ def _read(export: FolderExport, task: YoloTask) -> tuple[LabelRows, list[Finding
     names = [*map(rows.file_name, rows.images.tolist())]
     if names != sorted(names):
         findings.append(Finding(str(export.source), "order-changed"))
-    written = label_rows(rows, task)
+    written = label_rows(rows, task, flip_pairs)
     return written, [*findings, *written.findings, *clipped(rows), *dropped_keys(rows, KEYS[task])]
 
 

@@ -9,13 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from detaug.converters.coco.annotations import remedy_of
-from detaug.converters.coco.key_points import faults_of_category, names_of_points, places_in_mirror
+from detaug.converters.coco.key_points import (
+    Pairs,
+    count_of_points,
+    faults_of_category,
+    names_of_points,
+    places_in_mirror,
+    swaps_of_classes,
+)
 from detaug.converters.coco.rings import cut_ring, join_rings, without_overlaps
 from detaug.converters.coco.row_shapes import key_points_of, outlines_of
 from detaug.converters.coco.rows import CocoRows
 from detaug.converters.coco.table import Floats
 from detaug.converters.files.text import decimal
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError, InputError
 
@@ -42,10 +49,10 @@ class LabelRows(NamedTuple):
     findings: list[Finding]
 
 
-def label_rows(rows: CocoRows, task: YoloTask) -> LabelRows:
+def label_rows(rows: CocoRows, task: YoloTask, flip_pairs: Pairs | None = None) -> LabelRows:
     """Return the rows of a task. Raises ConversionError where the json has nothing of it."""
     if task == "pose":
-        return _poses(rows)
+        return _poses(rows, flip_pairs)
     if task == "detect":
         return LabelRows(rows, {at: _box(rows, at) for at in rows.boxes.tolist()}, {}, [])
     rows, outlines, findings = outlines_of(rows)
@@ -80,12 +87,12 @@ def _counted(rows: CocoRows, counts: Mapping[str, int]) -> Iterable[Finding]:
     return (Finding(str(rows.table.path), kind, count=count) for kind, count in counts.items() if count)
 
 
-def _poses(rows: CocoRows) -> LabelRows:
+def _poses(rows: CocoRows, flip_pairs: Pairs | None) -> LabelRows:
     rows, points, findings = key_points_of(rows)
     count = max((len(each) for each in points.values()), default=0)
     if not count:
         raise ConversionError(f"{rows.table.path}: no annotation has keypoints; --task detect writes the boxes")
-    yaml = {"task": "pose", "kpt_shape": [count, 3], **_sides(rows, count, findings)}
+    yaml = {"task": "pose", "kpt_shape": [count, 3], **_sides(rows, points, flip_pairs, findings)}
     numbers, outside = {}, 0
     for at in rows.boxes.tolist():
         relative, left_out = _relative_points(points[at], _size(rows, at))
@@ -104,32 +111,39 @@ def _relative_points(points: Floats, size: tuple[int, int]) -> tuple[Floats, int
     return np.where((inside & labelled)[:, None], relative, 0), int((labelled & ~inside).sum())
 
 
-def _sides(rows: CocoRows, count: int, findings: list[Finding]) -> dict[str, Any]:
+def _sides(
+    rows: CocoRows, points: Mapping[int, Floats], flip_pairs: Pairs | None, findings: list[Finding]
+) -> dict[str, Any]:
     """Return the keys of data.yaml about the names of key points, and their places in mirrored images."""
-    path, names, places = rows.table.path, {}, dict[str, list[int]]()
+    path, names, places = rows.table.path, dict[int, list[str]](), dict[str, list[int]]()
+    count = max(map(len, points.values()))
     by_id = {category["id"]: category for category in rows.table.coco.document["categories"]}
+    of_class = [names_of_points(by_id[category_id]) for category_id in rows.table.categories]
+    given = None if flip_pairs is None else swaps_of_classes(flip_pairs, of_class, count)
+    labels = np.array([points[at][:, 2] > 0 for at in rows.boxes.tolist()])
+    unknown: str | None = None
     for number, (category_id, name) in enumerate(rows.table.categories.items()):
         category = by_id[category_id]
         for _, fault in faults_of_category(category, count):
             raise ConversionError(f"{path}: category {name!r}: {fault}; {remedy_of(path)}")
-        of_class = names_of_points(category)
-        if len(of_class) == count:
-            names[number] = of_class
+        if len(of_class[number]) == count:
+            names[number] = of_class[number]
+        labelled = count_of_points(labels[rows.table.category_ids[rows.boxes] == category_id])
         try:
-            found = places_in_mirror(category, count)
+            found = places_in_mirror(category, labelled) if given is None else given[number]
         except InputError as error:
-            findings.append(Finding(str(path), "flips-unknown", note=f"category {name!r}: {error}"))
-            return {"kpt_names": names}
-        if found is not None:
-            places[name] = found.tolist()
+            unknown = unknown or (f"category {shown(name)}: {error}" if labelled else None)
+        else:
+            if labelled or category.get("flip_idx") is not None:
+                places[name] = [*found.tolist(), *range(len(found), count)]
+    first = next(iter(places), "")
     for name, other in places.items():
-        first = next(iter(places))
         if other != places[first]:
             rule = "YOLO has one flip_idx for all classes, but key points of"
             raise ConversionError(f"{path}: {rule} {first!r} and {name!r} change places in other ways; split the json")
-    if not places:
-        findings.append(Finding(str(path), "flips-unknown"))
-    flips = {"flip_idx": next(iter(places.values()))} if places else {}
+    if unknown:
+        findings.append(Finding(str(path), "flips-unknown", note=unknown))
+    flips = {"flip_idx": places[first]} if places and not unknown else {}
     return flips | ({"kpt_names": names} if names else {})
 
 

@@ -14,10 +14,8 @@ import numpy as np
 
 from detaug.arrays import Floats, Ints
 from detaug.converters.coco.key_points import side_of, swaps_of_names
+from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
-
-Pairs = Sequence[tuple[int | str, int | str]]
-"""Pairs of key points that change places in a mirrored image: names, or positions from 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +36,8 @@ class KeyPoints:
     """Pairs of points, from 0, which pictures connect, of each class, or one list for all."""
     swapped: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """(C, K), or (1, K) for all classes: the position that each point has after a mirror; by default from `names`."""
+    flips_unknown: str = ""
+    """Why it is not known which points swap in a flipped image, and the remedy; "" where `swapped` is right."""
 
     def __post_init__(self) -> None:
         points = np.asarray(self.points, np.float64)
@@ -49,10 +49,27 @@ class KeyPoints:
         object.__setattr__(self, "points", points)
         swapped = np.asarray(self.swapped, np.int64)
         if not swapped.size:
-            swapped = np.array([swaps_of_names(names, count) for names in self.names or [[]]])
+            swapped = self._swaps_of_names()
         if not (np.sort(swapped, axis=1) == np.arange(count)).all():
             raise InputError(f"swapped must have each of 0..{count - 1} once in each row, got {swapped.tolist()}")
         object.__setattr__(self, "swapped", swapped)
+
+    def _swaps_of_names(self) -> Ints:
+        """Return `swapped` by the names; where these do not tell, keep the reason for `check_flips`."""
+        count, named = self.points.shape[1], any(map(len, self.names))  # a class without names then has no points
+        try:
+            swaps = [np.arange(count) if named and not names else swaps_of_names(names, count) for names in self.names]
+            return np.array(swaps or [swaps_of_names((), count)])
+        except InputError as error:
+            remedy = "which of them swap when an image is flipped? Give swapped, such as"
+            text = f"{error}: {remedy} {shown([[*range(count)]])} if none do"
+            object.__setattr__(self, "flips_unknown", text)
+            return np.arange(count)[None]
+
+    def check_flips(self) -> None:
+        """Raise InputError if it is not known which points swap in a flipped image."""
+        if self.flips_unknown:
+            raise InputError(self.flips_unknown)
 
     @property
     def count(self) -> int:
@@ -70,22 +87,3 @@ class KeyPoints:
         """Return the side of each of K points of a class, 0..C - 1, from its name; "" for those without one."""
         names = self.of_class(at, self.count)[0]
         return [side_of(name) for name in [*names, *[""] * (self.count - len(names))]]
-
-
-def swaps_of_pairs(pairs: Pairs, names: Sequence[str], count: int) -> Ints:
-    """Return (count,): the position that each point has after a mirror, from pairs of positions, from 0, or names."""
-    swaps = np.arange(count)
-    for pair in pairs:
-        if not (isinstance(pair, tuple | list) and len(pair) == 2):
-            raise InputError(f"flip_pairs must be pairs of names or positions, got {pair!r}")
-        a, b = (_position(each, names, count) for each in pair)
-        swaps[a], swaps[b] = b, a
-    return swaps
-
-
-def _position(point: int | str, names: Sequence[str], count: int) -> int:
-    if isinstance(point, str) and point in names:
-        return list(names).index(point)
-    if isinstance(point, int) and 0 <= point < count:
-        return point
-    raise InputError(f"flip_pairs: no key point {point!r}; there are {list(names) or f'0..{count - 1}'}")

@@ -93,6 +93,8 @@ def _shown_points(key_points: KeyPoints, classes: Ints, placement: Placement) ->
     """Return (B, K): which of its points each annotation has at each place."""
     shown = np.tile(np.arange(key_points.count), (len(placement.rows), 1))
     mirrored = np.flatnonzero(placement.mirrored)
+    if len(mirrored):
+        key_points.check_flips()
     of_class = classes[placement.rows[mirrored]] if len(key_points.swapped) > 1 else mirrored * 0
     shown[mirrored] = key_points.swapped[of_class]
     return shown

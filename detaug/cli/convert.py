@@ -196,6 +196,7 @@ def convert_coco_to_dota(**given: Any) -> None:
         show_default=True,
         help="What to write: boxes, outlines, boxes with key points, rotated boxes.",
     ),
+    options.flip_pairs,
     click.option(
         "--split",
         type=click.Choice(["train", "val", "test"]),

@@ -154,6 +154,24 @@ def read_positions(_: click.Context, __: click.Parameter, text: str | None) -> t
     return () if text is None else tuple(map(int, text.split(",")))
 
 
+def _read_pairs(_: click.Context, __: click.Parameter, text: str | None) -> list[tuple[int | str, ...]] | None:
+    """Return pairs such as 1:2,left_eye:right_eye; [] for none."""
+    if text is None or text == "none":
+        return None if text is None else []
+    pairs = [pair.split(":") for pair in text.split(",")]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise click.BadParameter(f"must be pairs of positions from 0 or names, such as 1:2,3:4, or none, got {text!r}")
+    return [tuple(int(end) if end.isdecimal() else end for end in pair) for pair in pairs]
+
+
+flip_pairs = click.option(
+    "--flip-pairs",
+    metavar="A:B,C:D|none",
+    callback=_read_pairs,
+    help="Keypoints that swap when an image is flipped: names, or positions from 0.  [default: flip_idx, or the names]",
+)
+
+
 def classes(rest: str) -> Callable[[Command], Command]:
     """Return the option --classes. rest: the end of its help."""
     help = f"Class names in the order of their ids, or a file, one a line{rest}"

@@ -75,6 +75,7 @@ def _terminal() -> Iterator[_Output]:
 @click.option("--warm-up", type=AT_LEAST_0, help="Warm-up steps.  [default: a tenth of all, at most 500]")
 @click.option("--clip-norm", type=float, default=10.0, show_default=True, help="Clip longer gradients; 0: never.")
 @options.size_option("The input size, or its shorter side.  [default: the recipe's or the model's]", shorter_side=True)
+@options.flip_pairs
 @click.option("--recipe", type=FILE, help="A file written by save_recipe.  [default: the model's]")
 @options.own_ops
 @click.option(

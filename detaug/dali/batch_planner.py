@@ -14,10 +14,11 @@ from nvidia.dali import Pipeline
 
 from detaug.arrays import Floats, Ints, padded
 from detaug.boxes.checking import find_fault, to_relative
-from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
+from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views, class_labels, rows_left, whole_images
+from detaug.converters.coco.key_points import Pairs, swaps_of_pairs
 from detaug.dali.polygons import masks_of, outlines_of
 from detaug.errors import InputError, OpError
 from detaug.ops.python_functions import current_pipeline, running_in

@@ -119,6 +119,7 @@ class KeypointKind(Kind[KeypointMetrics]):
                 "the batch shows mirrored images, and has no key points that tell which of them change places: make "
                 "the loader's reader with CocoReader(..., keypoints=True), or leave flips out"
             )
+        key_points.check_flips()
         swaps = torch.from_numpy(key_points.swapped)
         order = swaps[labels.long() - 1] if len(swaps) > 1 else swaps.expand(len(points), -1)
         return points.take_along_dim(order[..., None], 1)

@@ -94,6 +94,8 @@ def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
             f"which would be wrong: leave {mixing} out of the recipe"
         )
     recipe.check_masks(reader.shapes.has_masks, "make the reader with masks=True")
+    if reader.shapes.keypoints is not None and any(op.flips for op in recipe.ops):
+        reader.shapes.keypoints.check_flips()
 
 
 def _check_decode(recipe: Recipe, reader: Source, device: torch.device, cache: CacheSizes | None) -> None:

@@ -44,6 +44,11 @@ class Container(Op):
         return any(op.bends for op in self.ops)
 
     @property
+    def flips(self) -> bool:  # type: ignore[override]
+        """Return whether one of the ops does."""
+        return any(op.flips for op in self.ops)
+
+    @property
     def covers(self) -> bool:  # type: ignore[override]
         """Return whether one of the ops does."""
         return any(op.covers for op in self.ops)

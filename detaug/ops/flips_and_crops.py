@@ -24,6 +24,10 @@ class _RandomFlip(GeometricOp):
     axis: ClassVar[int]
     size_after = "same"
 
+    @property
+    def flips(self) -> bool:  # type: ignore[override]
+        return self.p > 0
+
     def check_arguments(self) -> None:
         check_p(self.p)
 

@@ -112,6 +112,9 @@ class Op:
     bends: ClassVar[bool] = False
     """Whether it bends the finished picture: a recipe has one such op, after all that moves or covers parts of it."""
 
+    flips: ClassVar[bool] = False
+    """For an op that moves the view: whether it can show an image as a mirror does, so that left and right swap."""
+
     covers: ClassVar[bool] = False
     """For an op that changes pixels: whether it covers parts of the image."""
 

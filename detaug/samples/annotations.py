@@ -11,11 +11,11 @@ from torch import Tensor
 
 from detaug.arrays import Floats, Ints, padded
 from detaug.boxes.checking import find_fault, to_relative
-from detaug.boxes.keypoints import Pairs
 from detaug.boxes.placement import Placement
 from detaug.boxes.polygons import hull
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
+from detaug.converters.coco.key_points import Pairs
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
 from detaug.samples.target_shapes import (

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from detaug.arguments import check, is_whole
-from detaug.boxes.keypoints import Pairs
 from detaug.boxes.tight import fit_to_shapes
+from detaug.converters.coco.key_points import Pairs
 from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, draws_from, make_rendering_recipe

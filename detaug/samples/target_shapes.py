@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from detaug.arrays import Bools, Floats
-from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
+from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.masks import objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement, in_their_places, place_key_points
 from detaug.boxes.rotated import rotated_boxes
 from detaug.boxes.shapes import Shapes
+from detaug.converters.coco.key_points import Pairs, swaps_of_pairs
 from detaug.converters.coco.outlines import outlines_of_masks
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like

@@ -16,7 +16,7 @@ from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_
 from detaug.converters.files.paths import PathLike
 from detaug.drawing.images import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font
-from detaug.errors import AnnotationError, InputError
+from detaug.errors import InputError
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op
@@ -127,12 +127,9 @@ def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike
         "masks": not quadrangles and any(each.get("segmentation") for each in objects),
         "keypoints": any(each.get("keypoints") for each in objects),
     }
-    try:
-        return make(images, annotations, **more)
-    except AnnotationError:
-        raise
-    except InputError:
-        return make(images, annotations, flip_pairs=(), **more)
+    reader = make(images, annotations, **more)
+    points = reader.shapes.keypoints
+    return make(images, annotations, flip_pairs=(), **more) if points and points.flips_unknown else reader
 
 
 def _is_quadrangle(entry: dict[str, Any]) -> bool:

@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
-from detaug.boxes.keypoints import KeyPoints, Pairs, swaps_of_pairs
+from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.shapes import Shapes, corners_of_boxes, single_rings_of_four
 from detaug.converters.coco.annotations import AnnotationError, Annotations, remedy_of
-from detaug.converters.coco.key_points import faults_of_category, names_of_points, places_in_mirror, read_key_points
+from detaug.converters.coco.key_points import (
+    Pairs,
+    count_of_points,
+    faults_of_category,
+    names_of_points,
+    places_in_mirror,
+    read_key_points,
+    swaps_of_classes,
+)
 from detaug.converters.coco.outlines import OutlineColumns
+from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
 
 FlipPairs = Pairs | None
@@ -101,22 +110,30 @@ def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyP
     labelled = points[..., 2] > 0
     points[..., :2] = np.where(labelled[..., None], points[..., :2] + 0.5, 0)  # COCO counts pixels
     skeletons = [[(a - 1, b - 1) for a, b in category.get("skeleton") or []] for category in categories]
-    return KeyPoints(points, names, skeletons, _swaps(data, names, count, flip_pairs))
+    counts = [count_of_points(labelled[class_of_box == at]) for at in range(len(names))]
+    swaps, unknown = _swaps(data, names, counts, count, flip_pairs)
+    return KeyPoints(points, names, skeletons, swaps, unknown)
 
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
-def _swaps(data: Annotations, names: list[list[str]], count: int, flip_pairs: FlipPairs) -> Ints:
-    """Return (C, count): where each point goes in a mirrored image. Raises InputError where that is not known."""
+def _swaps(
+    data: Annotations, names: list[list[str]], counts: list[int], count: int, flip_pairs: FlipPairs
+) -> tuple[Ints, str]:
+    """Return (C, count): where each point goes in a flipped image, and why that is not known, if it is not.
+
+    `counts`: how many points the objects of each class have. Only flips need it: `KeyPoints.check_flips`.
+    """
     if flip_pairs is not None:
-        return np.array([swaps_of_pairs(flip_pairs, each, count) for each in names])
-    swaps = [places_in_mirror(category, count) for category in data.category_keys.values()]
-    if all(each is None for each in swaps):
-        raise InputError(
-            f"{data.path}: the key points have no names, so which of them change places in a mirrored image is not "
-            "known: give flip_pairs, such as [(1, 2), (3, 4)], or [] if none do; or in the json flip_idx of each "
-            f"category, such as {[*range(count)]} if none do"
-        )
-    return np.array([np.arange(count) if each is None else each for each in swaps])
+        return swaps_of_classes(flip_pairs, names, count), ""
+    swaps, unknown = np.tile(np.arange(count), (len(names), 1)), ""
+    for at, category in enumerate(data.category_keys.values()):
+        try:
+            own = places_in_mirror(category, counts[at])
+            swaps[at, : len(own)] = own
+        except InputError as error:
+            if counts[at]:
+                unknown = unknown or f"{data.path}: category {shown([*data.categories.values()][at])}: {error}"
+    return swaps, unknown

@@ -224,20 +224,26 @@ def _join_key_points(sources: Sequence[Source], names: list[str]) -> KeyPoints |
     count = max(source.shapes.keypoints.count for source in with_points if source.shapes.keypoints)
     points = np.zeros((sum(len(source.shapes.classes) for source in sources), count, 3))
     of_classes: dict[str, tuple[list[str], list[tuple[int, int]], Ints]] = {}
-    first = 0
+    first, unknown = 0, ""
     for source in sources:
         own = source.shapes.keypoints
         if own is not None:
             points[first : first + len(own.points), : own.count] = own.points
+            unknown = unknown or own.flips_unknown
             for at, name in enumerate(source.class_names[1:]):
                 each = own.of_class(at, count)
                 known = of_classes.setdefault(name, each)
-                if known[0] != each[0] or not np.array_equal(known[2], each[2]):
+                if known[0] != each[0]:
                     raise InputError(f"the key points of {name!r} differ: {known[0]} and {each[0]}, of {source.origin}")
+                if not np.array_equal(known[2], each[2]):
+                    raise InputError(
+                        f"the key points of {name!r} swap in other ways when an image is flipped, in {source.origin}: "
+                        "give all readers the same flip_pairs"
+                    )
         first += len(source.shapes.classes)
     of_classes = {name: of_classes.get(name, ([], [], np.arange(count))) for name in names}
     class_names, skeletons, swapped = zip(*of_classes.values(), strict=True)
-    return KeyPoints(points, class_names, skeletons, np.stack(swapped))
+    return KeyPoints(points, class_names, skeletons, np.stack(swapped), unknown)
 
 
 def _category_ids(sources: Sequence[Source], names: Sequence[str]) -> list[int] | None:

@@ -136,7 +136,8 @@ class _ValInTrainFolder(CocoReader):
 
 def read_train(options: TrainOptions) -> CocoReader:
     """Return the training images, with the shapes that the model finds."""
-    return CocoReader(options.images, options.annotations, **READS[DETECTORS[options.model].finds])
+    shapes = READS[DETECTORS[options.model].finds]
+    return CocoReader(options.images, options.annotations, flip_pairs=options.flip_pairs, **shapes)
 
 
 def read_val(val: Path, options: TrainOptions) -> CocoReader:

@@ -10,6 +10,7 @@ from typing import Any
 from detaug.arguments import check
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
+from detaug.sources.coco_shapes import FlipPairs
 from detaug.training.detectors import DETECTORS
 from detaug.training.pretrained import Pretrained
 
@@ -31,7 +32,7 @@ class TrainOptions:
     weights, such as 0.9998, which is evaluated and saved in their place; None is no average. `tensorboard`: write the
     numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
     checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, torchvision's weights of
-    "coco", or of the "backbone" alone, fetched unless they are in torch's cache.
+    "coco", or of the "backbone" alone, fetched unless they are in torch's cache. `flip_pairs`: see `CocoReader`.
     """
 
     annotations: Path
@@ -63,6 +64,7 @@ class TrainOptions:
     tensorboard: bool = False
     checkpoint_every: int = 1000
     log_every: int = 20
+    flip_pairs: FlipPairs = None
 
     def __post_init__(self) -> None:
         check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
@@ -82,6 +84,8 @@ class TrainOptions:
             "batch_size", self.batch_size, self.batch_size > 1 or not self.model.startswith("ssdlite"),
             f"at least 2 with {self.model}: its last layers have one value for each image, and batch norm takes a mean",
         )  # fmt: skip
+        finds_points = DETECTORS[self.model].finds == "keypoints"
+        check("flip_pairs", self.flip_pairs, self.flip_pairs is None or finds_points, "left out: no model of keypoints")
         fixed = isinstance(DETECTORS[self.model].size, tuple)
         if fixed and self.size not in (None, DETECTORS[self.model].size):
             raise InputError(

@@ -182,7 +182,7 @@ def keypoints_entry(key_points: KeyPoints | None) -> dict[str, Any]:
         return {}
     names, skeletons = map(list, key_points.names), [[[*bone] for bone in each] for each in key_points.skeletons]
     entry = {"count": key_points.count, "names": [*names], "skeletons": skeletons}
-    return {"keypoints": entry | {"swapped": key_points.swapped.tolist()}}
+    return {"keypoints": entry | {"swapped": key_points.swapped.tolist(), "flips_unknown": key_points.flips_unknown}}
 
 
 def _read_keypoints(entry: dict[str, Any] | None) -> KeyPoints | None:
@@ -190,7 +190,8 @@ def _read_keypoints(entry: dict[str, Any] | None) -> KeyPoints | None:
     if entry is None:
         return None
     skeletons = [[(a, b) for a, b in bones] for bones in entry["skeletons"]]
-    return KeyPoints(np.zeros((0, entry["count"], 3)), entry["names"], skeletons, np.array(entry["swapped"], np.int64))
+    swapped, unknown = np.array(entry["swapped"], np.int64), entry.get("flips_unknown", "")  # 0.2 had no such entry
+    return KeyPoints(np.zeros((0, entry["count"], 3)), entry["names"], skeletons, swapped, unknown)
 
 
 def load_model(path: str | os.PathLike[str], device: torch.device | str | None = None) -> TrainedModel:
