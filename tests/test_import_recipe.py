@@ -385,7 +385,7 @@ def assert_shares(drawn: list[tuple[int, int]], expected: Shares) -> None:
 
 
 def test_ops_are_arranged_and_the_order_is_told() -> None:
-    ops = "[A.GaussianBlur(), A.ToGray(), A.Resize(64, 64), A.Normalize(), A.HorizontalFlip(), A.Rotate(limit=9)]"
+    ops = "[A.GaussianBlur(), A.ToGray(), A.Resize(64, 64), A.HorizontalFlip(), A.Rotate(limit=9), A.Normalize()]"
     imported = import_ops(ops)
     names = [type(op).__name__ for op in imported.ops]
     assert names == ["RandomRotation", "Resize", "RandomHorizontalFlip", "GaussianBlur", "RandomGrayscale", "Normalize"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 from detaug.arguments import Range, is_number, is_whole
 from detaug.importing.albumentations_geometry import maybe
@@ -54,7 +53,7 @@ def _brightness_contrast(args: Arguments) -> Op:
         return ColorJitter(_factors(*contrast), p=args.probability())
     args.differs("brightness is a factor, 1.2 for 0.1 * 255 added; contrast scales about the mean grey, not about 0")
     scale, middle = 1 + sum(contrast) / 2, 2.0 if by_max else 1.0
-    low, high = (middle * limit + scale - 1 for limit in brightness)
+    low, high = (middle * (args.units.part(limit) if by_max else limit) + scale - 1 for limit in brightness)
     factor = max(1 + (low + high) / 2, 0.01)
     around = _factors((contrast[0] + 1) / factor - 1, (contrast[1] + 1) / factor - 1)
     return ColorJitter(_factors(low, high), around, p=args.probability())
@@ -97,9 +96,9 @@ def _to_gray(args: Arguments) -> Op:
 
 @rule(PIXELS, "Solarize")
 def _solarize(args: Arguments) -> Op:
-    """Return RandomSolarize. `threshold` of 1.x is in 0..255, `threshold_range` of 2.x in 0..1."""
-    name, unit = ("threshold", 1) if "threshold" in args.op.arguments else ("threshold_range", 255)
-    return filters.RandomSolarize(args.middle(name, 0.5) * unit, args.probability())
+    """Return RandomSolarize. `threshold` of 1.x is a value, `threshold_range` of 2.x shares of the largest one."""
+    name, unit = ("threshold", 1) if "threshold" in args.op.arguments else ("threshold_range", args.units.most)
+    return filters.RandomSolarize(args.units.level(args.middle(name, 0.5) * unit), args.probability())
 
 
 @rule(PIXELS, "RandomGamma")
@@ -113,7 +112,7 @@ def _gamma(args: Arguments) -> Op:
 def _channel_dropout(args: Arguments) -> Op:
     low, high = args.get("channel_drop_range", (1, 1))
     value = args.first("fill", "fill_value", default=0)
-    return ChannelDropout((low, high), value, args.probability())
+    return ChannelDropout((low, high), args.units.level(value) if is_number(value) else value, args.probability())
 
 
 @rule(PIXELS, "Posterize")
@@ -239,14 +238,15 @@ def _downscale(args: Arguments) -> Op:
 def _gauss_noise(args: Arguments) -> Op:
     """Return noise in units of 255: `var_limit` of 1.x is its variance in 0..255, `std_range` of 2.x its deviation."""
     if _is_old(args, "var_limit", "std_range"):
-        low, high = (math.sqrt(variance) / 255 for variance in args.span("var_limit", (10.0, 50.0), lambda _: 0.0))
+        variances = args.span("var_limit", (10.0, 50.0), lambda _: 0.0)
+        low, high = (args.units.step(math.sqrt(variance)) for variance in variances)
     else:
-        low, high = args.span("std_range", (0.2, 0.44))
+        low, high = map(args.units.part, args.span("std_range", (0.2, 0.44)))
     if low != high:
         args.differs("sigma is the middle of the range that Albumentations draws from")
     args.expect("per_channel", True, "each channel has its own noise")
     args.expect("noise_scale_factor", 1, "each pixel has its own noise: noise_scale_factor is 1")
-    mean = args.middle("mean_range", 0.0) + args.number("mean", 0) / 255
+    mean = args.units.part(args.middle("mean_range", 0.0)) + args.units.step(args.number("mean", 0))
     return GaussianNoise(mean, round((low + high) / 2, 5), args.probability())
 
 
@@ -328,24 +328,22 @@ def _grid_dropout(args: Arguments) -> Op:
 
 @rule(PIXELS, "Normalize")
 def _normalize(args: Arguments) -> Op:
-    """Return Normalize: (image - mean * most) / (std * most), here for images in 0..1."""
+    """Return Normalize: (image - mean * most) / (std * most)."""
     kind = args.get("normalization", "standard")
     if kind != "standard":
         raise LeftOut(f"normalization={kind!r} depends on the image", "Normalize(mean, std)")
-    share = args.number("max_pixel_value", 255.0) / 255
-    mean, std = args.get("mean", IMAGENET_MEAN), args.get("std", IMAGENET_STD)
-    return Normalize(_three(mean, share), _three(std, share))
-
-
-def _three(value: Any, share: float) -> Any:
-    """Return three numbers times `share`; one number stands for all three."""
-    values = value if isinstance(value, list | tuple) else [value] * 3
-    return tuple(round(number * share, 9) for number in values)
+    most = args.number("max_pixel_value", 255.0)
+    numbers = args.get("mean", IMAGENET_MEAN), args.get("std", IMAGENET_STD)
+    mean, std = ([part * most for part in (each if isinstance(each, list | tuple) else [each] * 3)] for each in numbers)
+    units = args.units.divided(mean, std)
+    op, args.units = units.normalize(), units
+    return op
 
 
 @rule(PIXELS, "ToFloat")
 def _to_float(args: Arguments) -> Op:
     args.expect("max_value", 255, "values are divided by 255")
+    args.units = args.units.divided([0] * 3, [args.number("max_value", args.units.most)] * 3)
     return Normalize()
 
 

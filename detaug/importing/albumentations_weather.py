@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from detaug.importing.rules import Arguments, Rules, rule
+from detaug.importing.units import BYTES
 from detaug.ops.op import Op
 from detaug.ops.weather import RandomFog, RandomRain, RandomShadow
 
@@ -43,7 +44,7 @@ def _rain(args: Arguments) -> Op:
     args.differs("streaks are antialiased, and their shares add up where they cross")
     if args.op.version < 2:
         args.differs("the rain is that of 2.0, of which only the streaks are blurred")
-    color = args.color("drop_color") if args.get("drop_color") else (200, 200, 200)
+    color = args.color("drop_color", units=BYTES) if args.get("drop_color") else (200, 200, 200)
     width, blur, brightness = (
         args.get("drop_width", 1),
         args.get("blur_value", 7),

@@ -171,14 +171,13 @@ class Arrangement:
         self.pixels.append(piece)
 
     def _output(self, piece: Piece, op: Op) -> None:
-        """Keep one Normalize. That of Albumentations after ToFloat is for images in 0..1: its numbers times 255."""
+        """Keep one Normalize. One behind a division by 255 has the numbers of both: see `Units`."""
         assert isinstance(op, Normalize)
         if self.output is None:
             self.output = piece
         elif _is_plain(self.output.op):
-            if piece.entries[0].library == "albumentations":
-                in_255: Any = [tuple(round(255 * number, 9) for number in numbers) for numbers in (op.mean, op.std)]
-                op = replace(op, mean=in_255[0], std=in_255[1])
+            assert isinstance(self.output.op, Normalize)
+            op = replace(op, dtype=self.output.op.dtype)
             self.output = Piece(op, self.output.entries + piece.entries)
         elif not _is_plain(op):
             piece.leave_out("a recipe has one Normalize, and this is the second one", "Normalize")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from detaug.arguments import RGB, Range, is_number, is_numbers
 from detaug.errors import InputError
 from detaug.importing.library_ops import Library, LibraryOp
+from detaug.importing.units import BYTES, Units
 from detaug.ops.containers import RandomApply
 from detaug.ops.distortion import ElasticTransform, largest_alpha
 from detaug.ops.erasing import RandomErasing
@@ -121,11 +122,11 @@ HARMLESS = {
 class Arguments:
     """The arguments of an op, by name. Those that a rule does not read, and that are set, are differences.
 
-    `forced`: the op runs with probability 1. `zero`: the colour in 0..255 of pixels that are 0 where the op runs.
+    `forced`: the op runs with probability 1. `units`: of pixels where the op runs; a rule sets those after it.
     """
 
-    def __init__(self, op: LibraryOp, entry: Entry, *, forced: bool = False, zero: RGB = (0, 0, 0)) -> None:
-        self.op, self.entry, self._forced, self.zero = op, entry, forced, zero
+    def __init__(self, op: LibraryOp, entry: Entry, *, forced: bool = False, units: Units = BYTES) -> None:
+        self.op, self.entry, self._forced, self.units = op, entry, forced, units
         self.weight = 1.0
         """The op's own probability, once the rule has read it."""
         self._read: set[str] = set()
@@ -206,16 +207,24 @@ class Arguments:
         if "p" not in self._read and self.probability(1.0) != 1:
             self.differs(ALWAYS)
 
-    def color(self, *names: str) -> RGB:
-        """Return the first of these arguments as RGB in 0..255; another kind of fill is a difference, and black."""
+    def color(self, *names: str, units: Units | None = None) -> RGB:
+        """Return the first of these arguments as RGB in 0..255; another kind of fill is a difference, and black.
+
+        `units`: those of the argument; None: those of the pixels.
+        """
         value = self.first(*names, default=0)
         if isinstance(value, Mapping) and value:  # of torchvision, by the type of the picture
             value = value.get("Image", value.get("others", next(iter(value.values())))) or 0
         numbers = [value] * 3 if is_number(value) else value * 3 if is_numbers(value, 1) else value
-        if is_numbers(numbers, 3) and all(0 <= number <= 255 for number in numbers):
-            return tuple(numbers)
-        self.differs(f"{names[0]}={value!r} is no colour; the fill here is black")
-        return (0, 0, 0)
+        if not is_numbers(numbers, 3):
+            self.differs(f"{names[0]}={value!r} is no colour; the fill here is black")
+            return (0, 0, 0)
+        color = (units or self.units).color(numbers)
+        if all(0 <= number <= 255 for number in color):
+            return color
+        red, green, blue = (min(max(number, 0), 255) for number in color)
+        self.differs(f"{names[0]}={value!r} is {color} in 0..255; the fill here is the nearest colour")
+        return red, green, blue
 
     def _error(self, name: str, value: Any, rule: str) -> InputError:
         return InputError(f"{self.op.name}: {name} must be {rule}, got {value!r}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from detaug.arguments import RGB, is_number
+from detaug.arguments import RGB, is_number, is_numbers
 from detaug.importing.albumentations_pixels import BOXES, FORMULA
 from detaug.importing.rules import Arguments, LeftOut, Rules, elastic, nearest_ops, rule
+from detaug.importing.units import BYTES, FLOATS
 from detaug.ops import filters, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.auto_augment import RandAugment, TrivialAugmentWide
@@ -23,12 +25,13 @@ from detaug.ops.resized_crop import RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes
 
 PER_BATCH = "a size is drawn for each batch, not for each image"
+BORDER = "the outermost pixels change too; torchvision leaves them as they are"
 AUTO = "colour ops follow Resize, contrast scales about 128, the equalisation is OpenCV's"
 
 TORCHVISION: Rules = {
     "RandomHorizontalFlip": lambda args: flips_and_crops.RandomHorizontalFlip(args.probability()),
     "RandomVerticalFlip": lambda args: flips_and_crops.RandomVerticalFlip(args.probability()),
-    "CenterCrop": lambda args: flips_and_crops.CenterCrop(_size(args), (0.0, 0.0, 0.0)),
+    "CenterCrop": lambda args: flips_and_crops.CenterCrop(_size(args), args.units.color((0.0, 0.0, 0.0))),
     "Pad": lambda args: flips_and_crops.Pad(args.tuple_or_number("padding"), _constant_fill(args)),
     "RandomPerspective": lambda args: RandomPerspective(
         args.get("distortion_scale"), args.probability(), args.color("fill")
@@ -47,14 +50,13 @@ TORCHVISION: Rules = {
     "RandomInvert": lambda args: filters.RandomInvert(args.probability()),
     "RandomAutocontrast": lambda args: filters.RandomAutocontrast(args.probability()),
     "RandomPosterize": lambda args: filters.RandomPosterize(args.get("bits"), args.probability()),
-    "RandomSolarize": lambda args: filters.RandomSolarize(args.get("threshold"), args.probability()),
+    "RandomSolarize": lambda args: filters.RandomSolarize(
+        args.units.level(args.number("threshold", math.nan)), args.probability()
+    ),
     "RandomAdjustSharpness": lambda args: filters.RandomAdjustSharpness(
-        args.get("sharpness_factor"), args.probability()
+        args.differs(BORDER).get("sharpness_factor"), args.probability()
     ),
     "RandomEqualize": lambda args: filters.RandomEqualize(args.differs(FORMULA).probability()),
-    "GaussianNoise": lambda args: GaussianNoise(
-        args.expect("clip", True, "values are clipped").get("mean"), args.get("sigma"), 1.0
-    ),
     "RandAugment": lambda args: RandAugment(
         args.differs(AUTO).get("num_ops"), args.get("magnitude"), args.get("num_magnitude_bins"), args.color("fill")
     ),
@@ -63,9 +65,31 @@ TORCHVISION: Rules = {
     ),
     "JPEG": lambda args: filters.JPEG(args.tuple_or_number("quality"), 1.0),
     "SanitizeBoundingBoxes": lambda args: SanitizeBoundingBoxes(args.get("min_size"), args.get("min_area", 1.0)),
-    "Normalize": lambda args: Normalize(args.tuple_or_number("mean"), args.tuple_or_number("std")),
-    "ToTensor": lambda _: Normalize(),
 }
+
+
+@rule(TORCHVISION, "ToTensor")
+def _to_tensor(args: Arguments) -> Op:
+    args.units = FLOATS
+    return Normalize()
+
+
+@rule(TORCHVISION, "Normalize")
+def _normalize(args: Arguments) -> Op:
+    """Return Normalize. torchvision refuses images in 0..255: without an op that divides them, floats are given."""
+    mean, std = args.tuple_or_number("mean"), args.tuple_or_number("std")
+    if not (is_numbers(mean, 3) and is_numbers(std, 3)):
+        return Normalize(mean, std)  # which says what is wrong
+    units = (FLOATS if args.units == BYTES else args.units).divided(mean, std)
+    op, args.units = units.normalize(), units
+    return op
+
+
+@rule(TORCHVISION, "GaussianNoise")
+def _noise(args: Arguments) -> Op:
+    args.expect("clip", True, "values are clipped")
+    mean, sigma = (args.units.part(args.number(name, default)) for name, default in (("mean", 0.0), ("sigma", 0.1)))
+    return GaussianNoise(mean, sigma, 1.0)
 
 
 @rule(TORCHVISION, "RandomZoomOut")
@@ -159,10 +183,8 @@ def _blur(args: Arguments) -> Op:
 @rule(TORCHVISION, "RandomErasing")
 def _erasing(args: Arguments) -> Op:
     """Return RandomErasing; behind Normalize the value 0 is its mean colour, else black."""
-    args.differs(BOXES)
-    if args.get("value") not in (0, [0]):
-        args.differs(f"the rectangle has the colour {args.zero}")
-    return RandomErasing(args.probability(), args.tuple_or_number("scale"), args.tuple_or_number("ratio"), args.zero)
+    color = args.differs(BOXES).color("value")
+    return RandomErasing(args.probability(), args.tuple_or_number("scale"), args.tuple_or_number("ratio"), color)
 
 
 @rule(TORCHVISION, "ConvertImageDtype", "ToDtype")
@@ -171,16 +193,31 @@ def _to_dtype(args: Arguments) -> list[Op]:
     dtype, scale = args.get("dtype"), args.get("scale", args.op.name == "ConvertImageDtype")
     if isinstance(dtype, Mapping):
         dtype = dtype.get("Image", dtype.get("others"))
-    if dtype in ("uint8", None):
+    if dtype == "uint8":
+        return _to_bytes(args)
+    if dtype is None:
         return []
-    if dtype not in ("float32", "float16"):
+    if dtype not in ("float32", "float16") or (dtype == "float16" and args.units.most == 1):
         args.differs("images are float32")
+    if args.units.most == 1:  # floats stay as they are
+        return []
+    args.units = FLOATS
     if not scale:
         args.differs("images are in 0..1, as with scale=True")
+        args.units = replace(BYTES, most=1.0)
     return [Normalize(dtype="float16" if dtype == "float16" else "float32")]
 
 
-@rule(TORCHVISION, "ToImage", "PILToTensor", "ToPureTensor", "ToImageTensor", "Identity", "RGB", "ToPILImage")
+@rule(TORCHVISION, "ToPILImage")
+def _to_bytes(args: Arguments) -> list[Op]:
+    """Return nothing: images are in 0..255 until the end, and then in 0..1 if an op before made them so."""
+    if args.ignore(*args.op.arguments).units != BYTES:
+        args.differs("the batch stays float32, as an op before makes it")
+        args.units = BYTES
+    return []
+
+
+@rule(TORCHVISION, "ToImage", "PILToTensor", "ToPureTensor", "ToImageTensor", "Identity", "RGB")
 @rule(TORCHVISION, "ClampBoundingBoxes", "ConvertBoundingBoxFormat", "SetClampingMode")
 @rule(TORCHVISION, "ClampKeyPoints", "SanitizeKeyPoints")
 def _nothing(args: Arguments) -> list[Op]:

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from detaug.arguments import RGB
 from detaug.errors import InputError
 from detaug.importing import albumentations_geometry, albumentations_pixels, albumentations_weather, torchvision_rules
 from detaug.importing.albumentations_geometry import maybe
 from detaug.importing.library_ops import ALL_OR_NONE, COMPOSE, CONTAINERS, ONE, SOME, LibraryOp
 from detaug.importing.rules import ALWAYS, Arguments, CropSize, Entry, Holes, LeftOut, PadTo, Rules, Step
+from detaug.importing.units import BYTES
 from detaug.ops.containers import RandomApply, RandomChoice, RandomOrder
-from detaug.ops.normalize import Normalize
+from detaug.ops.erasing import RandomErasing
 from detaug.ops.op import Op
 from detaug.ops.resize import Render, Resize
 from detaug.ops.resized_crop import RandomResizedCrop
+from detaug.ops.sanitize import SanitizeBoundingBoxes
 
 _ALBUMENTATIONS: Rules = (
     albumentations_geometry.GEOMETRY | albumentations_pixels.PIXELS | albumentations_weather.WEATHER
@@ -27,6 +28,8 @@ _NEAREST = {
     "albumentations": albumentations_pixels.NO_COUNTERPART,
     "torchvision": torchvision_rules.NO_COUNTERPART,
 }
+_ANY_UNITS = (RandomErasing, SanitizeBoundingBoxes, Holes)
+"""Pixel ops that look at no pixel: what they write is in the units of the place."""
 _MOST_SUBSETS = 10
 """Of SomeOf: each is an op of the recipe."""
 
@@ -67,7 +70,7 @@ class Translator:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self._zero: RGB = (0, 0, 0)
+        self._units = BYTES
 
     def pipeline(self, pipeline: LibraryOp) -> list[Piece]:
         """Return the pieces of a whole pipeline, with those of its `bbox_params`."""
@@ -89,7 +92,7 @@ class Translator:
     def _op(self, op: LibraryOp, *, forced: bool) -> _Child:
         entry = Entry(op.name, op.library)
         self.entries.append(entry)
-        arguments = Arguments(op, entry, forced=forced, zero=self._zero)
+        arguments = Arguments(op, entry, forced=forced, units=self._units)
         try:
             steps = _translated(op, arguments)
         except LeftOut as reason:
@@ -97,15 +100,23 @@ class Translator:
             steps = []
             if op.library == "albumentations":
                 arguments.probability()
-        self._zero = next((_mean_color(step) for step in steps if isinstance(step, Normalize)), self._zero)
         if not entry.left_out:
+            self._note_units(entry, steps)
             arguments.check_all_read()
             entry.became = ", ".join(dict.fromkeys(map(name_of, steps)))
         if arguments.weight == 0 and not forced:  # it never runs
             entry.reasons, entry.left_out, entry.became = [], False, ""
             return _Child([], 0.0)
+        self._units = BYTES if op.name == "FromFloat" else arguments.units
         entry.parts = max(len(steps), 1)
         return _Child([Piece(step, [entry]) for step in steps], arguments.weight)
+
+    def _note_units(self, entry: Entry, steps: Iterable[Step]) -> None:
+        """Note pixel ops on floats in 0..255, which the library takes for 0..1: it clips and inverts there."""
+        changing = [step for step in steps if isinstance(step, Op) and not isinstance(step, _ANY_UNITS)]
+        changes = any(step.stage == "pixels" for step in changing)
+        if changes and self._units.most == 1 and self._units.scale == BYTES.scale:
+            entry.differs("images are floats in 0..255 there, which the library takes for 0..1")
 
     def _container(self, op: LibraryOp, *, forced: bool) -> _Child:
         arguments = Arguments(op, Entry(op.name, op.library))
@@ -125,7 +136,7 @@ class Translator:
             pieces = [piece for child in listed for piece in self._child(child, forced=False).pieces]
             return _Child(_together(pieces, p), weight)
         if op.name in ONE:
-            children = [self._child(child, forced=albumentations) for child in listed]
+            children = self._alternatives(listed, forced=albumentations)
             shares = None if albumentations else arguments.get("p") or [1.0] * len(children)
             if op.name == "OneOrOther":
                 shares, p = [p, 1 - p], 1.0
@@ -134,6 +145,16 @@ class Translator:
             return _Child(_one_of(children, p), weight)
         children = [self._child(child, forced=albumentations and op.version < 2) for child in listed]
         return _Child(_some_of(op, arguments, children, p), weight)
+
+    def _alternatives(self, listed: Sequence[LibraryOp], *, forced: bool) -> list[_Child]:
+        """Translate ops of which one runs: each gets pixels of the same units. After it come the first new ones."""
+        before, children, after = self._units, [], [self._units]
+        for child in listed:
+            self._units = before
+            children.append(self._child(child, forced=forced))
+            after.append(self._units)
+        self._units = next((units for units in after if units != before), before)
+        return children
 
 
 def _translated(op: LibraryOp, arguments: Arguments) -> Sequence[Step]:
@@ -156,12 +177,6 @@ def _translated(op: LibraryOp, arguments: Arguments) -> Sequence[Step]:
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{op.name}: an argument is missing or of a wrong kind ({error})") from None
     return steps if isinstance(steps, list) else [steps]
-
-
-def _mean_color(normalize: Normalize) -> RGB:
-    """Return the colour in 0..255 that becomes 0."""
-    red, green, blue = (round(255 * mean) for mean in normalize.mean)
-    return red, green, blue
 
 
 def name_of(step: Step) -> str:
