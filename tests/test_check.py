@@ -67,8 +67,29 @@ def one_more(where: str, **changes: object) -> Change:
     return lambda content, _: content[where].append(content[where][0] | changes)
 
 
+def without_sides(change: Change) -> Change:
+    """Let categories say that none of their three keypoints swap."""
+
+    def both(content: Document, folder: Path) -> None:
+        change(content, folder)
+        for category in content["categories"]:
+            category["flip_idx"] = [0, 1, 2]
+
+    return both
+
+
 def file(name: str, content: bytes) -> Change:
     return lambda _, folder: (folder / name).write_bytes(content)
+
+
+def longer(width: int) -> Change:
+    """Make the third image one of 100 rows."""
+
+    def change(content: Document, folder: Path) -> None:
+        content["images"][2].update(width=width, height=100)
+        Image.new("RGB", (width, 100)).save(folder / "sub/c.png")
+
+    return change
 
 
 def without(where: str, key: str) -> Change:
@@ -330,6 +351,7 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("image-identical", copied, "images[0], 'a.jpg'", set()),
     ("palette-small", file("sub/c.png", palette_png(4)), "(id 3, sub/c.png): a palette of 4 bits per pixel", set()),
     ("palette-small", file("sub/c.png", palette_png(1)), "a palette of 1 bit per pixel; save it as RGB or", set()),
+    ("image-long", longer(2_001), "images[2] (id 3, sub/c.png): 2001 x 100 pixels; give Resize a max_size", set()),
     ("image-alpha", file("sub/c.png", image_bytes(kind="PNG", mode="RGBA")), "alpha beside 3 bands", set()),
     ("orientation-unclear", file("a.jpg", rotated_jpeg(3)), "EXIF orientation 3, 100 x 80", set()),
 ]  # fmt: skip
@@ -340,6 +362,12 @@ SHAPES = ("segmentation-", "corners-", "keypoints-")
 
 def names_of(cases: list[tuple[str, Change, str, set[str]]]) -> list[Any]:
     return [pytest.param(*case, id=f"{case[0]}-{n}") for n, case in enumerate(cases)]
+
+
+def test_an_image_of_twenty_to_one_is_not_long(folder: Path) -> None:
+    content = document()
+    longer(2_000)(content, folder)
+    assert "image-long" not in checked(content, folder).kind_counts
 
 
 def test_a_sound_data_set_has_no_findings(folder: Path) -> None:
@@ -449,7 +477,7 @@ def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
         annotation(segmentation=[[-0.5, 10, 20, 10, 20, 40]], bbox=[0, 10, 20, 30]),
         annotation(corners=[[-20, 10], [0, -10], [40, 30], [20, 50]], bbox=[0, 0, 40, 50]),
         annotation(corners=[[-10, 10], [40, 40], [40, 60], [-10, 12]], bbox=[0, 16, 40, 44]),  # cut, then boxed
-        annotation(keypoints=[10, 10, 2, 0, 0, 0, 99.5, 79.5, 1], num_keypoints=2),
+        without_sides(annotation(keypoints=[10, 10, 2, 0, 0, 0, 99.5, 79.5, 1], num_keypoints=2)),
         annotation(area="odd", extra=[[[]]]),
         file(".hidden.jpg", JPEG),
         file("sub/c.png", palette_png(8)),

@@ -764,3 +764,35 @@ def test_old_names_lead_to_the_new_ones(painted: Folder) -> None:
         with pytest.raises(AttributeError, match=rf"batch\.{old} is called batch\.{new} now"):
             getattr(batch, old)
         assert hasattr(batch, new)
+
+
+@pytest.mark.parametrize(
+    ("size", "ops", "message"),
+    [
+        (
+            (20_000, 30),
+            [da.Resize(800)],
+            r"an image of 20000 x 30 pixels 533333 x 800, 5\.1 GB .*b\.png",
+        ),
+        ((30, 20_000), [da.RandomHorizontalFlip(), da.Resize(800)], r"give Resize a max_size, or leave the image out"),
+        ((20_000, 30), [da.Resize(800, max_size=1333)], None),
+        ((20_000, 30), [da.Resize((800, 800))], None),
+        ((20_000, 30), [da.Resize(300), da.CenterCrop((224, 224))], None),
+        ((20_000, 200), [da.Resize(800)], None),  # 64 megapixels, the limit
+        ((20_001, 200), [da.Resize(800)], r"80004 x 800"),
+    ],
+)
+def test_an_enormous_output_is_warned_of(
+    tmp_path: Path, size: tuple[int, int], ops: list[da.Op], message: str | None
+) -> None:
+    """Nothing is decoded: the sizes of the json tell."""
+    Image.new("RGB", size).save(tmp_path / "b.png")
+    Image.new("RGB", (40, 30)).save(tmp_path / "a.png")
+    sizes = {"a.png": (40, 30), "b.png": size}
+    images = [{"id": at, "file_name": name, "width": w, "height": h} for at, (name, (w, h)) in enumerate(sizes.items())]
+    row = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9], "area": 81, "iscrowd": 0}
+    document = {"images": images, "annotations": [row], "categories": [{"id": 1, "name": "a"}]}
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    reader = da.CocoReader(tmp_path, tmp_path / "a.json")
+    with pytest.warns(UserWarning, match=message) if message else contextlib.nullcontext():
+        da.Loader(reader, ops, 2, device="cpu").close()

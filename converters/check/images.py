@@ -34,6 +34,9 @@ from detaug.converters.findings.entries import Findings, about_json, from_messag
 from detaug.converters.findings.finding import counted, shown
 from detaug.errors import AnnotationError, InputError
 
+LONG = 20
+"""The longer side by the shorter one, above which an image is warned of."""
+
 Header: TypeAlias = "ImageHeader | ImageError | None"
 """The header of one image: None where the file does not exist, the error where it cannot be read."""
 
@@ -114,6 +117,7 @@ def check_images(
     yield from _missing_videos(table, folder, headers)
     yield from _unreadable(table, headers)
     yield from _sizes(table, headers)
+    yield from _long(table)
     yield from _palettes(headers)
     yield from _bands(headers, *bands)
     yield from _unreferenced(table, folder, listed, others)
@@ -186,6 +190,15 @@ def _unreadable(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:
             other[at] = fault
     yield from _image_findings("image-unreadable", unreadable)
     yield from _image_findings("image-format", dict(sorted(other.items())))
+
+
+def _long(table: Table) -> Iterator[Findings]:
+    sides = np.sort(table.sizes, axis=1)
+    long = np.flatnonzero((sides[:, 1] > LONG * sides[:, 0]) & (sides[:, 0] > 1))  # 1: a size that cannot be used
+    sizes = {at: table.sizes[at].tolist() for at in long.tolist()}
+    advice = "give Resize a max_size, or cut the image into tiles"
+    messages = {at: f"{width} x {height} pixels; {advice}" for at, (height, width) in sizes.items()}
+    yield from _image_findings("image-long", messages)
 
 
 def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:

@@ -315,6 +315,9 @@ CHECK_KINDS: dict[str, Kind] = {
         "warning", "a PNG has a palette of fewer than 8 bits per pixel, which DALI decodes to wrong pixels on a GPU"
     ),
     "image-alpha": Kind("warning", "an image has an alpha band, which is left out: the colours below it are used"),
+    "image-long": Kind(
+        "warning", "an image is over 20 times as long as wide: resized by its shorter side alone it is enormous"
+    ),
     "image-not-decoded": Kind(
         "warning", "an image has more pixels than --decode tries; training may decode it, if there is enough memory"
     ),

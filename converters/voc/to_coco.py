@@ -75,9 +75,9 @@ def voc_to_coco(
     done, files in all).
 
     The <polygon> of an object (<x1>, <y1>, ... of supervision, Roboflow and RectLabel) becomes `segmentation`, x - 1
-    and y - 1 for origin "one"; without a <bndbox> the box is the one around it. roLabelImg's <robndbox> (cx, cy, w, h in
-    continuous pixels, and an angle in radians, clockwise) becomes `corners`, also outside of the image, with the same
-    points as `segmentation` and the box around them. Other elements of objects are counted.
+    and y - 1 for origin "one"; without a <bndbox> the box is the one around it. roLabelImg's <robndbox> (cx, cy, w, h
+    in continuous pixels, and an angle in radians, clockwise) becomes `corners`, also outside of the image, with the
+    same points as `segmentation` and the box around them. Other elements of objects are counted.
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, with EXIF orientation applied
     (decision 2), and lie inside it. The same input gives the same bytes, with any number of jobs (decision 4). The file

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
@@ -39,11 +40,14 @@ from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.mixing import GROUP
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe
+from detaug.ops.resize import Resize
 from detaug.ops.stages import Stages
 from detaug.sources.source import Source
 
 T = TypeVar("T", default=Batch)
 AnyBatch = TypeVar("AnyBatch", Batch, ClipBatch)
+LARGEST = 64e6
+"""Pixels of an output; a larger one is warned of: 0.77 GB for each image of its batch."""
 
 
 class Loader(NoDataLoader, Generic[T]):
@@ -150,6 +154,7 @@ class Loader(NoDataLoader, Generic[T]):
         )
         _warn_of_repeats(self._order, reader.origin)
         _warn_of_mixing(self._order, mixing)
+        _warn_of_long_images(reader, [stage.recipe.ops for stage in stages])
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
         self._epoch: EpochIterator[T] | None = None  # Lightning sets an attribute `_iterator` of any loader to None
         self._process = os.getpid()
@@ -377,6 +382,27 @@ def _warn_of_mixing(order: EpochOrder, mixing_op: Op | None) -> None:
             "multiple of it: another number of shards gives other pixels",
             stacklevel=4,
         )
+
+
+def _warn_of_long_images(reader: Source, recipes: Iterable[Sequence[Op]]) -> None:
+    """Warn of images that a Resize of the shorter side makes enormous; crops before it may prevent that."""
+    at = int(np.argmax(reader.sizes.max(1) / reader.sizes.min(1)))
+    short, long = sorted(reader.sizes[at].tolist())
+    for ops in recipes:
+        resize = next((op for op in ops if isinstance(op, Resize)), None)
+        cropped = any(op.stage == "view" and op.size_after == "fixed" for op in ops)  # no more of it is rendered
+        if resize is None or not isinstance(resize.size, int) or cropped:
+            continue
+        length = min(resize.size * long / short, resize.max_size or math.inf)
+        if resize.size * length > LARGEST:
+            name = reader.path(at) if reader.files else reader.origin
+            warnings.warn(
+                f"{resize!r} makes an image of {long} x {short} pixels {length:.0f} x {resize.size}, "
+                f"{resize.size * length * 12 / 1e9:.1f} GB for each image of its batch ({name}): give Resize a "
+                "max_size, or leave the image out",
+                stacklevel=4,
+            )
+            return
 
 
 def _return_batch(batch: Batch) -> Batch:
