@@ -16,6 +16,7 @@ from command import detaug, usage_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
@@ -783,8 +784,56 @@ def test_the_box_of_polygons_is_written(folder: Path) -> None:
     assert (summary.kind_counts["box-invalid"], summary.kind_counts["box-outside"]) == (1, 1)
     assert [row["bbox"] for row in result["annotations"][:2]] == [[10, 10, 30, 20.5], [1, 2, 8, 7]]
     assert [row["id"] for row in result["annotations"]] == [1, 2, 5]
-    expected = "without 2 annotations; 2 annotations got the box around the polygons"
+    expected = "without 2 annotations; 2 annotations got the box around the shape"
     assert str(summary.cleaned).endswith(expected)
+
+
+def test_the_box_of_any_shape_is_written(folder: Path) -> None:
+    """Of run lengths, as numbers and as text, of corners, and of labelled keypoints, which count from pixel centres."""
+    content = document()
+    mask = np.zeros((80, 100), np.uint8, order="F")
+    mask[10:30, 20:22] = 1
+    text = coco_mask.encode(mask)["counts"].decode()
+    counts = [20 * 80 + 10, 20, 60, 20, 100 * 80 - 1610 - 100]
+    shapes: list[dict[str, Any]] = [
+        {"segmentation": {"size": [80, 100], "counts": counts}},
+        {"segmentation": {"size": [80, 100], "counts": text}},
+        {"corners": [[60, -4], [70, 6], [60, 16], [50, 6]]},
+        {"keypoints": [1, 1, 0, 20, 30, 1, 40, 70, 2], "num_keypoints": 2},
+        {"keypoints": [20, 30, 2, 0, 0, 0, 0, 0, 0], "num_keypoints": 1},  # one point has no area
+    ]
+    for row, shape in zip(content["annotations"], shapes, strict=True):
+        row.pop("bbox")
+        row.pop("segmentation")
+        row.update(shape)
+    result, summary = cleaned(content, folder)
+    assert (summary.kind_counts["box-missing"], summary.kind_counts["box-invalid"]) == (4, 1)
+    expected = [[20, 10, 2, 20], [20, 10, 2, 20], [50, 0, 20, 16], [20.5, 30.5, 20, 40]]
+    assert [row["bbox"] for row in result["annotations"]] == expected
+    content["annotations"][0]["segmentation"] = {"size": [80, 100], "counts": [8000]}  # nothing
+    content["annotations"][1]["segmentation"] = {"size": [100, 80], "counts": counts}  # of another image
+    assert cleaned(content, folder)[1].kind_counts["box-missing"] == 2
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        [10, 10, 30, 10, 30, 30.5],
+        [[10, 10], [30, 10], [30, 30.5]],
+        [[[10, 10], [30, 10], [30, 30.5]]],
+    ],
+)
+def test_a_segmentation_that_can_mean_one_ring_only_is_read(folder: Path, form: Any) -> None:
+    content = document()
+    content["annotations"][0] |= {"segmentation": form, "bbox": [10, 10, 20, 20.5]}
+    result, summary = cleaned(content, folder)
+    assert {"segmentation-invalid", "segmentation-short"}.isdisjoint(summary.kind_counts)
+    assert summary.kind_counts["segmentation-form"] == 1
+    assert result["annotations"][0]["segmentation"] == [[10, 10, 30, 10, 30, 30.5]]
+    path = write(folder / "again.json", content)
+    reader = da.CocoReader(folder, path, masks=True)
+    assert reader.shapes.outlines is not None
+    assert reader.shapes.outlines.points[:3].tolist() == [[10, 10], [30, 10], [30, 30.5]]
 
 
 def corner_findings(folder: Path, boxes: list[list[float]]) -> int:

@@ -421,6 +421,38 @@ def test_a_mask_is_no_segmentation() -> None:
         da.Shapes.of_segmentations([None, {"size": None, "counts": [12, 2, 186]}])
 
 
+def test_outlines_of_arrays_and_tuples() -> None:
+    """A ring is flat, or pairs; numbers may be NumPy's."""
+    flat = np.array([1, 2, 9, 2, 9, 8.5])
+    forms = [
+        *(
+            flat,
+            flat.reshape(3, 2),
+            flat.tolist(),
+            tuple(flat),
+            [flat],
+            [flat.reshape(3, 2)],
+            [flat.astype(np.float32)],
+        ),
+        *(
+            ((1, 2), (9, 2), (9, 8.5)),
+            [[(1, 2), (9, 2), (9, 8.5)]],
+            [tuple(flat)],
+            [[np.float64(each) for each in flat]],
+        ),
+    ]
+    shapes = da.Shapes.of_segmentations(forms)
+    assert shapes.outlines is not None
+    assert shapes.outlines.points.reshape(-1, 6).tolist() == [[1, 2, 9, 2, 9, 8.5]] * len(forms)
+    runs = {"size": np.array([10, 20]), "counts": np.array([12, 2, 186])}
+    same = da.Shapes.of_segmentations([runs, {"size": (10, 20), "counts": [np.int64(12), 2, 186]}])
+    assert same.outlines is not None
+    assert same.outlines.runs.tolist() == [12, 14, 200] * 2
+    for mask in (np.ones((10, 20), np.uint8), np.ones((2, 10, 20))):
+        with pytest.raises(da.InputError, match=r"must be rings .*got ndarray; pycocotools.mask.encode"):
+            da.Shapes.of_segmentations([mask])
+
+
 def test_run_lengths_of_another_height() -> None:
     """Transposed, (20, 10) for (10, 20), the pixels would lie anywhere."""
     runs = [{"size": [*size], "counts": [12, 2, 186]} for size in ((10, 20), (20, 10))]

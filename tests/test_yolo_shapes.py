@@ -327,3 +327,15 @@ def test_wrong_shapes_stop_or_are_skipped(tmp_path: Path, task: Any, keys: Any, 
     texts, kinds = written(tmp_path, content, task=task, on_error="skip")
     assert kinds["entry-invalid"] == 1
     assert len(texts["a"].splitlines()) == 1
+
+
+@pytest.mark.parametrize("task", ["detect", "segment", "obb", "pose"])
+def test_an_entry_that_is_invalid_is_named_for_every_task(tmp_path: Path, task: Any) -> None:
+    """Not "no annotation has segmentation", where the only one that has it has no bbox."""
+    content = document()
+    points = {"keypoints": [1, 2, 2, 30, 40, 2], "num_keypoints": 2}
+    content["annotations"][0] |= points if task == "pose" else {"segmentation": [[10, 10, 30, 10, 30, 30]]}
+    del content["annotations"][0]["bbox"]
+    source = write(tmp_path / "a.json", content)
+    with pytest.raises(ConversionError, match=r"--clean NEW.json repairs it \(box-missing\)"):
+        coco_to_yolo(source, tmp_path / "yolo", task=task)

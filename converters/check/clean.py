@@ -24,7 +24,8 @@ _REPAIRS = {
     "file-name-elsewhere": ("{} got the path of the file", "image", "images"),
     "size-missing": ("{} got the size of the file", "image", "images"),
     "box-reversed": ("{} got the box turned round", "annotation", "annotations"),
-    "box-missing": ("{} got the box around the polygons", "annotation", "annotations"),
+    "box-missing": ("{} got the box around the shape", "annotation", "annotations"),
+    "segmentation-form": ("{} got the segmentation as rings", "annotation", "annotations"),
     "segmentation-invalid": ("{} lost the segmentation", "annotation", "annotations"),
     "corners-invalid": ("{} lost the corners", "annotation", "annotations"),
     "image-class": ("{} lost the category_id", "image", "images"),
@@ -219,7 +220,7 @@ def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Mask]) 
 
 def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
     """Return the keys of annotations that get another value, by row."""
-    changes: dict[int, Row] = {at: {"bbox": box} for at, box in table.polygon_boxes.items()}
+    changes: dict[int, Row] = {at: {"bbox": box} for at, box in table.shape_boxes.items()}
     for at, number in new_ids.items():
         changes[at] = changes.get(at, {}) | {"id": number}
     for at in np.flatnonzero(usable & np.isin(table.image_index, list(joined))).tolist():

@@ -1,12 +1,13 @@
-"""Cut boxes at the edges of their image; make boxes of corners and of polygons."""
+"""Cut boxes at the edges of their image; make boxes of shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from detaug.converters.coco.outlines import box_of_runs, read_runs
 from detaug.converters.coco.table import THIN, Floats, Ints, Mask
 from detaug.converters.coco.writer import Box, whole
 
@@ -63,23 +64,43 @@ def look_like_corners(boxes: Floats, sizes: Ints) -> bool:
     return bool(fits.mean() >= _FIT and outside.mean() >= _SHARE_FAR_OUTSIDE)
 
 
-def polygon_boxes(boxes: list[Any], segmentations: list[Any]) -> dict[int, list[float]]:
-    """Return the box around the polygons of each row that has no bbox, by row."""
-    found = {}
-    for at, box in enumerate(boxes):
-        if box in (None, []) and (points := _points(segmentations[at])) is not None:
-            low, high = points.min(axis=0), points.max(axis=0)
-            found[at] = [whole(round(value, 6)) for value in (*low.tolist(), *(high - low).tolist())]
-    return found
+def box_of_shape(row: Mapping[str, Any], size: tuple[int, int]) -> list[float] | None:
+    """Return COCO's box around the outline, the mask, the corners or the keypoints of an annotation without a bbox.
+
+    That of corners and keypoints is cut at the edges of the image, of size (H, W): a rotated box may reach outside.
+    None for no shape, a wrong one, or one without an area.
+    """
+    around = _outline_points(row.get("segmentation"), size)
+    limits = np.tile(size[::-1], (2, 1)) if around is None else np.full((2, 2), np.inf)
+    corners, points = row.get("corners"), row.get("keypoints")
+    if around is None and isinstance(corners, list) and len(corners) == 4:
+        around = _points(corners, 2)
+    if around is None and isinstance(points, list) and points and len(points) % 3 == 0:
+        around = _points([points[at : at + 2] for at in range(0, len(points), 3) if points[at + 2]], 2)
+        around = None if around is None else around + 0.5  # COCO counts pixels from 0 at their centres
+    if around is None:
+        return None
+    low, high = np.stack([around.min(axis=0), around.max(axis=0)]).clip(np.where(np.isinf(limits), -np.inf, 0), limits)
+    box = [whole(round(value, 6)) for value in (*low.tolist(), *(high - low).tolist())]
+    return box if min(box[2:]) >= THIN else None
 
 
-def _points(polygons: Any) -> Floats | None:
-    """Return (n, 2) the points of COCO's polygons, [[x, y, x, y, x, y, ...], ...]; None for anything else."""
-    if not isinstance(polygons, list) or not polygons:
+def _outline_points(segmentation: Any, size: tuple[int, int]) -> Floats | None:
+    """Return (n, 2) the points of polygons, or two corners of the box around the pixels of a mask."""
+    if not isinstance(segmentation, dict):
+        return _points(segmentation, 6)
+    ends, fault = read_runs(segmentation, *size)
+    edges = None if fault else box_of_runs(ends, size[0])
+    return None if edges is None else np.array(edges, np.float64).reshape(2, 2)
+
+
+def _points(lists: Any, least: int) -> Floats | None:
+    """Return (n, 2) the points of lists [[x, y, ...], ...] of at least so many numbers; None for anything else."""
+    if not isinstance(lists, list) or not lists:
         return None
-    if not all(isinstance(each, list) and len(each) >= 6 and len(each) % 2 == 0 for each in polygons):
+    if not all(isinstance(each, list) and len(each) >= least and len(each) % 2 == 0 for each in lists):
         return None
-    numbers = [value for each in polygons for value in each]
+    numbers = [value for each in lists for value in each]
     if not set(map(type, numbers)) <= {int, float}:
         return None
     points = np.array(numbers, np.float64).reshape(-1, 2)

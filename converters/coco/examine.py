@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from detaug.converters.coco.boxes import look_like_corners, polygon_boxes, rows_of
+from detaug.converters.coco.boxes import box_of_shape, look_like_corners, rows_of
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.converters.coco.file_names import file_names_of, shard_places
+from detaug.converters.coco.outlines import rings_of
 from detaug.converters.coco.repair import REPAIRABLE, repair_numbers
 from detaug.converters.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
 from detaug.converters.coco.videos import video_columns
 from detaug.converters.files.text import name_key
-from detaug.converters.findings.entries import Findings, about_json
+from detaug.converters.findings.entries import Findings, about_json, from_messages
 from detaug.converters.findings.finding import counted, shown
 
 TOLERANCE = 1.0
@@ -56,11 +57,35 @@ def examine(coco: Coco) -> Table:
 
     Ids and numbers in a wrong form, such as text, are findings, and are read; so what depends on them is examined too.
     """
+    coco, findings = _with_rings(coco)
     table = _examine(coco)
+    table.findings.extend(findings)
     if REPAIRABLE.isdisjoint(found.kind for found in table.findings):
         return table
-    repaired, findings = repair_numbers(coco)
-    return with_repairs(repaired, findings) if findings else table
+    repaired, repairs = repair_numbers(coco)
+    return with_repairs(repaired, [*repairs, *findings]) if repairs else table
+
+
+def _with_rings(coco: Coco) -> tuple[Coco, list[Findings]]:
+    """Return the json with lists of rings for outlines in another form, such as a flat list; and a finding about them.
+
+    A flat list, or pairs [x, y], can mean one ring only.
+    """
+    changed: dict[int, Any] = {}
+    rows = coco.document["annotations"]
+    for at, row in enumerate(rows):
+        value = row.get("segmentation") if type(row) is dict else None
+        if type(value) is list and value and not (type(value[0]) is list and len(value[0]) >= 6):
+            rings = rings_of(value)
+            if rings != value:
+                changed[at] = row | {"segmentation": rings}
+        elif type(value) is list and value and type(value[0][0]) is list:
+            changed[at] = row | {"segmentation": rings_of(value)}
+    if not changed:
+        return coco, []
+    messages = {at: f"segmentation {shown(rows[at]['segmentation'])} is read as rings" for at in changed}
+    document = coco.document | {"annotations": [changed.get(at, row) for at, row in enumerate(rows)]}
+    return replace(coco, document=document), [from_messages("segmentation-form", "annotations", messages)]
 
 
 def with_repairs(repaired: Coco, findings: list[Findings]) -> Table:
@@ -82,8 +107,8 @@ def _examine(coco: Coco) -> Table:
     image_index = _image_positions(objects, image_ids, has_id)
     category_ids, has_category = _object_categories(objects, names)
     _check_annotation_ids(objects)
-    polygons = polygon_boxes(objects.column("bbox"), objects.column("segmentation"))
-    boxes, has_box = _object_boxes(objects, polygons, image_index, sizes, has_size)
+    around = _boxes_of_shapes(objects, image_index, sizes, has_size)
+    boxes, has_box = _object_boxes(objects, around, image_index, sizes, has_size)
     return Table(
         coco=coco,
         image_ids=image_ids,
@@ -97,7 +122,7 @@ def _examine(coco: Coco) -> Table:
         image_index=image_index,
         boxes=boxes,
         has_box=has_box,
-        polygon_boxes=polygons,
+        shape_boxes=around,
         category_ids=category_ids,
         has_category=has_category,
         crowd=_crowd(objects),
@@ -215,17 +240,29 @@ def _crowd(rows: Rows) -> Mask:
     return np.array([value == 1 for value in values], bool)
 
 
+def _boxes_of_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Mask) -> dict[int, list[float]]:
+    """Return the box around the shape of each row without a bbox that has one in a known image, by row."""
+    found = {}
+    for at, box in enumerate(rows.column("bbox")):
+        image = int(image_index[at])
+        if box in (None, []) and image >= 0 and has_size[image]:
+            height, width = sizes[image].tolist()
+            if around := box_of_shape(rows.rows[at], (height, width)):
+                found[at] = around
+    return found
+
+
 def _object_boxes(
-    rows: Rows, polygons: dict[int, list[float]], image_index: Ints, sizes: Ints, has_size: Mask
+    rows: Rows, around: dict[int, list[float]], image_index: Ints, sizes: Ints, has_size: Mask
 ) -> tuple[Floats, Mask]:
     """Return (A, 4) XYXY pixels, cut at the edges of their images, and (A,) where they are usable.
 
-    polygons: boxes of rows without bbox, which are checked like the others and not usable.
+    around: boxes of the shapes of rows without bbox, which are checked like the others and not usable.
     """
-    values = [polygons.get(at, value) for at, value in enumerate(rows.column("bbox"))]
+    values = [around.get(at, value) for at, value in enumerate(rows.column("bbox"))]
     boxes, numeric = four_numbers(values)
-    missing = rows_of(polygons, len(values))
-    rows.note("box-missing", missing, lambda row: f"bbox is missing; the box of its polygon is {polygons[row]}")
+    missing = rows_of(around, len(values))
+    rows.note("box-missing", missing, lambda row: f"bbox is missing; the box around its shape is {around[row]}")
     rule = "bbox must be [x, y, width, height] with"
     rows.note("box-invalid", ~numeric, lambda row: f"{rule} four finite numbers, got {shown(values[row])}")
     thin: Mask = np.any(boxes[:, 2:] < THIN, axis=1)

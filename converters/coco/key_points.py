@@ -75,6 +75,17 @@ def faults_of_category(category: Mapping[str, Any], count: int) -> Iterator[Faul
         yield "keypoints-flips", f"flip_idx must have each of 0..{count - 1} once, got {shown(flips)}"
 
 
+def bones_of(category: Mapping[str, Any], count: int) -> list[tuple[int, int]]:
+    """Return the pairs of key points, from 0, that a category has lines between; [] where they are no such pairs.
+
+    Only images show them, so a wrong skeleton, as public data sets have it, is no reason to refuse a json.
+    """
+    pairs, count = category.get("skeleton"), len(names_of_points(category)) or count
+    if not isinstance(pairs, list) or not all(_is_pair(pair, count) for pair in pairs):
+        return []
+    return [(one - 1, other - 1) for one, other in pairs]
+
+
 def _is_pair(pair: Any, count: int) -> bool:
     is_pair = isinstance(pair, list) and len(pair) == 2
     return is_pair and all(type(at) is int and 1 <= at <= count for at in pair)

@@ -168,7 +168,12 @@ def read_outlines(
     of fewer than three points are left out.
     """
     faults = OutlineFaults({}, {})
+    segmentations = [
+        value if value is None or type(value) in (list, dict) else rings_of(value) for value in segmentations
+    ]
     lists = [value if isinstance(value, list) else [] for value in segmentations]
+    if not _are_rings(lists) or min(map(len, chain.from_iterable(lists)), default=6) < 6:
+        lists = [*map(rings_of, lists)]
     if not _are_rings(lists):
         faults.segmentation.update((row, fault) for row, each in enumerate(lists) if (fault := _fault_of_rings(each)))
         lists = [[] if row in faults.segmentation else each for row, each in enumerate(lists)]
@@ -199,6 +204,40 @@ def read_outlines(
         _starts([len(each) for each in runs]),
         _read_corners(corners, faults.corners),
     ), faults
+
+
+def rings_of(value: Any) -> Any:
+    """Return a segmentation as COCO has it, [[x, y, x, y, ...], ...], of other forms of rings; else the value itself.
+
+    These are one ring as a flat list, rings of pairs [x, y], and tuples, arrays and NumPy's numbers instead of lists.
+    An array is one ring, (n, 2) or flat; others may be masks.
+    """
+    if isinstance(value, np.ndarray) and (
+        value.dtype.kind not in "iuf" or (value.ndim != 1 and value.shape[1:] != (2,))
+    ):
+        return value
+    value = _plain(value)
+    if not isinstance(value, list) or not value:
+        return value
+    if all(type(each) in (int, float) for each in value):
+        return [value]
+    if _are_pairs(value):
+        return [[*chain.from_iterable(value)]]
+    return [[*chain.from_iterable(ring)] if _are_pairs(ring) else ring for ring in value]
+
+
+def _are_pairs(ring: Any) -> bool:
+    """Return whether a ring is at least three pairs of numbers, not a list of numbers."""
+    if not isinstance(ring, list) or len(ring) < 3:
+        return False
+    return all(isinstance(each, list) and len(each) == 2 and {*map(type, each)} <= {int, float} for each in ring)
+
+
+def _plain(value: Any) -> Any:
+    """Return lists and numbers of Python for tuples, arrays and numbers of NumPy."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
 
 
 def _read_corners(values: Sequence[Any], faults: dict[int, str]) -> NDArray[np.float64]:
@@ -245,11 +284,9 @@ def read_runs(value: Any, height: int, width: int) -> tuple[Ints, str]:
     nothing = np.zeros(0, np.int64)
     if not isinstance(value, dict) or "counts" not in value:
         return nothing, f"the segmentation must be rings or run lengths, got {shown(value)}"
-    if value.get("size") != [height, width]:
-        return (
-            nothing,
-            f"the size of the run lengths is {shown(value.get('size'))}, that of the image {[height, width]}",
-        )
+    size = _plain(value.get("size"))
+    if size != [height, width]:
+        return nothing, f"the size of the run lengths is {shown(size)}, that of the image {[height, width]}"
     counts = value["counts"]
     try:
         lengths = decode_counts(counts) if isinstance(counts, str | bytes) else np.array(counts, np.int64)
@@ -259,6 +296,18 @@ def read_runs(value: Any, height: int, width: int) -> tuple[Ints, str]:
         total = height * width
         return nothing, f"the counts of the run lengths add up to {lengths.sum()}, the image has {total} pixels"
     return np.cumsum(lengths), ""
+
+
+def box_of_runs(ends: Ints, height: int) -> tuple[int, int, int, int] | None:
+    """Return the left, top, right and bottom edge of the pixels of a mask of runs; None for a mask without any."""
+    start, end = ends[: len(ends) // 2 * 2].reshape(-1, 2).T
+    start, end = start[end > start], end[end > start]
+    if not len(start):
+        return None
+    left, right = start // height, (end - 1) // height
+    in_one = left == right
+    top, bottom = np.where(in_one, start % height, 0), np.where(in_one, (end - 1) % height + 1, height)
+    return int(left.min()), int(top.min()), int(right.max()) + 1, int(bottom.max())
 
 
 def decode_counts(text: str | bytes) -> Ints:

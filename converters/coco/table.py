@@ -155,8 +155,8 @@ class Table:
     """(A, 4) XYXY pixels, cut at the image's edges."""
     has_box: Mask
     """(A,): whether `boxes` is a usable box in a known image."""
-    polygon_boxes: dict[int, list[float]]
-    """The [x, y, width, height] of the polygons of annotations without bbox, by row."""
+    shape_boxes: dict[int, list[float]]
+    """The [x, y, width, height] around the shapes of annotations without bbox, by row."""
     category_ids: Ints
     """(A,)"""
     has_category: Mask

@@ -210,7 +210,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "category-unknown": Kind("error", "the category_id of an annotation or image is not the id of a category"),
     "crowd-invalid": Kind("error", "an annotation's iscrowd is neither 0 nor 1"),
     "box-invalid": Kind("error", "a bbox is not four finite numbers [x, y, width, height]"),
-    "box-missing": Kind("error", "an annotation has polygons and no bbox; --clean writes the box around them"),
+    "box-missing": Kind("error", "an annotation has a shape and no bbox; --clean writes the box around it"),
     "box-reversed": Kind("error", "a box's width or height is negative; --clean turns it round"),
     "box-corners": Kind(
         "error",
@@ -256,6 +256,11 @@ CHECK_KINDS: dict[str, Kind] = {
     "segmentation-invalid": Kind(
         "warning", "for outlines: a segmentation is neither rings nor the runs of its image; --clean leaves it out"
     ),
+    "segmentation-form": Kind(
+        "warning",
+        "for outlines: a segmentation is a flat list, or pairs [x, y], and is read as a ring; --clean writes "
+        "[[x, y, ...]]",
+    ),
     "segmentation-short": Kind("warning", "for outlines: a ring has fewer than three points and is left out"),
     "segmentation-crossed": Kind("warning", "for outlines: a ring crosses itself, so parts of it count as outside"),
     "segmentation-outside": Kind("warning", "for outlines: a ring reaches more than 1 pixel past its image"),
@@ -286,7 +291,7 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "keypoints-names": Kind("warning", "for key points: a category's keypoints are no names; --clean leaves them out"),
     "keypoints-skeleton": Kind(
-        "warning", "for key points: a skeleton is not pairs of numbers from 1; --clean leaves it out"
+        "warning", "for key points: a skeleton is not pairs of numbers from 1, and is not drawn; --clean leaves it out"
     ),
     "keypoints-flips": Kind(
         "warning", "for key points: flip_idx does not have each position from 0 once; --clean leaves it out"

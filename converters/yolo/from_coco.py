@@ -118,7 +118,11 @@ def _read(export: FolderExport, task: YoloTask, flip_pairs: Pairs | None) -> tup
     names = [*map(rows.file_name, rows.images.tolist())]
     if names != sorted(names):
         findings.append(Finding(str(export.source), "order-changed"))
-    written = label_rows(rows, task, flip_pairs)
+    try:
+        written = label_rows(rows, task, flip_pairs)
+    except ConversionError:  # nothing of the task is left, perhaps since those that have it cannot be used
+        export.stop_on_errors(rows, findings)
+        raise
     return written, [*findings, *written.findings, *clipped(rows), *dropped_keys(rows, KEYS[task])]
 
 

@@ -13,7 +13,7 @@ from detaug.arguments import is_wholes
 from detaug.arrays import Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.mask_table import MaskTable
-from detaug.converters.coco.outlines import OutlineColumns, read_outlines
+from detaug.converters.coco.outlines import OutlineColumns, read_outlines, rings_of
 from detaug.errors import InputError
 
 
@@ -50,13 +50,15 @@ class Shapes:
 
         `segmentations`: A of them, None for none. `others`: further fields. Raises InputError for one that is wrong.
         """
+        segmentations = [each if each is None or isinstance(each, dict) else rings_of(each) for each in segmentations]
         for row, each in enumerate(segmentations):
             if not (each is None or isinstance(each, list | dict)):
                 raise InputError(
                     f"segmentations[{row}] must be rings [[x, y, ...], ...], run lengths {{size, counts}} or None, got "
                     f"{type(each).__name__}; pycocotools.mask.encode makes run lengths of a mask"
                 )
-        given = [each.get("size") if isinstance(each, dict) else None for each in segmentations]
+        sizes = [each.get("size") if isinstance(each, dict) else None for each in segmentations]
+        given = [[*each] if isinstance(each, list | tuple | np.ndarray) else None for each in sizes]
         size = np.array([each if is_wholes(each, 2, 1) else (0, 0) for each in given])
         outlines, faults = read_outlines(segmentations, [None] * len(size), *size.reshape(-1, 2).T)
         for row, fault in faults.segmentation.items():

@@ -14,6 +14,7 @@ from detaug.boxes.shapes import Shapes, corners_of_boxes, single_rings_of_four
 from detaug.converters.coco.annotations import AnnotationError, Annotations, remedy_of
 from detaug.converters.coco.key_points import (
     Pairs,
+    bones_of,
     count_of_points,
     faults_of_category,
     names_of_points,
@@ -100,8 +101,9 @@ def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyP
         )
     count = points.shape[1]
     for name, category in zip(data.categories.values(), categories, strict=True):
-        for _, fault in faults_of_category(category, count):
-            raise AnnotationError(f"{data.path}: category {name!r}: {fault}; {remedy_of(data.path)}")
+        for kind, fault in faults_of_category(category, count):
+            if kind != "keypoints-skeleton":
+                raise AnnotationError(f"{data.path}: category {name!r}: {fault}; {remedy_of(data.path)}")
     if not count:
         raise AnnotationError(
             f"{data.path}: no annotation has key points; give a json with key points, or leave out keypoints=True: "
@@ -109,7 +111,7 @@ def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyP
         )
     labelled = points[..., 2] > 0
     points[..., :2] = np.where(labelled[..., None], points[..., :2] + 0.5, 0)  # COCO counts pixels
-    skeletons = [[(a - 1, b - 1) for a, b in category.get("skeleton") or []] for category in categories]
+    skeletons = [bones_of(category, count) for category in categories]
     counts = [count_of_points(labelled[class_of_box == at]) for at in range(len(names))]
     swaps, unknown = _swaps(data, names, counts, count, flip_pairs)
     return KeyPoints(points, names, skeletons, swaps, unknown)
