@@ -122,7 +122,7 @@ def test_projects_and_several_tasks(tmp_path: Path) -> None:
     assert {names[row["image_id"]]: row["bbox"][0] for row in document["annotations"]} == dict(
         zip(images, (1, 2, 3, 4), strict=True)
     )
-    assert kinds(summary).keys() == {"class-unused"}
+    assert kinds(summary).keys() == {"splits-joined", "class-unused"}
 
 
 def test_video(tmp_path: Path) -> None:

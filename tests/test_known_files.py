@@ -35,6 +35,25 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ("CVAT's own XML", "bom.xml", b"\xef\xbb\xbf" + CVAT.replace("image", "track").encode()),
     ("dlib's XML", "a.xml", "<?xml version='1.0'?><!-- x --><dataset><name/><images/></dataset>"),
     ("a Pascal VOC XML", "a.xml", voc_xml(box_xml(1, 2, 30, 40))),
+    (
+        "the XML of the LabelMe web tool",
+        "a.xml",
+        "<annotation><filename>a.jpg</filename><object><name>a</name><polygon><pt><x>1</x><y>1</y></pt></polygon>"
+        "</object></annotation>",
+    ),
+    (
+        "a json of Segment Anything (SA-1B)",
+        "sa_1.json",
+        json.dumps({"image": {"file_name": "sa_1.jpg"}, "annotations": [{"id": 1, "segmentation": {}}]}),
+    ),
+    ("a metadata.csv of Hugging Face", "metadata.csv", 'file_name,objects\na.jpg,"{}"\n'),
+    ("a Parquet file", "a.json", b"PAR1\x15\x04"),
+    ("a table of boxes (CSV)", "a.csv", "image_name,label_name,x1,y1,w,h\na.jpg,cat,1,2,3,4\n"),
+    (
+        "a COCO panoptic json",
+        "panoptic.json",
+        json.dumps({"images": [], "categories": [], "annotations": [{"file_name": "a.png", "segments_info": []}]}),
+    ),
     ("a LabelMe json", "a.json", json.dumps(LABELME)),
     ("a VIA project", "a.json", json.dumps({"_via_settings": {}, "_via_img_metadata": {"a.jpg9": REGIONS}})),
     ("a VIA project", "a.json", json.dumps({"a.jpg9": REGIONS})),

@@ -767,7 +767,8 @@ def test_images_beside_xml_in_nested_folders(tmp_path: Path) -> None:
     document, summary = convert(write_files(tmp_path / "flat", files))
     assert [image["file_name"] for image in document["images"]] == ["test/a.jpg", "train/a.jpg"]
     assert boxes_of(document) == [[1, 0, 8, 9], [0, 0, 9, 9]]
-    assert kinds(summary) == {}
+    assert kinds(summary) == {"splits-joined": 1}
+    assert "has images of test and train" in str(summary)
     assert summary.image_folder == tmp_path / "flat"
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from detaug.converters.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.converters.files.addresses import check_on_disk
 from detaug.converters.files.image_file import ImageFile
-from detaug.converters.files.known_files import COCO_JSON, what_file_is, what_is
+from detaug.converters.files.known_files import COCO_JSON, is_panoptic, what_file_is, what_is
+from detaug.converters.files.sample import Sample
 from detaug.converters.findings.entries import Findings, Where
 from detaug.converters.findings.finding import shown
 from detaug.errors import AnnotationError
@@ -77,6 +78,8 @@ def load_coco(path: str | Path) -> Coco:
     lists = [document.get(key) for key in _LISTS] if isinstance(document, dict) else [None]
     if not all(isinstance(each, list) for each in lists) and (what := what_is(path.name, b"", document)):
         raise AnnotationError(f"{path} {what}")
+    if isinstance(document, dict) and is_panoptic(Sample(path.name, b"", document)):
+        raise AnnotationError(f"{path} {what_is(path.name, b'', document)}")
     if not isinstance(document, dict):
         raise AnnotationError(f"{path}: a COCO json is an object with images, annotations and categories")
     for key in _LISTS:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from detaug.converters.files.image_headers import DECODED_FORMATS, ImageHeader
+from detaug.converters.files.namesakes import splits_of
 from detaug.converters.files.paths import regular_status
 from detaug.converters.files.text import name_key, read_text
 from detaug.converters.findings.finding import Finding
@@ -81,6 +82,13 @@ def alike_classes(names: Iterable[str]) -> Iterator[Finding]:
         other = earlier.setdefault(name_key(name), name)
         if other != name:
             yield Finding("", "class-alike", before=name, after=other)
+
+
+def joined_splits(names: Iterable[str], source: object) -> Iterator[Finding]:
+    """Yield a finding if the folders of images are those of several splits, such as train and test."""
+    splits = sorted({split for name in names for split in splits_of(name)})
+    if len(splits) > 1:
+        yield Finding("", "splits-joined", before=splits, note=f"{source} has images of {' and '.join(splits)}")
 
 
 def missing_images(names: Mapping[int, str], images: Path | None) -> Iterator[tuple[int, Finding]]:

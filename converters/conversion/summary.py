@@ -189,6 +189,8 @@ def _examples(summary: Summary, kind: str) -> str:
         return "; the first is " + next(finding.file for finding in summary.findings if finding.kind == kind)
     if kind == "class-numbered":
         return "; " + next(finding.note.partition("; ")[2] for finding in summary.findings if finding.kind == kind)
+    if kind == "splits-joined":
+        return "; " + next(finding.note for finding in summary.findings if finding.kind == kind)
     if kind == "shape-unused":
         return ": " + _shapes_by_kind(finding for finding in summary.findings if finding.kind == kind)
     if kind == "element-unused":

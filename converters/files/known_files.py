@@ -63,8 +63,27 @@ BOX_COLUMNS = (
     ("x_min", "y_min", "x_max", "y_max"),
     ("x1", "y1", "x2", "y2"),
     ("bbox_x", "bbox_y", "bbox_width", "bbox_height"),
+    ("bbox_x", "bbox_y", "bbox_w", "bbox_h"),
+    ("x", "y", "w", "h"),
+    ("x", "y", "width", "height"),
+    ("x1", "y1", "w", "h"),
+    ("x1", "y1", "width", "height"),
+    ("xmin", "ymin", "w", "h"),
+    ("xmin", "ymin", "width", "height"),
+    ("x_min", "y_min", "width", "height"),
+    ("left", "top", "width", "height"),
+    ("left", "top", "right", "bottom"),
+    ("cx", "cy", "w", "h"),
+    ("x_center", "y_center", "width", "height"),
 )
-"""Names of the columns of a box in tables."""
+"""Names of the columns of a box in tables: corners; the left top corner and the sides; the middle and the sides."""
+TABLE_RULE = "must have the columns filename, class, xmin, ymin, xmax, ymax, or x, y, w, h instead of the last four"
+
+
+def _is_table_of_boxes(it: Sample) -> bool:
+    """Return whether the first line has names of columns; short names are words of other texts, too."""
+    short = BOX_COLUMNS[4:] if it.name.endswith((".csv", ".tsv")) else ()
+    return any(it.is_table(*names) for names in (*BOX_COLUMNS[:4], *short))
 
 
 def _is_retinanet(it: Sample) -> bool:
@@ -74,7 +93,8 @@ def _is_retinanet(it: Sample) -> bool:
         is_box = len(row) == 6 and not _are_numbers(row[:1]) and _are_numbers(row[1:5]) and row[5] != ""
         return is_box or (len(row) in (1, 6) and not any(row[1:]))
 
-    rows = [*csv.reader(it.rows)] if it.name.endswith(".csv") else []
+    comma = max(",;\t", key=it.rows[0].count) if it.rows else ","
+    rows = [*csv.reader(it.rows, delimiter=comma)] if it.name.endswith(".csv") else []
     return all(map(fits, rows)) and any(len(row) == 6 for row in rows)
 
 
@@ -111,11 +131,17 @@ def _is_mot(it: Sample) -> bool:
     return bool(rows) and all(7 <= len(words) <= 10 and _are_numbers(words) for words in rows)
 
 
+def is_panoptic(it: Sample) -> bool:
+    """Return whether the annotations of a json are images of segments, COCO's panoptic form."""
+    return it.has("images", "annotations") and "segments_info" in it.first("annotations")
+
+
 _COCO_LISTS = ("images", "annotations", "categories")
 _SCRIPT = "write it as a COCO json: docs/own-data.md has a script to begin with"
 _CONVERT = "convert it: detaug convert FILE -o OUT.json"
 _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
 
+COCO_PANOPTIC = "a COCO panoptic json"
 COCO_JSON, YOLO_LABELS = "a COCO json", "a YOLO label file"
 SHARD_FORMS = ("a TFRecord shard", "a tar")
 FORMS = (
@@ -136,6 +162,12 @@ FORMS = (
         "cvat",
     ),
     Form("dlib's XML", lambda it: it.root == "dataset" and "<images" in it.text, _SCRIPT),
+    Form(
+        "the XML of the LabelMe web tool",
+        lambda it: it.root == "annotation" and "<pt>" in it.text and not re.search("<(bndbox|robndbox)", it.text),
+        _CONVERT_FOLDER,
+        "labelme-web",
+    ),
     Form(
         "a Pascal VOC XML", lambda it: it.root == "annotation", "convert its folder: detaug convert-voc FOLDER", "voc"
     ),
@@ -183,6 +215,12 @@ FORMS = (
         "export from VoTT as Pascal VOC for detaug convert-voc",
     ),
     Form(
+        "a json of Segment Anything (SA-1B)",
+        lambda it: it.has("image", "annotations") and "segmentation" in it.first("annotations"),
+        _CONVERT_FOLDER,
+        "segment-anything",
+    ),
+    Form(
         "a Supervisely json",
         lambda it: it.has("objects", "size") and ("classTitle" in it.first("objects") or it.has("tags")),
         _CONVERT_FOLDER,
@@ -201,6 +239,18 @@ FORMS = (
         _CONVERT,
         "imagefolder",
     ),
+    Form(
+        "a metadata.csv of Hugging Face",
+        lambda it: it.is_table("file_name", "objects"),
+        _CONVERT,
+        "imagefolder",
+    ),
+    Form(
+        "a Parquet file",
+        lambda it: it.head.startswith(b"PAR1"),
+        "write its table as metadata.jsonl beside the images: pandas.read_parquet(FILE).to_json('metadata.jsonl', "
+        "orient='records', lines=True)",
+    ),
     Form("BDD100K's json", lambda it: it.has("name", "labels", many=True), _SCRIPT),
     Form(
         "a json of FiftyOne",
@@ -211,9 +261,15 @@ FORMS = (
     Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
     Form("an export of Labelbox", lambda it: "data_row" in it.keys, _SCRIPT),
     Form("a table of Open Images", lambda it: it.is_table("imageid", "labelname", "xmin"), _CONVERT, "csv"),
-    Form("a table of boxes (CSV)", lambda it: any(it.is_table(*names) for names in BOX_COLUMNS), _CONVERT, "csv"),
+    Form("a table of boxes (CSV)", _is_table_of_boxes, _CONVERT, "csv"),
     Form("a table of keras-retinanet", _is_retinanet, _CONVERT, "csv"),
     Form("a table of VIA", lambda it: it.is_table("region_shape_attributes"), _CONVERT, "via"),
+    Form(
+        COCO_PANOPTIC,
+        is_panoptic,
+        "converters/panoptic2detection_coco_format.py of panopticapi (github.com/cocodataset/panopticapi) makes a COCO "
+        "json of its things",
+    ),
     Form(
         COCO_JSON,
         lambda it: (
@@ -316,6 +372,17 @@ def what_file_is(path: str | Path, but: Sequence[str] = ()) -> str:
     """Return what a file is and what it needs; "" where it is not known, or cannot be read."""
     form = form_of_file(path, but)
     return f"is {form.name}; {form.remedy}" if form else ""
+
+
+def what_table_is(path: str | Path) -> str:
+    """Return what is missing of a table (CSV) of another kind; "" for a file that is none."""
+    with suppress(OSError):
+        with open(path, "rb", buffering=0) as file:
+            sample = Sample(os.path.basename(path), file.read(_HEAD_BYTES) or b"")
+        if sample.name.endswith((".csv", ".tsv")) and len(sample.columns) > 1:
+            names = ", ".join(sample.columns[:12])[:200]
+            return f"is a table whose columns are not known, {names}; a table of boxes {TABLE_RULE}: rename them"
+    return ""
 
 
 def what_folder_has(folder: Path) -> str:

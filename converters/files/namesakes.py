@@ -82,8 +82,13 @@ _SPLITS = {
 
 def are_of_different_splits(path: str, other: str) -> bool:
     """Return whether the folders of two paths are those of different splits, such as training and testing."""
-    one, another = (_splits_of_folder(folded(each).rpartition("/")[0]) for each in (path, other))
+    one, another = map(splits_of, (path, other))
     return bool(one and another and one.isdisjoint(another))
+
+
+def splits_of(path: str) -> frozenset[str]:
+    """Return the splits, train, val and test, that folders of a path are named after."""
+    return _splits_of_folder(folded(path).rpartition("/")[0])
 
 
 @lru_cache(1024)  # thousands of images are in few folders

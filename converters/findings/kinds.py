@@ -131,6 +131,11 @@ KINDS: dict[str, Kind] = {
     "crowd-difficult": Kind("repaired", "a crowd (iscrowd 1) was marked difficult, the nearest that VOC has"),
     "unlabelled-kept": Kind("noted", "an image has no XML and was kept as an image without boxes"),
     "image-joined": Kind("noted", "an image is in two of the files that are merged; its boxes were combined"),
+    "splits-joined": Kind(
+        "noted",
+        "images of several splits are in one json; convert each folder by itself, so that no model is trained on test "
+        "images",
+    ),
     "order-changed": Kind(
         "noted",
         "YOLO does not keep the order of the images; converted back, they and their ids follow their names",

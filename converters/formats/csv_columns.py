@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,21 @@ _NAMES = (
 """Of the columns of the image, its class, its width and its height."""
 
 
+_CORNERS = ("xmax", "x_max", "x2", "right")
+_MIDDLES = ("cx", "x_center")
+
+_WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+
+
+def is_decimal_comma(text: str) -> bool:
+    """Return whether a text is a number with a decimal comma, as spreadsheets of many countries write it.
+
+    1,234 may be a thousand too, so it is no proof.
+    """
+    return _WITH_COMMA.fullmatch(text) is not None and not _THOUSANDS.fullmatch(text)
+
+
 class Table(NamedTuple):
     """Which column has what."""
 
@@ -24,17 +40,25 @@ class Table(NamedTuple):
     class_name: int
     edges: tuple[int, ...]
     has_sides: bool
-    """Whether the last two of the edges are width and height."""
+    """Whether the last two of the edges are width and height, and the first two the left top corner, or the middle."""
     size: tuple[int, ...]
     columns: Mapping[str, int]
     """All others."""
     words: int
     """How many a whole row has."""
     has_head: bool = True
+    has_middle: bool = False
+    has_decimal_commas: bool = False
+
+    def number_text(self, text: str) -> str:
+        """Return a number with a decimal point."""
+        return text.replace(",", ".") if self.has_decimal_commas and _WITH_COMMA.fullmatch(text) else text
 
     def edges_of(self, row: Sequence[str]) -> Edges:
         """Return the box of a row. Raises ObjectError."""
-        left, top, right, bottom = numbers_of([row[at] for at in self.edges], "a coordinate")
+        left, top, right, bottom = numbers_of([self.number_text(row[at]) for at in self.edges], "a coordinate")
+        if self.has_middle:
+            left, top = left - right / 2, top - bottom / 2
         return (left, top, left + right, top + bottom) if self.has_sides else (left, top, right, bottom)
 
 
@@ -45,14 +69,16 @@ def table_with_head(head: Sequence[str]) -> Table | None:
     """Return which column has what by the names of columns; None if they do not tell."""
     at = {word.lower(): position for position, word in enumerate(head)}
     edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
-    image, class_name, width, height = (next((at[name] for name in each if name in at), None) for each in _NAMES)
+    free = at.keys() - {*edges}
+    image, class_name, width, height = (next((at[name] for name in each if name in free), None) for each in _NAMES)
     if not edges or image is None or class_name is None:
         return None
     size = (width, height) if width is not None and height is not None else ()
     used = {image, class_name, *size, *(at[name] for name in edges)}
     columns = {word: position for position, word in enumerate(head) if word and position not in used}
     places = tuple(at[name] for name in edges)
-    return Table(image, class_name, places, edges[2] == "bbox_width", size, columns, len(head))
+    has_sides = edges[2] not in _CORNERS
+    return Table(image, class_name, places, has_sides, size, columns, len(head), has_middle=edges[0] in _MIDDLES)
 
 
 def is_retinanet(row: Sequence[str]) -> bool:

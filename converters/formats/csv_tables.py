@@ -12,10 +12,17 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from detaug.converters.files.known_files import TABLE_RULE
 from detaug.converters.files.paths import last_part, list_files
 from detaug.converters.files.spool import grouped
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.csv_columns import RETINANET, Table, is_retinanet, table_with_head
+from detaug.converters.formats.csv_columns import (
+    RETINANET,
+    Table,
+    is_decimal_comma,
+    is_retinanet,
+    table_with_head,
+)
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.record import (
     Contents,
@@ -35,9 +42,10 @@ _LARGEST_RELATIVE = 1.01
 def read_csv(source: Source) -> Contents:
     """Read tables: rows of boxes, grouped by image.
 
-    Numbers are pixels, or relative to the image if none in the file is over 1. An image without objects has a row with
-    nothing but its name. Open Images: IsGroupOf is a crowd; names of classes are those of class-descriptions*.csv.
-    keras-retinanet: classes are in the order of classes.csv or _classes.csv. Other columns stay columns.
+    Numbers are pixels, or relative to the image if none in the file is over 1; commas may be decimal points. An image
+    without objects has a row with nothing but its name. Open Images: IsGroupOf is a crowd; names of classes are those
+    of class-descriptions*.csv. keras-retinanet: classes are in the order of classes.csv or _classes.csv. Other columns
+    stay columns.
     """
     folders = {file.rpartition("/")[0] for file in source.files}
     beside = [name for name in list_files(source.folder, (".csv",)) if name.rpartition("/")[0] in folders]
@@ -75,12 +83,16 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
     path = source.folder / file
     table, counts, largest = _table_of(path), Counter[str](), 0.0
     if table is None:
-        raise ObjectError("must have the columns filename, class, xmin, ymin, xmax, ymax", "label-unreadable")
+        raise ObjectError(TABLE_RULE, "label-unreadable")
+    commas, points = False, False
     for _, row in _rows(path, table):
         counts[row[table.image]] += 1
+        texts = [row[at] for at in table.edges]
+        commas, points = commas or any(map(is_decimal_comma, texts)), points or "." in "".join(texts)
         if largest <= _LARGEST_RELATIVE:
             with suppress(ObjectError):
-                largest = max(largest, *table.edges_of(row))
+                largest = max(largest, *table.edges_of([text.replace(",", ".") for text in row]))
+    table = table._replace(has_decimal_commas=commas and not points)
     unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
     by_image = ((row[table.image], (line, row)) for line, row in _rows(path, table))
     for image, rows in grouped(by_image, counts, source.temporary):
@@ -110,7 +122,7 @@ def _add_row(record: Record, line: int, row: Sequence[str], table: Table, names:
     except ObjectError as error:
         record.findings.append(Finding(record.file, "row-invalid", None, line, note=str(error)))
         return
-    columns = {key: _value(row[at]) for key, at in table.columns.items() if row[at]}
+    columns = {key: _value(table.number_text(row[at])) for key, at in table.columns.items() if row[at]}
     is_group = columns.get("IsGroupOf") == 1
     record.objects.append(Object(names.get(name, name), edges, is_crowd=is_group, columns=columns, line=line))
 

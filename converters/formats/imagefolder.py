@@ -1,4 +1,4 @@
-"""Hugging Face's imagefolder: metadata.jsonl beside the images, with `objects` of each.
+"""Hugging Face's imagefolder: metadata.jsonl, or metadata.csv, beside the images, with `objects` of each.
 
 Source: https://huggingface.co/docs/datasets/image_dataset#object-detection: boxes are COCO's [x, y, width, height].
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from detaug.converters.files.paths import require_file
 from detaug.converters.findings.finding import Finding
+from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -36,6 +38,12 @@ def read_imagefolder(source: Source) -> Contents:
     """
 
     def read(file: str) -> Iterator[Record]:
+        if file.lower().endswith(".csv"):
+            for line, entry in _rows(source.folder / file):
+                record = _record(file, line, entry)
+                names.update(item.class_name for item in record.objects)
+                yield record
+            return
         require_file(source.folder / file)
         with open(source.folder / file, encoding="utf-8-sig") as lines:
             for line, text in enumerate(lines, 1):
@@ -54,10 +62,24 @@ def _numbers(names: set[str]) -> Iterator[str]:
         yield from (name for name in sorted(names, key=int) if name == str(int(name)))
 
 
-def _record(file: str, line: int, text: str) -> Record:
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield (line, entry) of a metadata.csv, whose `objects` is the text of a json; of a row that is none its text."""
+    head: list[str] = []
+    for line, row in rows_of_csv(path):
+        if not head:
+            head = row
+            continue
+        entry: dict[str, Any] = {name: text for name, text in zip(head, row, strict=False) if name}
+        try:
+            yield line, {**entry, "objects": json.loads(entry.get("objects") or "{}")}
+        except (ValueError, RecursionError):
+            yield line, entry.get("objects", "")
+
+
+def _record(file: str, line: int, text: dict[str, Any] | str) -> Record:
     record = Record(file)
     try:
-        entry = object_of(json.loads(text), "a line")
+        entry = text if isinstance(text, dict) else object_of(json.loads(text), "a line")
         record.called = text_of(entry.get("file_name"), "file_name")
         record.names = names_beside(file, record.called)
         items = [*_items(entry.get("objects"))]

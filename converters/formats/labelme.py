@@ -69,6 +69,8 @@ def read_labelme(source: Source) -> Contents:
         if isinstance(path, str) and path:
             path = path.replace("\\", "/")
             record.names = (posixpath.normpath(posixpath.join(posixpath.dirname(file), path)), path)
+        if document.get("imageData"):
+            record.without_image = "the json has it in imageData: labelme_export_json of LabelMe writes it as a file"
         width, height = document.get("imageWidth"), document.get("imageHeight")
         record.size = (width, height) if type(width) is type(height) is int else None
         record.columns = _flags(document)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.known_files import Form, form_of_file
+from detaug.converters.files.known_files import Form, form_of_file, what_table_is
 from detaug.converters.files.paths import PathLike, list_files
 from detaug.converters.findings.finding import counted
 from detaug.converters.formats.table import BY_NAME, FORMATS, Format
@@ -52,6 +52,8 @@ def recognise(path: PathLike, name: str | None = None) -> Recognised:
     if name:
         return Recognised(BY_NAME[name], path, path.parent, [path.name])
     if form is None:
+        if what := what_table_is(path):
+            raise ConversionError(f"{path} {what}")
         raise ConversionError(f"{path} is in no format that is known; detaug formats lists them, --from NAME names it")
     if not form.reader:
         raise ConversionError(f"{path} is {form.name}; {form.remedy}")
@@ -106,4 +108,7 @@ def _why_unclear(folder: Path, found: dict[str, list[str]], forms: dict[str, For
     for file, form in forms.items():
         if form:
             return f"{folder} has {file}, which is {form.name}; {form.remedy}"
+    for file in forms:
+        if what := what_table_is(folder / file):
+            return f"{folder} has {file}, which {what}"
     return f"{folder} has no annotations in a format that is known; detaug formats lists them"

@@ -43,6 +43,14 @@ FORMATS = (
         tried="the writer of LabelMe 6.3.1, every kind of shape that has a place; supervision 0.31.2",
     ),
     Format(
+        "labelme-web", "LabelMe web tool (XML)", "boxes, outlines, attributes", (".xml",), "masks (segm)",
+        "labelme_web.read_labelme_web",
+    ),
+    Format(
+        "segment-anything", "Segment Anything (SA-1B)", "masks, all of one class; their scores", (".json",),
+        reader="segment_anything.read_segment_anything",
+    ),
+    Format(
         "cvat", "CVAT for images or video",
         "boxes, rotated boxes, outlines, ellipses, masks, skeletons as key points, tracks, attributes, tags",
         (".xml",), "lines, cuboids, points in no skeleton", "cvat.read_cvat",
@@ -89,7 +97,7 @@ FORMATS = (
         tried="supervisely 6.74.51: rectangle, polygon with a hole, bitmap, graph with its skeleton, tags",
     ),
     Format(
-        "imagefolder", "Hugging Face imagefolder", "boxes, other lists as columns", (".jsonl",),
+        "imagefolder", "Hugging Face imagefolder", "boxes, other lists as columns", (".jsonl", ".csv"),
         reader="imagefolder.read_imagefolder",
         tried="datasets 5.2.0, which loads the same `metadata.jsonl`",
     ),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
-from detaug.converters.conversion.classes_and_images import unused_classes
+from detaug.converters.conversion.classes_and_images import joined_splits, unused_classes
 from detaug.converters.conversion.summary import (
     Summary,
     left_out_classes,
@@ -82,6 +82,7 @@ def mot_to_coco(
     class_names = [*classes] if classes is not None else _class_names(results, counts)
     findings = [finding for result in results for finding in result.findings]
     findings += unused_classes((name for name in class_names if not counts[name]), left_out_classes(findings))
+    findings += joined_splits((f"{name}/" for name in names), root)
     images = sum(len(result.frames) for result in results)
     stop_on_errors(findings, on_error, paths.get("report"))
     class_counts = {name: counts[name] for name in class_names}

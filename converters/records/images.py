@@ -51,6 +51,7 @@ class Images:
         elif record.names:
             called = record.called or record.names[0]
             note = f"no image in {self.folder} has the name {called!r}"
+            note += f"; {record.without_image}" if record.without_image else ""
             record.findings.append(Finding(record.file, "image-missing", before=called, note=note))
         else:
             record.findings.append(Finding(record.file, "label-unused", before=record.file))

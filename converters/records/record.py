@@ -120,6 +120,8 @@ class Record:
     video: str = ""
     frame: int | None = None
     """Number of the frame in its video, from 0."""
+    without_image: str = ""
+    """What to do if no image is found, if the format has an own way."""
     findings: list[Finding] = field(default_factory=list)
     read: Callable[[Record], None] | None = None
     """Fills the record from its file, if that is not done yet: another part may have its image."""

@@ -14,7 +14,7 @@ from typing import Any
 from detaug.converters.coco.parts import part_head, write_part
 from detaug.converters.coco.writer import ANNOTATION_FILE, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
-from detaug.converters.conversion.classes_and_images import header_findings
+from detaug.converters.conversion.classes_and_images import header_findings, joined_splits
 from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import (
     Summary,
@@ -86,7 +86,7 @@ def records_to_coco(
     with closing(StoredObjects(paths["output"].parent)) as stored:
         usable, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
         dataset, without_boxes, about_classes = data_set_of(usable, stored, contents, options.classes, findings)
-        findings += about_classes
+        findings += [*about_classes, *joined_splits((each.name for each in usable), images)]
         stop_on_errors(findings, options.on_error, report)
         class_counts = {name: dataset.counts[name] for name in dataset.class_names}
         if options.part is None:
@@ -235,9 +235,11 @@ def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str)
     last = (finding for each in read for finding in [*each.findings][-1:])
     missing = [finding for finding in last if finding.kind in kinds]
     if read and len(missing) == len(read):
+        usual = f"no image in {found.folder} has the name {missing[0].before!r}"
         raise ConversionError(
             f"{found.folder} has the image of none of the {len(read):,} entries of {title}, the first is "
-            f"{missing[0].before!r}; give the folder of the images: --images of convert, IMAGES of convert-dota",
+            f"{missing[0].before!r}; give the folder of the images: --images of convert, IMAGES of convert-dota"
+            + (f"; or {own}" if (own := missing[0].note.removeprefix(usual).removeprefix("; ")) else ""),
             missing,
         )
 

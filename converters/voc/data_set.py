@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, tee
 from typing import NamedTuple
 
-from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
+from detaug.converters.conversion.classes_and_images import alike_classes, joined_splits, unused_classes
 from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import left_out_classes
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
@@ -122,6 +122,7 @@ def read_data_set(reader: PairReader, split: str | None, part: Part | None = Non
         without_boxes += not each.names
     findings.extend(_identical_images(usable, fingerprints, folders))
     findings.extend(_class_findings(dataset, rules))
+    findings.extend(joined_splits((each.image or "" for each in usable), folders.images))
     return dataset._replace(without_boxes=without_boxes, shapes=frozenset(shapes))
 
 

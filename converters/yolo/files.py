@@ -6,12 +6,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_file_is
-from detaug.converters.files.paths import PathLike, list_files, regular_status
+from detaug.converters.files.matching import ImageNames
+from detaug.converters.files.namesakes import splits_of
+from detaug.converters.files.paths import PathLike, last_part, list_files, regular_status
 from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
 from detaug.converters.findings.finding import Finding
 from detaug.converters.yolo.labels import YoloTask
@@ -246,17 +249,34 @@ def _images_of(source: Path, data: DataYaml, findings: list[Finding]) -> list[st
 
 
 def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[Finding]) -> Iterator[str]:
+    moved = cache(lambda: ImageNames(list_files(data.root, IMAGE_EXTENSIONS)))
     for number, line in enumerate(lines, 1):
         if entry := line.strip():
             # Windows writes backslashes, and CVAT data/ in front of each path.
             entries = [entry, entry.replace("\\", "/"), entry.removeprefix("data/")]
             paths = [os.path.normpath(folder / each) for each in entries for folder in (source.parent, data.root)]
             found = next((path for path in paths if regular_status(path)), None)
+            if found is None and _ABSOLUTE.match(entry):  # of the machine where the list was written
+                found = _with_its_end(moved(), entry.replace("\\", "/"), data.root)
             if found:
                 yield found
             else:
-                note = f"{entry} is not a file below {source.parent}; write paths relative to this folder"
+                rule = (
+                    "is not a file" if not _ABSOLUTE.match(entry) else "is not a file, nor the end of one image's path,"
+                )
+                note = f"{entry} {rule} below {source.parent}; write paths relative to this folder"
                 findings.append(Finding(str(source), "split-entry-missing", line=number, before=entry, note=note))
+
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
+
+
+def _with_its_end(images: ImageNames, path: str, root: Path) -> str | None:
+    """Return the only image that ends like a path of another machine; None if there is none, or several."""
+    name, splits = last_part(path), splits_of(path)
+    found = [image for image in images.namesakes.nearest(path) if last_part(image) == name]
+    found = [image for image in found if not (splits and splits_of(image)) or splits & splits_of(image)]
+    return os.path.join(root, found[0]) if len(found) == 1 else None
 
 
 def label_file(image: PathLike) -> str:

@@ -1,0 +1,98 @@
+"""The XML of the LabelMe web tool, one for each image; CVAT and Datumaro write it as LabelMe 3.0.
+
+Source: https://github.com/CSAILVision/LabelMeAnnotationTool; cvat/apps/dataset_manager/formats/labelme.py of CVAT.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any
+
+from detaug.converters.records.record import (
+    Contents,
+    Object,
+    Record,
+    Source,
+    edges_of,
+    names_beside,
+    numbers_of,
+    read_objects,
+    records_of_files,
+    text_of,
+    unread_elements,
+    unused_shape,
+    whole_of,
+)
+from detaug.converters.records.xml_elements import elements_of_xml
+
+_YES, _NO = ("1", "yes", "true"), ("0", "no", "false")
+_KNOWN = frozenset(
+    (
+        *(
+            "name",
+            "deleted",
+            "verified",
+            "id",
+            "date",
+            "type",
+            "viewpoint",
+            "polygon",
+            "segm",
+            "occluded",
+            "attributes",
+        ),
+        *("parts", "username", "crop"),
+    )
+)
+"""Elements of an object that are read, or say nothing more. `parts` names objects that belong together."""
+
+
+def read_labelme_web(source: Source) -> Contents:
+    """Read the polygons of each XML; one of the type bounding_box is a box. Deleted objects are left out.
+
+    `occluded` and the text of `attributes` are columns. Masks, <segm>, are files elsewhere, and have no place.
+    """
+    unread = Counter[str]()
+
+    def read(file: str, record: Record) -> None:
+        def objects() -> Iterator[Any]:
+            for _, element in elements_of_xml(source.name(file), ("filename", "imagesize", "object")):
+                if element.tag == "filename":
+                    record.names = names_beside(file, (element.text or "").strip())
+                elif element.tag == "imagesize":
+                    width, height = (whole_of((element.findtext(tag) or "").strip()) for tag in ("ncols", "nrows"))
+                    record.size = (width, height) if width and height else None
+                else:
+                    unread.update(f"<{child.tag}>" for child in element if child.tag not in _KNOWN)
+                    yield element
+
+        read_objects(record, objects(), lambda each: _object(record, each), attrgetter("sourceline"))
+
+    return Contents(records_of_files(source.files, read), len(source.files), findings=unread_elements(unread))
+
+
+def _object(record: Record, element: Any) -> Object | None:
+    """Return an object; None for a deleted one and, with a finding, for one without an area."""
+    texts = {
+        tag: (element.findtext(tag) or "").strip() for tag in ("name", "deleted", "occluded", "attributes", "type")
+    }
+    if texts["deleted"] in _YES:
+        return None
+    found = Object(text_of(texts["name"], "name"), line=element.sourceline)
+    found.columns = {"attributes": texts["attributes"]} if texts["attributes"] else {}
+    if texts["occluded"] in (*_YES, *_NO):
+        found.columns |= {"occluded": int(texts["occluded"] in _YES)}
+    pairs = [(point.findtext("x"), point.findtext("y")) for point in element.iterfind("polygon/pt")]
+    numbers = numbers_of([(text or "").strip() for pair in pairs for text in pair], "x and y of a point")
+    is_box = texts["type"] == "bounding_box"
+    if len(pairs) < (2 if is_box else 3):
+        kinds = {0: "segm" if element.find("segm") is not None else "empty polygon", 1: "point", 2: "line"}
+        unused_shape(record, None, kinds[len(pairs)], element.sourceline)
+        return None
+    if is_box:
+        found.edges = edges_of(numbers)
+    else:
+        found.rings = [numbers]
+    return found

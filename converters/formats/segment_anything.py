@@ -1,0 +1,61 @@
+"""Segment Anything: a json for each image, with the masks that a model found; also SA-1B.
+
+Source: https://github.com/facebookresearch/segment-anything, README: Dataset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from detaug.converters.coco.outlines import read_runs
+from detaug.converters.coco.rings import mask_of_runs
+from detaug.converters.files.text import read_json
+from detaug.converters.records.record import (
+    Contents,
+    Mask,
+    Object,
+    ObjectError,
+    Record,
+    Source,
+    id_of,
+    list_of,
+    names_beside,
+    object_of,
+    read_objects,
+    records_of_files,
+    text_of,
+    whole_of,
+)
+
+NO_CLASS = "object"
+"""The class of all masks, which have none."""
+
+_SHAPE = ("id", "bbox", "area", "segmentation")
+
+
+def read_segment_anything(source: Source) -> Contents:
+    """Read the masks (run lengths) of each image; all are of the class object. Their further keys are columns."""
+
+    def read(file: str, record: Record) -> None:
+        document = object_of(read_json(source.name(file)), "a json of Segment Anything")
+        image = object_of(document.get("image"), "image")
+        record.names = names_beside(file, text_of(image.get("file_name"), "file_name"))
+        record.tool_id = id_of(image.get("image_id"))
+        width, height = (whole_of(str(image.get(key))) for key in ("width", "height"))
+        if not width or not height:
+            raise ObjectError("width and height of the image must be whole numbers from 1")
+        record.size = (width, height)
+        items = list_of(document.get("annotations"), "annotations")
+        read_objects(record, items, lambda item: _object(item, (height, width)))
+
+    return Contents(records_of_files(source.files, read), len(source.files), class_names=[NO_CLASS])
+
+
+def _object(value: Any, size: tuple[int, int]) -> Object:
+    entry = object_of(value, "an annotation")
+    ends, fault = read_runs(entry.get("segmentation"), *size)
+    if fault:
+        raise ObjectError(fault)
+    columns = {key: each for key, each in entry.items() if key not in _SHAPE}
+    mask = Mask(mask_of_runs(ends, *size))  # its box is the one around it
+    return Object(NO_CLASS, masks=[mask], columns=columns, tool_id=id_of(entry.get("id")))
