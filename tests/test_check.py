@@ -68,17 +68,6 @@ def one_more(where: str, **changes: object) -> Change:
     return lambda content, _: content[where].append(content[where][0] | changes)
 
 
-def without_sides(change: Change) -> Change:
-    """Let categories say that none of their three keypoints swap."""
-
-    def both(content: Document, folder: Path) -> None:
-        change(content, folder)
-        for category in content["categories"]:
-            category["flip_idx"] = [0, 1, 2]
-
-    return both
-
-
 def file(name: str, content: bytes) -> Change:
     return lambda _, folder: (folder / name).write_bytes(content)
 
@@ -111,6 +100,22 @@ def corners() -> Change:
     def change(content: Document, _: Path) -> None:
         for n, row in enumerate(content["annotations"]):
             row["bbox"] = [5 + n, 5, 35 + n, 25] if n % 2 else [50 + n, 40, 70 + n, 60]
+
+    return change
+
+
+def relative(key: str) -> Change:
+    """Return a change of a key of all annotations to numbers in 0..1, relative to the images."""
+
+    def change(content: Document, _: Path) -> None:
+        for n, row in enumerate(content["annotations"]):
+            x, y, width, height = 0.1 + n / 50, 0.2, 0.5, 0.625
+            ring = [x, y, x + width, y, x + width, y + height, x, y + height]
+            points = [number for at in range(0, 8, 2) for number in (*ring[at : at + 2], 2)]
+            values = {"bbox": [x, y, width, height], "segmentation": [ring], "keypoints": points}
+            row[key] = (values | {"corners": [ring[at : at + 2] for at in range(0, 8, 2)]})[key]
+            for category in content["categories"]:
+                category |= {"flip_idx": [0, 1, 2, 3]} if key == "keypoints" else {}
 
     return change
 
@@ -418,7 +423,8 @@ def test_warnings(folder: Path, kind: str, change: Change, message: str, more: s
     read_annotations(summary.annotations)
 
 
-NOTHING_LEFT = {"images-empty", "categories-empty", "category-id-repeated", "box-corners"}
+RELATIVE = {f"{what}-relative" for what in ("box", "segmentation", "corners", "keypoints")}
+NOTHING_LEFT = {"images-empty", "categories-empty", "category-id-repeated", "box-corners"} | RELATIVE
 
 
 def assert_cleanable(summary: CheckSummary) -> None:
@@ -437,6 +443,41 @@ def assert_cleanable(summary: CheckSummary) -> None:
     assert content["licenses"] == before["licenses"]
 
 
+@pytest.mark.parametrize("key", ["bbox", "segmentation", "corners", "keypoints"])
+def test_numbers_relative_to_the_images_are_an_error(folder: Path, key: str) -> None:
+    content = document()
+    relative(key)(content, folder)
+    clean = folder.parent / "clean.json"
+    summary = checked(content, folder, clean=clean)
+    kind = f"{key.removeprefix('b')}-relative"
+    assert summary.kind_counts[kind] == 1
+    assert f"each {key} is in 0..1, relative to its image: multiply x and widths by the image's width" in str(summary)
+    with pytest.raises(AnnotationError, match=f"each {key} is in"):
+        read_annotations(summary.annotations)
+    assert not clean.exists()
+    result = detaug("split", summary.annotations, "-o", "a.json", "-o", "b.json", "--shares", "1,1")
+    assert (result.code, f"each {key} is in 0..1" in result.err) == (2, True)
+    first = content["annotations"][0]
+    first[key] = {"bbox": [3, 3, 20, 30], "segmentation": [[1, 1, 20, 1, 20, 20]], "keypoints": [9, 9, 2] * 4}.get(
+        key, [[1, 1], [30, 1], [30, 20], [1, 20]]
+    )
+    assert kind not in checked(content, folder).kind_counts  # one in pixels: those in 0..1 are tiny
+
+
+def test_pixels_in_a_corner_are_not_relative(folder: Path) -> None:
+    content = document()
+    for row in content["annotations"]:
+        row |= {"bbox": [0, 0, 1, 1], "keypoints": [0, 0, 2, 1, 1, 2]}
+    assert not RELATIVE & checked(content, folder).kind_counts.keys()
+    content["annotations"] = content["annotations"][:1]
+    content["annotations"][0] |= {"bbox": [9, 9, 30, 30], "keypoints": [0.5, 0.5, 2, 0, 0, 0]}
+    assert not RELATIVE & checked(content, folder).kind_counts.keys()
+    for row in content["images"]:
+        row |= {"width": 15, "height": 15}
+    content["annotations"][0] |= {"bbox": [0.2, 0.2, 0.5, 0.5]}  # as large as in a tiny image
+    assert not RELATIVE & checked(content, folder).kind_counts.keys()
+
+
 def test_every_kind_has_a_test() -> None:
     elsewhere = {
         "image-broken",
@@ -444,13 +485,17 @@ def test_every_kind_has_a_test() -> None:
         "image-unsafe",
         "image-not-decoded",
         "image-leaked",
+        "group-leaked",  # both in test_groups.py
+        "group-name-shared",
         "categories-differ",
         "image-class",
         "video-missing",
         "video-unusable",
         "frame-missing",
     }
-    elsewhere |= {"crowds-only"} | {kind for kind in CHECK_KINDS if kind.startswith(SHAPES)}  # test_check_shapes.py
+    elsewhere |= (
+        {"crowds-only"} | RELATIVE | {kind for kind in CHECK_KINDS if kind.startswith(SHAPES)}
+    )  # test_check_shapes.py
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
     assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)
     assert all(CHECK_KINDS[case[0]].effect == "warning" for case in WARNINGS)
@@ -462,6 +507,12 @@ def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
 
 # ----------------------------------------------------------------------------------------------------------
 # Further cases
+
+
+def keypoints_with_sides(content: Document, _: Path) -> None:
+    content["annotations"][0] |= {"keypoints": [10, 10, 2, 0, 0, 0, 99.5, 79.5, 1], "num_keypoints": 2}
+    for row in content["categories"]:
+        row["flip_idx"] = [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -478,7 +529,7 @@ def test_kinds_of_image_headers_are_those_of_the_converter() -> None:
         annotation(segmentation=[[-0.5, 10, 20, 10, 20, 40]], bbox=[0, 10, 20, 30]),
         annotation(corners=[[-20, 10], [0, -10], [40, 30], [20, 50]], bbox=[0, 0, 40, 50]),
         annotation(corners=[[-10, 10], [40, 40], [40, 60], [-10, 12]], bbox=[0, 16, 40, 44]),  # cut, then boxed
-        without_sides(annotation(keypoints=[10, 10, 2, 0, 0, 0, 99.5, 79.5, 1], num_keypoints=2)),
+        keypoints_with_sides,
         annotation(area="odd", extra=[[[]]]),
         file(".hidden.jpg", JPEG),
         file("sub/c.png", palette_png(8)),

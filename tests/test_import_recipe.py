@@ -62,7 +62,7 @@ COUNTS = {
     "albumentations/tutorial_yolov3": (9, 6, 0),
     "albumentations/ultralytics_v8": (5, 2, 0),
     "torchvision/classification": (4, 0, 0),
-    "torchvision/containers": (14, 1, 0),
+    "torchvision/containers": (13, 2, 0),
     "torchvision/gallery_detection": (6, 1, 0),
     "torchvision/letterbox_by_hand": (5, 2, 0),
     "torchvision/references_hflip": (6, 0, 0),

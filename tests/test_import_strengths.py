@@ -224,7 +224,7 @@ TORCHVISION_PIXELS = [
     c("v2.GaussianBlur((3, 7), (1.0, 2.0))", "v2.GaussianBlur((3, 3), (1.0, 2.0))"),
     c("v2.GaussianNoise(0.05, 0.1)", "v2.GaussianNoise(0.05, 0.2)"),
     c("v2.RandomAdjustSharpness(4, p=1)", "v2.RandomAdjustSharpness(2, p=1)"),
-    c("v2.RandomAdjustSharpness(0, p=1)", "v2.RandomAdjustSharpness(0.5, p=1)"),
+    c("v2.RandomAdjustSharpness(0, p=1)", "v2.RandomAdjustSharpness(2, p=1)"),
     c("v2.RandomInvert(0.3)", "v2.RandomInvert(0.6)"),
     c("v2.RandomPosterize(3, p=1)", "v2.RandomPosterize(4, p=1)"),
     c("v2.RandomSolarize(100, p=1)", "v2.RandomSolarize(200, p=1)"),

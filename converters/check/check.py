@@ -23,9 +23,11 @@ from detaug.converters.check.images import (
     refuse_other_folder,
 )
 from detaug.converters.check.shapes import check_shapes
+from detaug.converters.check.split_groups import check_groups
 from detaug.converters.check.summary import CheckSummary, report_document
 from detaug.converters.check.videos import check_videos
 from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.groups import GroupRule
 from detaug.converters.coco.parts import refuse_part
 from detaug.converters.coco.table import Table
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder, output_files
@@ -52,6 +54,8 @@ def check_coco(
     isolated: bool = False,
     part: tuple[int, int] | None = None,
     against: Sequence[PathLike] = (),
+    group_key: str | None = None,
+    group_name: str | None = None,
     size: tuple[int, int] | None = None,
     clean: PathLike | None = None,
     drop_classes: Sequence[str] = (),
@@ -66,7 +70,8 @@ def check_coco(
     DALI, on the CUDA device if there is one, and open every video file. isolated: for untrusted files, decode in
     processes with limits of memory and time, images of any size; no video is opened. part: (number, of), such as
     (1, 3), to decode only the first third of the images, in the json's order; all else is checked whole, and there is
-    no clean. against: json files of other splits; images that are in one of them too are errors. Their images are
+    no clean. against: json files of other splits; images that are in one of them too are errors, and so are videos,
+    images whose tiles are in both, and groups of `group_key` and `group_name`, see `split_coco`. Their images are
     beside them or in `images`. size: the (H, W) pixels that training resizes to, which decide what boxes are tiny; None
     for the images' own. clean: a json file to write without the entries that have errors, or with these repaired; it is
     not written where no object would be left, or boxes are corners, and the summary says so. drop_classes: names of
@@ -99,12 +104,17 @@ def check_coco(
     annotations, folder = Path(annotations), Path(images)
     if clean is not None:
         refuse_part(annotations)
+    if (group_key or group_name) and not against:
+        raise InputError("groups are looked for in other splits; give against (--against), too")
+    groups = GroupRule(group_key, group_name)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
     others = [_other_split(path, folder) for path in against]
     table, headers = _read(annotations, folder, progress)
     bands = channels, dtype
     findings = [*table.findings, *check_images(table, folder, headers, others, bands), *check_boxes(table, size)]
     findings += [*check_shapes(table), *check_image_classes(table)]
+    for other in others:
+        findings += check_groups(table, other.table, groups, one_folder=other.folder == folder)
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
     if opened := decode and not isolated:  # videos are opened in this process

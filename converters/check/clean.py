@@ -57,7 +57,8 @@ REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", *_R
 """Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image,
 or the row is repaired."""
 
-NOT_CLEANABLE = {"box-corners", "crowds-only"}
+RELATIVE = {f"{what}-relative" for what in ("box", "segmentation", "corners", "keypoints")}
+NOT_CLEANABLE = {"box-corners", "crowds-only", *RELATIVE}
 """Errors of the whole file that leaving rows out does not mend."""
 
 
@@ -241,6 +242,9 @@ def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[
 
 def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) -> str:
     """Return why the rows left would be no data set; "" where they are one."""
+    relative = [found.kind.partition("-")[0] for found in errors if found.kind in RELATIVE]
+    if relative:
+        return f"since {' and '.join(relative)} are relative to their images; write pixels"
     if any(found.kind == "box-corners" for found in errors):
         return "since boxes that are corners are wrong also where they fit; correct them all"
     for where in ("images", "categories"):

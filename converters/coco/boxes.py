@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,24 @@ def look_like_corners(boxes: Floats, sizes: Ints) -> bool:
     fits = ((first >= -1) & (second > first) & (second <= sides + 1)).all(axis=1)
     outside = (first + second > sides * (1 + _FAR_OUTSIDE) + 1).any(axis=1)
     return bool(fits.mean() >= _FIT and outside.mean() >= _SHARE_FAR_OUTSIDE)
+
+
+SMALLEST_SIDE = 16
+"""Pixels of an image: in a smaller one, real boxes are in 0..1 too."""
+
+
+def look_relative(objects: Iterable[Sequence[float]]) -> bool:
+    """Return whether numbers are relative to the images, 0..1, and no pixels: all of them are, and some are fractions.
+
+    objects: x and y of each, in images of at least SMALLEST_SIDE. Of pixels the first number tells, so this is quick.
+    """
+    fractions = count = 0
+    for numbers in objects:
+        if not all(0 <= number <= 1 + 1e-6 for number in numbers):
+            return False
+        fractions += any(number % 1 for number in numbers)
+        count += len(numbers)
+    return fractions > 0 and count >= 4
 
 
 def box_of_shape(row: Mapping[str, Any], size: tuple[int, int]) -> list[float] | None:

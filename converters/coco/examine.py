@@ -10,12 +10,13 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from detaug.converters.coco.boxes import box_of_shape, look_like_corners, rows_of
+from detaug.converters.coco.boxes import SMALLEST_SIDE, box_of_shape, look_like_corners, look_relative, rows_of
 from detaug.converters.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.converters.coco.file_names import file_names_of, shard_places
 from detaug.converters.coco.outlines import rings_of
@@ -31,6 +32,7 @@ TOLERANCE = 1.0
 
 _LARGEST_SIDE = 2**24  # pixels; float32 represents every whole number up to it
 _CORNERS = "write each bbox as [x, y, width, height]; they are corners [x0, y0, x1, y1]"
+_RELATIVE = "is in 0..1, relative to its image: multiply x and widths by the image's width, y and heights by its height"
 _ROUNDING = 1e-3  # pixels by which x + width may miss the edge because of the decimals they are written with
 
 
@@ -109,6 +111,7 @@ def _examine(coco: Coco) -> Table:
     _check_annotation_ids(objects)
     around = _boxes_of_shapes(objects, image_index, sizes, has_size)
     boxes, has_box = _object_boxes(objects, around, image_index, sizes, has_size)
+    _note_relative_shapes(objects, image_index, sizes, has_size)
     return Table(
         coco=coco,
         image_ids=image_ids,
@@ -273,8 +276,36 @@ def _object_boxes(
         example = values[int(np.flatnonzero(good)[0])]
         rows.findings.append(about_json("box-corners", f"{_CORNERS}, such as {example}"))
     boxes[:, 2:] += boxes[:, :2]
+    large = good & (size.min(axis=1) >= SMALLEST_SIDE)
+    if look_relative(map(np.ndarray.tolist, boxes[large])):
+        example = values[int(np.flatnonzero(large)[0])]
+        rows.findings.append(about_json("box-relative", f"each bbox {_RELATIVE}, such as {shown(example)}"))
     cut, inside = _inside(rows, values, boxes, size, good)
     return cut, inside & ~missing
+
+
+def _note_relative_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Mask) -> None:
+    """Note outlines and keypoints that are relative to their images."""
+    large = np.append(has_size & (sizes.min(axis=1, initial=_LARGEST_SIDE) >= SMALLEST_SIDE), False)[image_index]
+    readers = {"segmentation": _numbers_of_lists, "corners": _numbers_of_lists, "keypoints": _numbers_of_points}
+    for key, numbers_of in readers.items():
+        values = list(compress(rows.column(key), large.tolist()))
+        if look_relative(numbers for value in values for numbers in numbers_of(value)):
+            example = next(value for value in values if value)
+            rows.findings.append(about_json(f"{key}-relative", f"each {key} {_RELATIVE}, such as {shown(example)}"))
+
+
+def _numbers_of_lists(value: Any) -> Iterator[list[float]]:
+    """Yield the numbers of rings, or of pairs."""
+    for numbers in value if isinstance(value, list) else ():
+        if isinstance(numbers, list) and set(map(type, numbers)) <= {int, float}:
+            yield numbers
+
+
+def _numbers_of_points(value: Any) -> Iterator[list[float]]:
+    if isinstance(value, list) and len(value) % 3 == 0 and set(map(type, value)) <= {int, float}:
+        labelled = [value[at : at + 2] for at in range(0, len(value), 3) if value[at + 2] > 0]
+        yield list(chain.from_iterable(labelled))
 
 
 def _inside(rows: Rows, values: list[Any], boxes: Floats, size: Ints, good: Mask) -> tuple[Floats, Mask]:

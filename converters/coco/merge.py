@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,9 @@ _Entry = dict[str, Any]
 
 _KEY_POINT_KEYS = {"keypoints", "skeleton", "flip_idx"}
 """Keys of categories that say what the key points of annotations are."""
+
+_ID_OF_ENTRY = re.compile(r"(?:^|_)(image|annotation|category)_ids?$")
+_NEW_ALREADY = {"image_id", "category_id", "neg_category_ids", "not_exhaustive_category_ids"}
 
 _CATEGORIES_OF_IMAGES = ("neg_category_ids", "not_exhaustive_category_ids")
 """Keys of LVIS: lists of the ids of categories."""
@@ -187,6 +192,23 @@ def _with_new_categories(image: _Entry, ids: Mapping[int, int | None]) -> _Entry
     return image
 
 
+def _renumber(rows: Iterable[_Entry], ids: Mapping[str, Mapping[int, int | None]]) -> Counter[str]:
+    """Give keys that end in image_id, annotation_ids or the like the new ids, in place; return how many by key.
+
+    ids: the new ids by the old ones, of images, annotations and categories. A key that has others is left alone.
+    """
+    counts = Counter[str]()
+    for row in rows:
+        for key, value in row.items():
+            named = _ID_OF_ENTRY.search(key) if key.endswith(("id", "ids")) and key not in _NEW_ALREADY else None
+            numbers = value if isinstance(value, list) else [value]
+            if named and numbers and all(type(each) is int and each in ids[named[1]] for each in numbers):
+                new = [number for each in numbers if (number := ids[named[1]][each]) is not None]
+                row[key] = new if isinstance(value, list) else next(iter(new), None)
+                counts[key] += 1
+    return counts
+
+
 @dataclass
 class _Merged:
     """The rows of the files so far, with their new ids."""
@@ -201,6 +223,8 @@ class _Merged:
     first_file: dict[str, Path] = field(default_factory=dict)
     """The file that each category is from, by name."""
     videos: list[_Entry] = field(default_factory=list)
+    pictures: dict[tuple[Path, Any], int] = field(default_factory=dict)
+    """The new ids of the images that tiles were cut from, by file and id; their json is not among the files."""
     findings: list[Finding] = field(default_factory=list)
     with_videos: dict[Path, bool] = field(default_factory=dict)
     """For each file, whether it has videos."""
@@ -218,6 +242,8 @@ class _Merged:
         video_ids = {row["id"]: self._video_id(row, prefix) for row in rows.videos()}
         lost = licences = 0
         not_listed = Counter[str]()
+        new_ids: dict[str, dict[int, int | None]] = {"image": {}, "annotation": {}, "category": category_ids}
+        before = [len(self.images), len(self.annotations), len(self.videos) - len(video_ids)]
         for at, boxes in rows:
             category_id = int(rows.table.image_categories[at])
             if category_id >= 0 and category_ids[category_id] is None:
@@ -225,10 +251,12 @@ class _Merged:
                 lost += len(boxes)
                 continue
             row = _with_new_categories(rows.table.row("images", at), category_ids)
+            self._renumber_tile(row, rows.table.path, prefix)
             if category_id >= 0:
                 row["category_id"] = category_ids[category_id]
             image_id = self._image_id(rows, at, row, prefix, video_ids)
             licences += "license" in rows.table.row("images", at)
+            new_ids["image"][int(rows.table.image_ids[at])] = image_id
             if image_id is None:
                 lost += len(boxes)
                 continue
@@ -239,6 +267,13 @@ class _Merged:
                     not_listed[rows.table.categories[category_id]] += 1
                 else:
                     self.annotations.append(rows.table.row("annotations", box_at) | ids)
+                old = rows.table.row("annotations", box_at)["id"]
+                new_ids["annotation"][old] = None if ids["category_id"] is None else ids["id"]
+        entries = zip(([*self.images.values()], self.annotations, self.videos), before, strict=True)
+        counts = _renumber(chain.from_iterable(each[start:] for each, start in entries), new_ids)
+        for key, count in counts.items():
+            note = f"{key} is taken for ids of this file, which are new"
+            self.findings.append(Finding(str(rows.table.path), "ids-inside", note=note, count=count))
         self._note_losses(str(rows.table.path), lost, licences, not_listed)
 
     def text(self, description: str) -> Iterator[str]:
@@ -289,6 +324,16 @@ class _Merged:
                     "rename the category in one of them, or give both the same"
                 )
         return int(category["id"])
+
+    def _renumber_tile(self, row: _Entry, path: Path, prefix: str) -> None:
+        """Give the image that a tile is of an id that no image of another file has, and its name the prefix."""
+        tile_of = row.get("tile_of")
+        if not isinstance(tile_of, dict):
+            return
+        key = path, shown(tile_of.get("id"))
+        row["tile_of"] = tile_of | {"id": self.pictures.setdefault(key, len(self.pictures) + 1)}
+        if isinstance(name := tile_of.get("file_name"), str):
+            row["tile_of"]["file_name"] = posixpath.normpath(posixpath.join(prefix, name))
 
     def _video_id(self, row: _Entry, prefix: str) -> int:
         row = row | {"id": len(self.videos) + 1}

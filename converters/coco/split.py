@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detaug.converters.coco.annotations import raise_on_errors
 from detaug.converters.coco.examine import examine_file
+from detaug.converters.coco.groups import GroupRule, joined_units
 from detaug.converters.coco.parts import refuse_part
 from detaug.converters.coco.table import Floats, Ints, Mask, Table
 from detaug.converters.coco.writer import document_text
@@ -42,10 +42,13 @@ class SplitSummary:
     """K"""
     class_counts: dict[str, tuple[int, ...]]
     """The boxes of each class in each of the K files, in the order of the category ids."""
+    crowds: tuple[int, ...] = ()
+    """K: the crowds (iscrowd 1), which are not among the boxes."""
 
     def __str__(self) -> str:
         rows = {"images": self.images, "boxes": self.boxes}
         rows |= {f"  {name}": counts for name, counts in self.class_counts.items()}
+        rows |= {"crowds": self.crowds} if any(self.crowds) else {}
         cells = [["", *(on_one_line(str(path)) for path in self.outputs)]]
         cells += [[on_one_line(name), *(f"{count:,}" for count in counts)] for name, counts in rows.items()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -57,15 +60,24 @@ class SplitSummary:
 
 
 def split_coco(
-    annotations: PathLike, outputs: Sequence[PathLike], shares: Sequence[float], *, seed: int = 0
+    annotations: PathLike,
+    outputs: Sequence[PathLike],
+    shares: Sequence[float],
+    *,
+    seed: int = 0,
+    group_key: str | None = None,
+    group_name: str | None = None,
 ) -> SplitSummary:
     """Split a COCO json into several: each image, with its boxes, goes to one of them.
 
     outputs: K json files to write. shares: K positive numbers, the part of the images that each gets: (80, 20) is the
     same as (0.8, 0.2). Classes are shared out in the same parts, as far as their images allow it (iterative
     stratification: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011); images without
-    boxes count as a class. All frames of a video go to one file. seed: another one gives another split; the same
-    file, shares and seed give the same bytes.
+    boxes count as a class. seed: another one gives another split; the same file, shares and seed give the same bytes.
+
+    Groups stay together: all frames of a video, and the tiles that `detaug tile` cut of one image, go to one file.
+    group_key: a key of the images, such as "patient": those with the same value are a group, too. group_name: a regular
+    expression, whose groups, or else all that it matches in the file names, name a group: r"^[^_]+".
 
     Rows keep their ids and all their keys, every file has all classes, and images stay in their order. All files are
     written, or none.
@@ -91,10 +103,10 @@ def split_coco(
     refuse_part(Path(annotations))
     table = examine_file(Path(annotations))
     raise_on_errors(table)
-    unit = _units(table)
-    part = stratify(_labels(table, unit), parts, np.random.default_rng(seed))
+    unit, videos = _units(table, GroupRule(group_key, group_name))
+    part = stratify(_labels(table, unit, int(videos.max()) + 1), parts, np.random.default_rng(seed))
     _refuse_empty(table, [*paths.values()], part)
-    write_together({path: _document(table, unit, part == at) for at, path in enumerate(paths.values())})
+    write_together({path: _document(table, unit, videos, part == at) for at, path in enumerate(paths.values())})
     return _summary(table, tuple(paths.values()), part[unit])
 
 
@@ -107,24 +119,22 @@ def _parts(outputs: Sequence[PathLike], shares: Sequence[float]) -> list[float]:
     return [share / sum(shares) for share in shares]
 
 
-def _unit_rows(table: Table) -> list[Any]:
-    """Return the U rows that are shared out: the videos, or else the images."""
-    return list(table.coco.document["videos" if table.coco.has_videos else "images"])
+def _units(table: Table, rule: GroupRule) -> tuple[Ints, Ints]:
+    """Return (N,) the number of each image's unit, which goes to one file, and (V,) that of each video."""
+    count = len(table.image_ids)
+    unit = np.arange(count)
+    if table.coco.has_videos:
+        ids = np.array([row["id"] for row in table.coco.document["videos"]])
+        order = ids.argsort()
+        unit, count = order[np.searchsorted(ids[order], table.videos.video_ids)], len(ids)
+    number = joined_units(unit, rule.marks(table), count)
+    return number[unit], number
 
 
-def _units(table: Table) -> Ints:
-    """Return (N,) the position of each image's unit."""
-    if not table.coco.has_videos:
-        return np.arange(len(table.image_ids))
-    ids = np.array([row["id"] for row in _unit_rows(table)])
-    order = ids.argsort()
-    return order[np.searchsorted(ids[order], table.videos.video_ids)]
-
-
-def _labels(table: Table, unit: Ints) -> Labels:
+def _labels(table: Table, unit: Ints, units: int) -> Labels:
     """Return (U, C + 1) which classes are in each unit; the last column: none of them."""
     ids = np.array(list(table.categories))
-    labels = np.zeros((len(_unit_rows(table)), len(ids) + 1), bool)
+    labels = np.zeros((units, len(ids) + 1), bool)
     with_class = table.image_categories >= 0
     labels[unit[with_class], np.searchsorted(ids, table.image_categories[with_class])] = True
     labels[unit[table.image_index], np.searchsorted(ids, table.category_ids)] = True
@@ -135,16 +145,16 @@ def _labels(table: Table, unit: Ints) -> Labels:
 def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
     for at, path in enumerate(paths):
         if not (part == at).any():
-            units = "videos" if table.coco.has_videos else "images"
+            units = "groups of images" if len(part) < len(table.image_ids) else "images"
             raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger share")
 
 
-def _document(table: Table, unit: Ints, chosen: Mask) -> Iterator[str]:
-    """Yield the text of a json with the chosen (U,) of the units."""
+def _document(table: Table, unit: Ints, videos: Ints, chosen: Mask) -> Iterator[str]:
+    """Yield the text of a json with the chosen (U,) of the units. videos: (V,) the unit of each."""
     images = chosen[unit]
     masks = {"images": images, "annotations": images[table.image_index]}
     if table.coco.has_videos:
-        masks["videos"] = chosen
+        masks["videos"] = chosen[videos]
     document = table.coco.document
     return document_text(document, {key: compress(document[key], mask.tolist()) for key, mask in masks.items()})
 
@@ -152,10 +162,10 @@ def _document(table: Table, unit: Ints, chosen: Mask) -> Iterator[str]:
 def _summary(table: Table, paths: tuple[Path, ...], output: Ints) -> SplitSummary:
     """Return what is in the files. output: (N,) the number of each image's file."""
     of_box = output[table.image_index]
-    ids = [table.category_ids[of_box == at] for at in range(len(paths))]
+    ids = [table.category_ids[(of_box == at) & ~table.crowd] for at in range(len(paths))]
     counts = {name: tuple(int((each == number).sum()) for each in ids) for number, name in table.categories.items()}
-    images = np.bincount(output, minlength=len(paths)).tolist()
-    return SplitSummary(paths, tuple(images), tuple(map(len, ids)), counts)
+    images, crowds = (np.bincount(each, minlength=len(paths)) for each in (output, of_box[table.crowd]))
+    return SplitSummary(paths, tuple(images.tolist()), tuple(map(len, ids)), counts, tuple(crowds.tolist()))
 
 
 Labels = NDArray[np.bool_]

@@ -178,6 +178,7 @@ KINDS: dict[str, Kind] = {
     ),
     "size-recorded": Kind("noted", "the size in a shard is not that of the image, which was used"),
     "ids-changed": Kind("noted", "ids in the shards are missing, repeated or no whole numbers, so all are new"),
+    "ids-inside": Kind("noted", "a key of rows has the ids of other rows of its file, and has their new ids now"),
     "orientation-invalid": Kind("noted", "the image's EXIF orientation is not 1 to 8 and is ignored"),
     "filename-differs": Kind("noted", "a label file names another image than the one found by its stem"),
     "filename-used": Kind("noted", "the image was found by <filename>, not by the XML's stem"),
@@ -217,6 +218,10 @@ CHECK_KINDS: dict[str, Kind] = {
     "box-invalid": Kind("error", "a bbox is not four finite numbers [x, y, width, height]"),
     "box-missing": Kind("error", "an annotation has a shape and no bbox; --clean writes the box around it"),
     "box-reversed": Kind("error", "a box's width or height is negative; --clean turns it round"),
+    "box-relative": Kind("error", "all boxes are in 0..1, relative to their images, and not in pixels"),
+    "segmentation-relative": Kind("error", "all outlines are in 0..1, relative to their images, and not in pixels"),
+    "corners-relative": Kind("error", "all corners are in 0..1, relative to their images, and not in pixels"),
+    "keypoints-relative": Kind("error", "all labelled keypoints are in 0..1, relative to their images, not in pixels"),
     "box-corners": Kind(
         "error",
         "boxes are corners, not sizes: of at least 4, 99 % fit their images as [x0, y0, x1, y1], and 20 % reach past "
@@ -243,6 +248,9 @@ CHECK_KINDS: dict[str, Kind] = {
     "image-broken": Kind("error", "an image is cut off, or does not decode whole"),
     "image-unsafe": Kind("error", "an image ends the process that decodes it, or takes too much time or memory"),
     "image-leaked": Kind("error", "an image is in the other split too, so scores would mean nothing"),
+    "group-leaked": Kind(
+        "error", "tiles of one image, frames of one video, or a group of yours are in the other split too"
+    ),
     "categories-differ": Kind("error", "the other json has different categories, so its labels mean different classes"),
     "crowds-only": Kind("error", "all boxes are crowds (iscrowd 1), which are not trained on, so no object is left"),
     "size-not-integer": Kind("warning", "an image's width or height is written like 640.0"),
@@ -300,6 +308,11 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "keypoints-flips": Kind(
         "warning", "for key points: flip_idx does not have each position from 0 once; --clean leaves it out"
+    ),
+    "group-name-shared": Kind(
+        "warning",
+        "tiles of an image, or frames of a video, of the same name are in the other split's folder; look whether it is "
+        "the same one",
     ),
     "keypoints-sides": Kind(
         "warning",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +18,7 @@ from detaug.converters.shards.extract import Extract, extracted
 from detaug.converters.shards.samples import EncodedSample, Label, Row, ShardContent
 from detaug.errors import ConversionError
 
+_REFERENCE = re.compile(r'"(tile_of|video_id|\w*(?:image|annotation)_ids?)":')
 _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -29,6 +31,11 @@ class JoinedShards:
         self.findings = [finding for content in contents for finding in content.findings]
         datasets = [content.dataset for content in contents if content.dataset is not None]
         self.dataset: Row = datasets[0] if datasets else {}
+        if any(each.get("videos") != self.dataset.get("videos") for each in datasets):
+            raise ConversionError(
+                "the shards are of packs with different videos; convert those of each pack on their own and merge the "
+                "json files"
+            )
         labels = (label for content in contents for label in content.labels)
         self.categories = Categories(labels, classes, packed_categories(datasets))
         self.images = sum(len(content.samples) for content in contents)
@@ -53,10 +60,20 @@ class JoinedShards:
         if len(numbers) == len(given) == len(set(numbers)):
             return numbers
         if numbers:
+            self._refuse_references()
             missing, repeated = len(given) - len(numbers), len(numbers) - len(set(numbers))
             note = f"all {kind} ids are new: {missing:,} are missing, {repeated:,} repeated"
             self.findings.append(Finding("", "ids-changed", note=note))
         return range(1, len(given) + 1)
+
+    def _refuse_references(self) -> None:
+        """Raise ConversionError for rows of several packs that refer to others by ids: all get new ones."""
+        for content, sample in self.samples():
+            if content.dataset is not None and (found := _REFERENCE.search(sample.more)):
+                raise ConversionError(
+                    f"{content.shard.name}: images have {found[1]}, an id of their own pack, and the shards are of "
+                    "several packs; convert those of each pack on their own and merge the json files"
+                )
 
     def _unique_names(self) -> Iterator[str]:
         """Yield the file name of each sample. One that repeats an earlier one gets a number."""

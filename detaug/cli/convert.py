@@ -348,16 +348,18 @@ def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any)
     help="The part of the images for each, such as 80,20.",
 )
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Another seed gives another split.")
+@options.group_key
+@options.group_name
 @options.quiet
-def split(annotations: Path, outputs: tuple[Path, ...], shares: list[float], seed: int, quiet: bool) -> None:
+def split(annotations: Path, outputs: tuple[Path, ...], shares: list[float], quiet: bool, **more: Any) -> None:
     """Split a COCO json into several.
 
-    Each image goes to one of them, with its boxes and ids; all frames of a video go together. Every class is shared out
-    in the same parts, as far as that is possible.
+    Each image goes to one of them, with its boxes and ids; all frames of a video go together, and so do the tiles of an
+    image and the groups that you name. Every class is shared out in the same parts, as far as that is possible.
 
     \b
     detaug split all.json -o train.json -o val.json --shares 80,20
     """
     from detaug.converters import split_coco
 
-    print_unless(quiet, split_coco(annotations, outputs, shares, seed=seed))
+    print_unless(quiet, split_coco(annotations, outputs, shares, **more))

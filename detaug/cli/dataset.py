@@ -26,6 +26,8 @@ from detaug.cli.progress_bar import progress_bar
 )
 @options.part("With --decode, decode only the I-th of N parts of the images")
 @click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find images in both.")
+@options.group_key
+@options.group_name
 @options.size_option("Find boxes that are tiny at this training size, such as 300x300.")
 @click.option("--clean", type=FILE, help="A json file to write, with entries repaired or left out.")
 @click.option(

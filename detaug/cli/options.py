@@ -199,6 +199,16 @@ own_ops = click.option(
 )
 
 
+group_key = click.option(
+    "--group-key", metavar="KEY", help="A key of the json's images: those with the same value belong together."
+)
+group_name = click.option(
+    "--group-name",
+    metavar="REGEX",
+    help="A part of the file names: images where it is the same belong together; '^[^_]+' is all before the first _.",
+)
+
+
 def print_unless(quiet: bool, result: object) -> None:
     """Print a result, unless the command is to be quiet."""
     if not quiet:

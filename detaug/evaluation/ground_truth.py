@@ -22,6 +22,8 @@ class GroundTruth(NamedTuple):
     """N images in the json's order, and G objects grouped by image."""
 
     image_ids: list[int]
+    file_names: list[str]
+    """N"""
     sizes: Ints
     """(N, 2): (height, width) of the images in pixels."""
     categories: dict[int, str]
@@ -49,6 +51,7 @@ def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any
     boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
     return GroundTruth(
         image_ids=list(position),
+        file_names=list(checked.file_names),
         sizes=checked.sizes,
         categories=_unique(checked.categories),
         rows=rows,

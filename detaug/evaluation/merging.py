@@ -16,6 +16,7 @@ from detaug.arguments import check, is_number, is_wholes, to_python
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.polygons import area, hull
 from detaug.converters.coco.table import load_coco
+from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.kind import Kind
@@ -64,7 +65,8 @@ def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPict
     else:
         path, file = json_of(tiles)
         with named(path, file):
-            found, origin = _tiles_of_json(load_coco(file).document["images"], path), str(path)
+            rows, origin = load_coco(file).document["images"], str(path)
+            found = _tiles_of_json(rows, path)._replace(pictures=_pictures(rows, truth, origin, annotations))
     sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
     of_picture: dict[int, list[int]] = {}
     for at, picture in enumerate(found.pictures):
@@ -78,7 +80,30 @@ def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPict
                 f"the tiles of {origin} do not show all of the image with id {picture}: cut them with empty=1 "
                 "(detaug tile --empty 1)"
             )
+    if without := [image_id for image_id in truth.image_ids if image_id not in of_picture]:
+        raise InputError(
+            f"{origin} has no tiles of {len(without)} of {len(sizes)} images of {annotations}, the first has the id "
+            f"{without[0]}, so they would never be scored; cut tiles of all, with empty=1 (detaug tile --empty 1)"
+        )
     return found
+
+
+def _pictures(rows: list[dict[str, Any]], truth: GroundTruth, origin: str, annotations: Path) -> list[int]:
+    """Return the id of each tile's image: by its name, since merging gives images new ids; without a name by its id."""
+    names = dict(zip(truth.image_ids, truth.file_names, strict=True))
+    by_name = {name: image_id for image_id, name in names.items()}
+    pictures = []
+    for tile_of in (row["tile_of"] for row in rows):
+        name, picture = tile_of.get("file_name"), tile_of["id"]
+        if name is not None and names.get(picture) != name:
+            if name not in by_name:
+                raise InputError(
+                    f"{origin} has tiles of an image {shown(name)} that {annotations} does not have: merge the jsons "
+                    "of the images, and then cut the tiles of the merged one"
+                )
+            picture = by_name[name]
+        pictures.append(picture)
+    return pictures
 
 
 def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:

@@ -29,6 +29,7 @@ PathLike = str | os.PathLike[str]
 MOST_PICTURES = 12  # of a kind of finding
 MOST_LETTERS = 200  # of a file name
 
+_PIXELS = "write pixels: multiply x and widths by the image's width, y and heights by its height."
 _FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
 _CONVERT = "convert the data set again, with all its files and classes."
 _DELETE = "delete one of the two boxes where they are one object."
@@ -42,10 +43,15 @@ REMEDIES = {
     "categories-empty": _CONVERT,
     "objects-none": _CONVERT,
     "crowds-only": "write iscrowd 0 where an annotation is a single object.",
+    "box-relative": _PIXELS,
+    "segmentation-relative": _PIXELS,
+    "corners-relative": _PIXELS,
+    "keypoints-relative": _PIXELS,
     "box-corners": "write [x, y, width, height]: width is x1 - x0, height is y1 - y0.",
     "categories-differ": "give both the same classes in the same order: detaug merge FILE.json -o OUT.json "
     "--classes a,b,c",
     "image-leaked": "take the image out of one of the two splits; --clean FILE.json takes it out of this one.",
+    "group-leaked": "put all images of the group into one split: detaug split does.",
     "image-not-decoded": "make it smaller, or see in the loader whether it decodes in the memory that you have.",
     "image-unreferenced": "if it belongs to another split, give its json with --against OTHER.json; "
     "otherwise annotate it, or leave it: training does not read it.",

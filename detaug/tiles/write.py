@@ -280,7 +280,7 @@ def _image_rows(table: Table, reader: TileReader, names: list[str]) -> Iterator[
             "file_name": name,
             "width": width,
             "height": height,
-            "tile_of": {"id": row["id"], "file_name": row["file_name"]},
+            "tile_of": {key: row[key] for key in ("id", "file_name", "tile_of") if key in row},  # of a tile: of its own
             "window": window,
             **{key: value for key, value in row.items() if key not in _NOT_OF_TILES},
         }
