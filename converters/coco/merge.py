@@ -22,7 +22,7 @@ from detaug.converters.coco.parts import (
     text_of_joined,
 )
 from detaug.converters.coco.rows import CocoRows, read_coco_rows
-from detaug.converters.coco.videos import how_to_load
+from detaug.converters.coco.videos import how_to_load, shapes_of
 from detaug.converters.coco.writer import category_rows, document_text
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
@@ -156,7 +156,7 @@ def _merge_parts(sources: Sequence[Path], paths: dict[str, Path]) -> Summary:
         class_counts=class_counts,
         findings=(),
         report=report,
-        next_step=how_to_load(paths["output"], None, document.get("videos", ())),
+        next_step=how_to_load(paths["output"], None, document.get("videos", ()), shapes_of(objects)),
     )
 
 
@@ -396,5 +396,7 @@ class _Merged:
             image_class_counts={name: of_images[name] for name in self.categories} if of_images else {},
             findings=tuple(self.findings),
             report=paths.get("report"),
-            next_step=how_to_load(paths["output"], None if folder == Path(".") else folder, self.videos),
+            next_step=how_to_load(
+                paths["output"], None if folder == Path(".") else folder, self.videos, shapes_of(self.annotations)
+            ),
         )

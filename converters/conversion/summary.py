@@ -180,7 +180,7 @@ def _lines(summary: Summary) -> Iterator[str]:
     if summary.other_splits:
         yield f"not converted: {', '.join(summary.other_splits)}; for one of these: --split {summary.other_splits[0]}"
     yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
-    yield summary.next_step or f'load it: da.CocoReader("{summary.image_folder}", "{summary.output}")'
+    yield summary.next_step
 
 
 def _examples(summary: Summary, kind: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from detaug.converters.coco.videos import shapes_of
 from detaug.converters.files.spool import Spool
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.placing import Placed
@@ -43,7 +44,7 @@ class About(NamedTuple):
     """Names of key points that objects have, by class, in the order in which they occur."""
     last_track: int | None
     shapes: frozenset[str]
-    """Kinds that objects have beside boxes: masks, corners."""
+    """What objects have beside boxes and keypoints: masks, rotated."""
 
 
 class StoredObjects(Spool):
@@ -64,7 +65,7 @@ class StoredObjects(Spool):
         for item in objects:
             counts[item.class_name] = counts.get(item.class_name, 0) + 1
             if item.keys:
-                shapes.add("corners" if "corners" in item.keys else "masks")
+                shapes |= shapes_of([item.keys])
             if item.key_points:
                 known = key_points.setdefault(item.class_name, [])
                 known += [name for name in item.key_points if name not in known]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.converters.coco.parts import part_head, write_part
+from detaug.converters.coco.videos import how_to_load
 from detaug.converters.coco.writer import ANNOTATION_FILE, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.classes_and_images import header_findings, joined_splits
@@ -31,7 +32,7 @@ from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
 from detaug.converters.findings.finding import Finding, counted, has_error
-from detaug.converters.records.data_set import DataSet, data_set_of
+from detaug.converters.records.data_set import data_set_of
 from detaug.converters.records.images import Images
 from detaug.converters.records.json_rows import (
     annotation_rows,
@@ -112,7 +113,12 @@ def records_to_coco(
         class_counts=class_counts,
         findings=tuple(findings),
         report=report,
-        next_step=_next_step(dataset, image_folder, paths["output"]),
+        next_step=how_to_load(
+            paths["output"],
+            image_folder,
+            [{}] if videos_of(dataset.images) else (),  # their frames are files
+            [*dataset.shapes, *(["keypoints"] if any(dataset.key_points.values()) else [])],
+        ),
     )
 
 
@@ -272,15 +278,3 @@ def _image_without_record(name: str, found: Images, stored: StoredObjects) -> Re
         findings.append(Finding(name, "label-missing"))
         stored.add(image, {"width": header.width, "height": header.height}, (name, name), [], [])
     return image
-
-
-def _next_step(dataset: DataSet, folder: Path, output: Path) -> str:
-    if videos_of(dataset.images):
-        return f'load it: da.ClipReader("{folder}", "{output}")'
-    reads = {
-        "masks": "masks" in dataset.shapes,
-        "keypoints": any(dataset.key_points.values()),
-        "rotated": "corners" in dataset.shapes,
-    }
-    given = "".join(f", {name}=True" for name, wanted in reads.items() if wanted)
-    return f'load it: da.CocoReader("{folder}", "{output}"{given})'

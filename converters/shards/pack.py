@@ -15,7 +15,7 @@ import numpy as np
 from detaug.arguments import parse_size
 from detaug.converters.coco.parts import part_head, refuse_keys_of_parts, refuse_part
 from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
-from detaug.converters.coco.videos import how_to_load
+from detaug.converters.coco.videos import how_to_load, shapes_of
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import (
     IMAGES_ORDER,
@@ -145,7 +145,12 @@ def pack_coco(
         class_counts=rows.class_counts(),
         findings=tuple(findings),
         report=paths.get("report"),
-        next_step=how_to_load(document, folder, rows.videos()),
+        next_step=how_to_load(
+            document,
+            folder,
+            rows.videos(),
+            shapes_of(rows.table.row("annotations", at) for at in rows.boxes.tolist()),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from detaug.converters.coco.videos import shapes_of
 from detaug.converters.files.image_headers import ImageError, ImageHeader, usual_extension
 from detaug.converters.files.known_files import SHARD_FORMS, what_file_is
 from detaug.converters.files.paths import is_below, last_part
@@ -131,6 +132,8 @@ class ShardContent:
     dataset: Row | None = None
     """The rest of the json that `detaug pack` packed: its info and categories."""
     findings: list[Finding] = field(default_factory=list)
+    shapes: set[str] = field(default_factory=set)
+    """What annotations have beside boxes, see `shapes_of`."""
     labelled: bool = False
     """Whether any record has a place for labels."""
     parts: Counter[str] = field(default_factory=Counter)
@@ -149,6 +152,7 @@ class ShardContent:
             self.samples.append(_encoded(sample, self.labels))
         except (ValueError, RecursionError) as error:
             raise SampleError("sample-invalid", f"its labels cannot be written as json: {error}") from None
+        self.shapes |= shapes_of(annotation.row for annotation in sample.annotations)
 
 
 def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from detaug.converters.coco.videos import how_to_load
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.folder import check_folder
 from detaug.converters.conversion.summary import (
@@ -185,6 +186,12 @@ class _Conversion:
             findings=tuple(findings),
             report=report,
             image_class_counts=joined.image_counts(),
+            next_step=how_to_load(
+                paths["output"],
+                joined.extract or folder,
+                joined.dataset.get("videos", ()),
+                set().union(*(content.shapes for content in contents)),
+            ),
         )
 
     def _contents(self, shards: Sequence[Shard], options: _Options) -> list[ShardContent]:

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain, tee
 from typing import NamedTuple
 
+from detaug.converters.coco.videos import shapes_of
 from detaug.converters.conversion.classes_and_images import alike_classes, joined_splits, unused_classes
 from detaug.converters.conversion.part import Part
 from detaug.converters.conversion.summary import left_out_classes
@@ -47,7 +48,7 @@ class VocDataSet(NamedTuple):
     without_boxes: int
     """Images."""
     shapes: frozenset[str] = frozenset()
-    """Keys of shapes that boxes have: segmentation, corners."""
+    """What objects have beside boxes: masks, rotated."""
 
     def results(self) -> Iterator[PairResult]:
         """Yield what was read of each pair, without its findings."""
@@ -116,7 +117,7 @@ def read_data_set(reader: PairReader, split: str | None, part: Part | None = Non
     dataset = VocDataSet(usable, reader.stored, findings, images.names, Counter(), 0)
     fingerprints, without_boxes, shapes = array("q"), 0, set[str]()
     for each in dataset.results():
-        shapes |= {key for keys in each.keys for key in keys}
+        shapes |= shapes_of(each.keys)
         fingerprints.append(hash(each.fingerprint))
         dataset.counts.update(each.names)
         without_boxes += not each.names

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from detaug.converters.coco.parts import part_head, write_part
+from detaug.converters.coco.videos import how_to_load
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.conversion.arguments import OnError, check_classes, output_files
 from detaug.converters.conversion.part import check_part
@@ -133,14 +134,8 @@ def voc_to_coco(
         class_counts=class_counts,
         findings=tuple(findings),
         report=paths.get("report"),
-        next_step=_next_step(dataset, folders.images, paths["output"]),
+        next_step=how_to_load(paths["output"], folders.images, (), dataset.shapes),
     )
-
-
-def _next_step(dataset: VocDataSet, images: Path, output: Path) -> str:
-    reads = {"masks": "segmentation" in dataset.shapes, "rotated": "corners" in dataset.shapes}
-    given = "".join(f", {name}=True" for name, wanted in reads.items() if wanted)
-    return f'load it: da.CocoReader("{images}", "{output}"{given})'
 
 
 def _optional_path(path: PathLike | None) -> Path | None:

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from detaug.converters.coco.parts import part_head, write_part
+from detaug.converters.coco.videos import how_to_load, shapes_of
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, output_files
 from detaug.converters.conversion.classes_and_images import header_findings
@@ -108,6 +109,7 @@ def yolo_to_coco(
     names = images.names if own is None else own.items(images.names)
     with closing(Spool(paths["output"].parent)) as stored:
         usable, counts, without_boxes, findings = list[str](), Counter[int](), 0, [*images.findings]
+        shapes = set[str]()
         for name in with_progress(names, progress):
             header, boxes, about = _read_image(dataset, images.folder, name, labels)
             findings += about
@@ -115,6 +117,7 @@ def yolo_to_coco(
                 usable.append(name)
                 stored.put((header.width, header.height, [*map(tuple, boxes)]))
                 counts.update(box.number for box in boxes)
+                shapes |= shapes_of(box.keys for box in boxes)
                 without_boxes += not boxes
         class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
         findings += [
@@ -142,6 +145,7 @@ def yolo_to_coco(
         findings=tuple(findings),
         report=paths.get("report"),
         other_splits=tuple(name for name in dataset.splits if name != split_key(dataset, split)),
+        next_step=how_to_load(paths["output"], images.folder, (), shapes),
     )
 
 

@@ -15,6 +15,7 @@ from detaug.converters.coco.annotations import raise_on_errors
 from detaug.converters.coco.examine import examine_file
 from detaug.converters.coco.parts import part_head, refuse_keys_of_parts, refuse_part
 from detaug.converters.coco.table import Table
+from detaug.converters.coco.videos import shape_arguments, shapes_of
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
 from detaug.converters.conversion.folder import appearing_folder, check_folder
@@ -177,17 +178,18 @@ def tile_coco(
         cut=int((reader.cut.visible[chosen.boxes] < 1 - 1e-9).sum()),
         left_out=int(reader.cut.left_out[chosen.pictures].sum()),
         lost=objects - len(np.unique(reader.cut.rows[chosen.boxes])),
-        reading=_reading(pixels, types),
+        reading=_reading(pixels, types, shapes_of(table.coco.document["annotations"])),
     )
 
 
-def _reading(pixels: PixelFormat, types: Collection[PixelType]) -> str | None:
+def _reading(pixels: PixelFormat, types: Collection[PixelType], shapes: Collection[str]) -> str | None:
     """Return the arguments of the reader of tiles with these types: tiles of 8-bit RGB keep 16 bits of grey, too."""
+    given = shape_arguments(shapes)
     if pixels.is_rgb8 and not any(each.loss for each in types):
-        return ""
+        return given
     found = {(pixels.channels, pixels.dtype)} if not pixels.is_rgb8 else {(each.bands, each.dtype) for each in types}
     (channels, dtype), *others = found
-    return None if others or dtype not in DTYPES else f', channels={channels}, dtype="{dtype}"'
+    return None if others or dtype not in DTYPES else f'{given}, channels={channels}, dtype="{dtype}"'
 
 
 class _Chosen(NamedTuple):
