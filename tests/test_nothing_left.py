@@ -105,3 +105,20 @@ def test_crowds_alone(tmp_path: Path) -> None:
             convert(source, tmp_path / output, **({"style": "retinanet"} if output == "csv" else {}))
     coco_to_label_studio(source, tmp_path / "tasks")
     assert pack_coco(source, write_images(tmp_path / "i"), tmp_path / "packed").boxes == 5
+
+
+def test_tiles_that_show_too_little_of_every_object(tmp_path: Path) -> None:
+    """Boxes over the whole image, of which a tile shows a quarter at most."""
+    content = document()
+    for row in content["annotations"]:
+        row["bbox"] = [0, 0, 100, 80]
+    for row, name in zip(content["images"], ("a.jpg", "b.jpg", "sub/c.png"), strict=True):
+        row["file_name"] = name
+    source, images = write(tmp_path / "a.json", content), write_images(tmp_path / "i")
+    options = ["--size", "40", "--overlap", "0", "--min-visibility", "0.5"]
+    error = usage_error("tile", source, images, "-o", tmp_path / "tiles", *options)
+    assert "no object is left to write, of 5 objects; nothing was written; each tile shows less of them" in error
+    assert not (tmp_path / "tiles").exists()
+    content["annotations"] = []
+    write(tmp_path / "a.json", content)
+    assert detaug("tile", source, images, "-o", tmp_path / "tiles", *options).code == 0

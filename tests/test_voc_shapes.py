@@ -326,3 +326,16 @@ def test_polygons_that_are_invalid(tmp_path: Path, polygon: str, message: str) -
     root = devkit(tmp_path / "voc", {"a": voc_xml(box_xml(11, 21, 60, 70, more=polygon))})
     with pytest.raises(ConversionError, match=message):
         convert(root)
+
+
+def test_a_rotated_box_keeps_its_polygon(tmp_path: Path) -> None:
+    box = "<robndbox><cx>40</cx><cy>30</cy><w>20</w><h>10</h><angle>0</angle></robndbox>"
+    text = f"<object><name>ship</name>{box}{polygon_xml((31, 26), (51, 31), (31, 36))}</object>"
+    document, summary = convert(devkit(tmp_path / "voc", {"a": voc_xml(text)}))
+    (row,) = document["annotations"]
+    assert (row["corners"][0], row["segmentation"], row["bbox"]) == (
+        [30, 25],
+        [[30, 25, 50, 30, 30, 35]],
+        [30, 25, 20, 10],
+    )
+    assert summary.next_step.endswith(", masks=True, rotated=True)")

@@ -196,7 +196,8 @@ def _with_boxes(result: PairResult, annotation: VocAnnotation, rules: VocRules, 
         xywh.extend(box)
         flags.append(bits)
         poses.append(joined_spaces(item.pose or "") or "Unspecified")
-        keys.append(keys_of_corners(item.rotated) if item.rotated else _outline(item, result, rules, log))
+        corners = keys_of_corners(item.rotated) if item.rotated else {}
+        keys.append(corners | _outline(item, result, rules, log))
         indices.append(item.object_index)
     return result._replace(
         names=tuple(names), xywh=xywh, flags=bytes(flags), poses=tuple(poses), keys=tuple(keys), indices=tuple(indices)

@@ -159,6 +159,12 @@ def tile_coco(
     reader.check_files()
     names = _file_names(table, reader, files.extensions(reader))
     chosen = _Chosen.of(reader, own)
+    objects = int(chosen.pictures[table.image_index].sum())
+    if own is None and objects and not len(chosen.boxes):
+        raise ConversionError(
+            f"{source}: no object is left to write, of {counted(objects, 'object')}; nothing was written; each tile "
+            f"shows less of them than min_visibility, {min_visibility}: lower it, or make the tiles larger"
+        )
     own_names = [names[at] for at in chosen.tiles.tolist()]
     json_name = f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
     text = _document(table, reader, names, chosen, own, f"{min_visibility} {files.quality}")
@@ -166,7 +172,6 @@ def tile_coco(
     with appearing_folder(folder, moved) as unfinished:
         types = files.write(reader, chosen.tiles, unfinished / "images", own_names, progress)
         write_atomically(unfinished / json_name, text, sync=False)
-    objects = int(chosen.pictures[table.image_index].sum())
     return TileSummary(
         annotations=folder / json_name,
         images=folder / "images",
