@@ -40,7 +40,7 @@ POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": 
     **dict.fromkeys(("red", "green", "blue", "brightness", "thickness", "blur"), "fp32"),
 }
 WHOLE = "annotations layer_of placed hulls starts first_point first_ring runs first_run heights"
-WHOLE += " objects grid_y grid_x ranks first_object labels"
+WHOLE += " objects grid_y grid_x points_y points_x ranks first_object labels"
 POINTERS_OF_MASKS = dict.fromkeys(WHOLE.split(), "*i32") | {
     "layers": "*fp64",
     "borders": "*fp64",
@@ -81,6 +81,7 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),
     (mask_kernels.place, {"VERTICES": masks.VERTICES}, ""),
     *((mask_kernels.sample, {**IN_BLOCKS_OF_MASKS, "COUNT": count}, out) for count, out in ((0, "*i1"), (1, "*i32"))),
+    (mask_kernels.sample_points, IN_BLOCKS_OF_MASKS, "*i1"),
     (mask_kernels.label, IN_BLOCKS_OF_MASKS, "*i32"),
     *((triton_kernel.render, {**BANDS, "VIEW": view, "COLORS": triton_kernel.KEPT}, "*fp32") for view in VIEWS),
     *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from band_files import data_set, encode, values
 from dali_pipelines import given, make, outputs
 from numpy.typing import NDArray
 from painted_files import Folder, same
+from PIL import Image
 from reference import torchvision_part
 from seeds import seeds, slow
+from shapely import Polygon, contains_xy, distance, points, union_all
 
 import detaug as da
 from detaug.boxes.fields import Field
@@ -143,6 +146,49 @@ def test_masks_lie_on_their_stars(name: str, before: list[da.Op], seed: int, dev
     found = compare_masks([result], 1)
     assert found.boxes >= 10
     assert not found.misplaced
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("name", OPS)
+def test_a_pixel_is_in_a_mask_if_the_point_that_it_shows_is_in_the_outline(
+    name: str, stride: int, tmp_path: Path, device: str
+) -> None:
+    """Against Shapely and, for run lengths, the pixels of their bitmap: but for 1/256 pixel no point is wrong."""
+    rng, angle = np.random.default_rng(4), np.arange(40) * np.pi / 20
+    rings = [(128, 96) + rng.uniform(30, 90, 40)[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1) for _ in "ab"]
+    y, x = np.mgrid[: SIZE[0], : SIZE[1]]
+    bitmap = (x // 9 + y // 7) % 3 > 0
+    ends = np.flatnonzero(np.diff(bitmap.ravel(order="F"), prepend=False, append=~bitmap[-1, -1]))
+    lengths = {"size": [*SIZE], "counts": np.diff(ends, prepend=0).tolist()}
+    write(tmp_path, [[each.ravel().tolist() for each in rings], lengths])
+    reader = da.CocoReader(tmp_path, tmp_path / "a.json", masks=True)
+    op = da.OpticalDistortion((-0.2, 0.3)) if name == "lens" else da.ElasticTransform(600, 20)
+    (batch,) = da.Loader(reader, [da.Resize(SIZE), op], 1, device=device, seed=5)
+    assert batch.field is not None
+    center_y, center_x = ((np.arange(side // stride) + 0.5) * stride for side in SIZE)
+    from_x, from_y = batch.field.undistorted(0, *np.meshgrid(center_x, center_y))
+    shape = union_all([Polygon(ring) for ring in rings])
+    right = contains_xy(shape, from_x, from_y)
+    off = distance(shape.boundary, points(from_x, from_y))
+    own, of_runs = batch.masks(stride).cpu().numpy()
+    assert right.sum() > 10000 / stride**2
+    assert off[own != right].max(initial=0) < 0.005
+    inside = (from_x >= 0) & (from_x < SIZE[1]) & (from_y >= 0) & (from_y < SIZE[0])
+    seen = bitmap[from_y.clip(0, SIZE[0] - 1).astype(int), from_x.clip(0, SIZE[1] - 1).astype(int)] & inside
+    from_edge = np.minimum(abs(from_x - from_x.round()), abs(from_y - from_y.round()))
+    assert from_edge[of_runs != seen].max(initial=0) < 0.005
+
+
+def write(folder: Path, segmentations: list[Any]) -> None:
+    """Write a black image with these objects."""
+    Image.new("RGB", SIZE[::-1]).save(folder / "a.png")
+    entry = {"image_id": 1, "category_id": 1, "iscrowd": 0, "area": 1, "bbox": [0, 0, *SIZE[::-1]]}
+    content = {
+        "images": [{"id": 1, "file_name": "a.png", "height": SIZE[0], "width": SIZE[1]}],
+        "annotations": [{"id": at, **entry, "segmentation": each} for at, each in enumerate(segmentations, 1)],
+        "categories": [{"id": 1, "name": "a"}],
+    }
+    (folder / "a.json").write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
-from detaug.boxes.units import EDGE
+from detaug.boxes.units import EDGE, FAR, ONE
 
 CHORD_ERROR = 0.05
 """Output pixels that the straight pieces of a bent line may lie beside it."""
@@ -89,9 +89,24 @@ class Field:
             to_right, down = self._shift(image, x.clip(0 * width, width), y.clip(0 * height, height))
             x, y = x + to_right, y + down
         across, down = x - width / 2, y - height / 2
-        squared = (across / width) ** 2 + (down / height) ** 2
+        of_width, of_height = across / width, down / height
+        squared = of_width * of_width + of_height * of_height
         further = lens * squared * (1 + squared)
         return x + across * further, y + down * further
+
+    def undistorted_units(self, image: int, x: Any, y: Any) -> tuple[Any, Any]:
+        """Return where points of an output come from, x and y (R, C), all in units of 1/256 pixel, rounded.
+
+        `x` (C,), `y` (R, 1). What comes from outside of the picture is far away, since it is fill.
+        """
+        height, width = self.size[image].tolist()
+        is_tensor = hasattr(x, "double")
+        x, y = (each.double() / ONE if is_tensor else each / ONE for each in (x, y))
+        at_x, at_y = self.undistorted(image, x + 0 * y, y + 0 * x)
+        seen = (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
+        units = ((each * ONE + 0.5) // 1 for each in (at_x, at_y))
+        x, y = (each * seen - FAR * ~seen for each in units)
+        return (x.int(), y.int()) if is_tensor else (x.astype(np.int64), y.astype(np.int64))
 
     def placed(self, image: Ints, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Return where points of the undistorted pictures are seen in the outputs: the inverse of `undistorted`.
@@ -179,8 +194,8 @@ def _cell_of(place: Any) -> tuple[Any, Any]:
 
 def _weights(part: Any) -> tuple[Any, Any, Any, Any]:
     """Return the weights of four control points in a cubic B-spline, `part` of the way from the second to the third."""
-    squared, cubed = part**2, part**3
-    first = (1 - part) ** 3 / 6, (3 * cubed - 6 * squared + 4) / 6
+    left, squared, cubed = 1 - part, part * part, part * part * part  # not **: NumPy and torch round that differently
+    first = left * left * left / 6, (3 * cubed - 6 * squared + 4) / 6
     return *first, (-3 * cubed + 3 * squared + 3 * part + 1) / 6, cubed / 6
 
 

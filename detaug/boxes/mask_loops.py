@@ -54,6 +54,69 @@ def fill(table, scene, rows, layer_of, alone, grid_y, grid_x, out):
 
 
 @compiled
+def fill_points(table, scene, rows, layer_of, y, x, out):
+    """Set in `out`, (B, R, C) of False, which of the points of an image show each object.
+
+    `y`, `x`: (R, C) units, not below 0, but for those far away that show nothing.
+    """
+    lines = y.max() // ONE + 1 if y.size else 0
+    for at in range(len(rows)):
+        layer = scene[0][layer_of[at]]
+        vertex_x, vertex_y, in_source, (x0, y0, x1, y1) = _place(table, layer, rows[at])
+        edges = _edges_of_lines(table, rows[at], vertex_y, 0 if in_source else lines)
+        for line in range(y.shape[0]):
+            for column in range(y.shape[1]):
+                point_y, point_x = y[line, column], x[line, column]
+                if x0 <= point_x <= x1 and y0 <= point_y <= y1 and point_y >= 0:
+                    if in_source:
+                        inside = _in_source(table, rows[at], layer, vertex_x, vertex_y, point_y, point_x)
+                    else:
+                        inside = _in_edges(edges, vertex_x, vertex_y, point_y, point_x)
+                    out[at, line, column] = inside and _is_seen(scene, layer_of[at], point_y, point_x)
+
+
+@compiled
+def _edges_of_lines(table, row, vertex_y, lines):
+    """Return the edges that meet each of the first lines of pixels: where those of each begin, and the upper vertex,
+    the lower one and the ring of each, ring by ring.
+    """
+    first_point, first_ring = table[1], table[2]
+    start, counts = first_point[first_ring[row]], np.zeros(lines + 1, np.int64)
+    kept = np.empty((3, 0), np.int64)
+    for writes in (False, True):  # first they are counted
+        for ring in range(first_ring[row], first_ring[row + 1]):
+            begin, end = first_point[ring] - start, first_point[ring + 1] - start
+            for at in range(begin, end):
+                after = at + 1 if at + 1 < end else begin
+                low, high = (at, after) if vertex_y[at] <= vertex_y[after] else (after, at)
+                first, last = max(vertex_y[low] // ONE, 0), min((vertex_y[high] - 1) // ONE, lines - 1)
+                for line in range(first, last + 1):
+                    if writes:
+                        kept[0, counts[line]], kept[1, counts[line]], kept[2, counts[line]] = low, high, ring
+                    counts[line] += 1
+        if not writes:
+            ends = np.cumsum(counts)
+            kept, counts[0], counts[1:] = np.empty((3, ends[-1]), np.int64), 0, ends[:-1]
+    return counts, kept
+
+
+@compiled
+def _in_edges(edges, vertex_x, vertex_y, y, x):
+    """Do as `_in_rings` for a point of a line of `edges`."""
+    ends, kept = edges
+    line, inside = y // ONE, False
+    first = ends[line - 1] if line else 0
+    for number in range(first, ends[line]):
+        if inside and kept[2, number] != kept[2, number - 1]:
+            return True
+        low, high = kept[0, number], kept[1, number]
+        if vertex_y[low] <= y < vertex_y[high]:
+            dx, dy = vertex_x[high] - vertex_x[low], vertex_y[high] - vertex_y[low]
+            inside ^= (x - vertex_x[low]) * dy >= (y - vertex_y[low]) * dx
+    return inside
+
+
+@compiled
 def show_fewer(table, scene, rows, layer_of, boxes, pixels, out):
     """Set in `out`, (B,), which objects show fewer than `pixels` pixels in boxes (B, 4) XYXY of whole pixels."""
     for at in range(len(rows)):

@@ -171,10 +171,9 @@ def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
 
 
 def _rasterise_bent(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
-    """Do as `rasterise` for outputs that a field bends: take the pixels of the undistorted masks that are seen there.
+    """Do as `rasterise` for outputs that a field bends: its points are tested where they are before that."""
+    from detaug.boxes.mask_loops import fill_points
 
-    Pixels are rendered so too, from the undistorted output.
-    """
     field, image = objects.field, objects.image
     assert field is not None
     masks = np.zeros((len(objects), *grid.shape), np.bool_)
@@ -186,17 +185,10 @@ def _rasterise_bent(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
         if not own.bent.any():
             masks[these] = rasterise(table, replace(own, field=None), grid_here)
             continue
-        y, x = grid_here.y[0, :, None] / ONE, grid_here.x[0] / ONE
-        column, row = (np.floor(each).astype(np.int64) for each in field.undistorted(own.image[0], x, y))
-        height, width = field.size[own.image[0]].astype(np.int64).tolist()
-        seen = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-        if seen.any():
-            left, top = column[seen].min(), row[seen].min()
-            whole = pixel_grid(int(row[seen].max()) + 1, int(column[seen].max()) + 1, 1)
-            part = rasterise(table, replace(own, field=None), Grid(whole.y[:, top:], whole.x[:, left:]))
-            found = np.zeros((len(these), *grid.shape), np.bool_)
-            found[:, seen] = part[:, row[seen] - top, column[seen] - left]
-            masks[these] = found
+        x, y = field.undistorted_units(own.image[0], grid_here.x[0], grid_here.y[0, :, None])
+        found = np.zeros((len(these), *grid.shape), np.bool_)
+        fill_points(table.arrays, own.scene, own.rows, own.layer, y, x, found)
+        masks[these] = found
     return masks
 
 

@@ -140,6 +140,30 @@ def sample(
 
 
 @mask_kernel
+def sample_points(
+    annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs, first_run,
+    heights, objects, points_y, points_x, out, layers_of_image, sides, vertices, height, width, programs,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Do as `sample` for points that are no grid, `points_y` and `points_x` (height, width), the same for all masks."""
+    mask = (tl.program_id(0) // programs).to(tl.int64)
+    which = tl.load(objects + mask)
+    hull, across = hulls + which * 5, tl.cdiv(width, COLUMNS)
+    for block in range(tl.program_id(0) % programs, tl.cdiv(height, ROWS) * across, programs):
+        rows, columns = block // across * ROWS + tl.arange(0, ROWS), block % across * COLUMNS + tl.arange(0, COLUMNS)
+        in_grid = (rows < height)[:, None] & (columns < width)[None, :]
+        at = rows[:, None] * width + columns[None, :]
+        y, x = tl.load(points_y + at, in_grid, -FAR), tl.load(points_x + at, in_grid, -FAR)
+        near = (x >= tl.load(hull)) & (x <= tl.load(hull + 2)) & (y >= tl.load(hull + 1)) & (y <= tl.load(hull + 3))
+        if tl.max(near.to(tl.int32), None) > 0:
+            shown = _shown_at(
+                which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point,
+                first_ring, runs, first_run, heights, layers_of_image, sides, vertices, y, x,
+            )  # fmt: skip
+            tl.store(out + mask * height * width + at, (shown * near.to(tl.int32)).to(out.dtype.element_ty), in_grid)
+
+
+@mask_kernel
 def label(
     annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs, first_run,
     heights, objects, grid_y, grid_x, out, layers_of_image, sides, vertices, height, width, cell, ranks, first_object,
@@ -220,15 +244,46 @@ def _shown(
     else:
         shown = _in_rings(vertex, vertices, first_point, ring, last, y[:, None], x[None, :], cell, shown, _crossed)
     if in_source | (layers_of_image > 1) | (sides > 0) | (_whole(layer, y, x) == 0):
-        output_y, output_x = _pixels(y[:, None]), _pixels(x[None, :])
-        seen = _in_bounds(layer, y[:, None], x[None, :])
-        for side in range(sides):
-            border = borders + (own * sides + side) * 3
-            distance = (_single(border) * output_x + _single(border + 1) * output_y) + _single(border + 2)
-            seen = seen & (distance >= 0)
-        on_top = _on_top(first_layer, layers_of_image, stencils, layer, output_y, output_x, seen)
-        shown = shown & seen.to(tl.int32) & on_top
+        own_borders = borders + own * sides * 3
+        shown &= _seen(
+            layer, first_layer, layers_of_image, own_borders, sides, stencils, y[:, None], x[None, :]
+        )  # fmt: skip
     return shown
+
+
+@triton.jit
+def _shown_at(
+    which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs,
+    first_run, heights, layers_of_image, sides, vertices, y, x,
+):  # fmt: skip
+    """Return where points (R, C) show an object, as 1."""
+    annotation, own = tl.load(annotations + which), tl.load(layer_of + which)
+    layer, first_layer = layers + own * NUMBERS, layers + (own - own % layers_of_image) * NUMBERS
+    first, end = tl.load(first_run + annotation), tl.load(first_run + annotation + 1)
+    ring, last = tl.load(first_ring + annotation), tl.load(first_ring + annotation + 1)
+    vertex = placed + tl.load(starts + which) - tl.load(first_point + ring)
+    shown = tl.zeros(y.shape, tl.int32)
+    if (end > first) | (tl.load(hulls + which * 5 + 4) > 0):
+        source_x, source_y, _ = _in_source(layer, y, x)
+        if end > first:
+            shown = _in_runs(runs + first, end - first, source_x, source_y, tl.load(heights + annotation))
+        else:
+            y_units, x_units = _units(source_y), _units(source_x)
+            shown = _in_rings(vertex, vertices, first_point, ring, last, y_units, x_units, 0, shown, _crossed)
+    else:
+        shown = _in_rings(vertex, vertices, first_point, ring, last, y, x, 0, shown, _crossed)
+    return shown & _seen(layer, first_layer, layers_of_image, borders + own * sides * 3, sides, stencils, y, x)
+
+
+@triton.jit
+def _seen(layer, first_layer, layers_of_image, borders, sides, stencils, y, x):
+    """Return where points (R, C) show the source of an object, and nothing covers it, as 1."""
+    output_y, output_x, seen = _pixels(y), _pixels(x), _in_bounds(layer, y, x)
+    for side in range(sides):
+        border = borders + side * 3
+        distance = (_single(border) * output_x + _single(border + 1) * output_y) + _single(border + 2)
+        seen = seen & (distance >= 0)
+    return seen.to(tl.int32) & _on_top(first_layer, layers_of_image, stencils, layer, output_y, output_x, seen)
 
 
 @triton.jit

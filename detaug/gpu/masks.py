@@ -146,12 +146,23 @@ class ObjectsOnGpu:
             if not self._bent[numbers[at[0]]]:
                 out[these] = self._straight_masks(objects[these], own)
                 continue
-            height, width = self._field.size[image].astype(np.int64).tolist()
-            y, x = own.y.double()[:, None] / ONE, own.x.double()[None] / ONE
-            column, row = (each.floor().long() for each in self._field.undistorted(image, x, y))
-            seen = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-            whole = self._straight_masks(objects[these], pixel_grid_on_gpu(height, width, 1, self._device))
-            out[these] = whole[:, row.clip(0, height - 1), column.clip(0, width - 1)] & seen
+            out[these] = self._masks_of_points(
+                objects[these], *self._field.undistorted_units(image, own.x, own.y[:, None])
+            )
+        return out
+
+    def _masks_of_points(self, objects: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return (R, rows, columns): whether points, x and y (rows, columns), show each of some objects."""
+        from detaug.gpu.mask_kernels import sample_points
+
+        out = torch.zeros((len(objects), *x.shape), dtype=torch.bool, device=self._device)
+        if out.numel():
+            programs = min(PROGRAMS, -(-x.shape[0] // ROWS) * -(-x.shape[1] // COLUMNS))
+            launch_programs(
+                sample_points, self._device, len(objects) * programs, *self._inputs, objects, y.contiguous(),
+                x.contiguous(), out, *self._sizes, *x.shape, programs,
+                ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, **OPTIONS,
+            )  # fmt: skip
         return out
 
     def _sample(self, objects: Tensor, grid: GridOnGpu, out: Tensor, *, count: bool) -> None:
