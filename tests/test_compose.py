@@ -418,6 +418,30 @@ def test_wrong_targets_are_refused(target: Any, message: str) -> None:
         da.Compose([da.Resize((30, 30))])(IMAGE, target)
 
 
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((1, 2, 255), "0, 1, 2, 255"),
+        ((0.5, 1.0), "0, 0.5, 1"),
+        ((-1.0, 1.0), "-1, 0, 1"),
+        ((float("nan"), 1.0), "0, 1, nan"),
+        ((-1, -1), "-1, 0"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("as_array", [torch.tensor, np.array])
+def test_masks_of_several_values_are_refused_and_the_remedy_works(values: Any, text: str, as_array: Any) -> None:
+    mask = np.zeros((1, 60, 80))
+    for at, value in enumerate(values):
+        mask[0, 10 + at, 10:20] = value
+    target, transform = {**GOOD, "masks": as_array(mask)}, da.Compose([da.Resize((60, 80))])
+    rule = rf"target\['masks'\]\[0\] must have 0 and one value above it, got {text}; .* target\['masks'\] > 0\.5"
+    with pytest.raises(da.InputError, match=rule):
+        transform(IMAGE, target)
+    _, moved = transform(IMAGE, {**target, "masks": target["masks"] > 0.5})
+    assert np.array_equal(np.asarray(moved["masks"]), (mask > 0.5)[: int((mask > 0.5).any())])
+
+
 @pytest.mark.slow
 def test_bounding_boxes_of_another_image_and_rotated_ones_are_refused(tv_tensors: Any) -> None:
     transform = da.Compose([da.Resize((30, 30))])

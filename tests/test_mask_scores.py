@@ -332,6 +332,10 @@ WRONG: dict[str, tuple[torch.Tensor, str]] = {
     "not pasted": (torch.rand(1, 1, 28, 28), r"masks\[0\] must be \(K, 120, 120\) or \(K, 1, 120, 120\), in pixels of"),
     "logits": (torch.full((1, SIZE, SIZE), -3.0), r"probabilities in 0\.\.1, got -3\.\.-3; give logits as logits\.sig"),
     "NaN": (torch.full((1, SIZE, SIZE), torch.nan), r"probabilities in 0\.\.1, got nan\.\.nan"),
+    "levels": (
+        torch.arange(SIZE * SIZE).reshape(1, SIZE, SIZE) % 3,
+        r"must be bool, .* above it, got \[0, 1, 2\]; give",
+    ),
     "two masks for one score": (torch.zeros(2, SIZE, SIZE), r"must have masks \(K, H, W\) or \(K, 1, H, W\), scores"),
     "three channels": (torch.zeros(1, 3, SIZE, SIZE), r"must have masks \(K, H, W\) or \(K, 1, H, W\), scores"),
 }

@@ -26,8 +26,13 @@ def drop_hidden(views: Views) -> Views:
         return views
     table, objects, (boxes, _, _) = views.shapes.mask_table, objects_of(Placement.of_views(views)), views.unpadded()
     least = _least_pixels(table, objects, boxes, views.visible[image, place])
-    unsure = np.flatnonzero(~(least > 2 * views.min_mask_area + 16))
+    strays = views.shapes.strays[objects.rows] if len(views.shapes.strays) else np.zeros(len(objects), bool)
+    unsure = np.flatnonzero(~(least > 2 * views.min_mask_area + 16) | strays)
     hidden = unsure[show_fewer(table, objects.part(unsure), boxes[unsure], views.min_mask_area)]
+    if strays[hidden].any():
+        views_of, own = np.zeros((len(hidden), 4)), strays[hidden]
+        views_of[:, 2:] = views.size[image[hidden], ::-1]
+        hidden = hidden[~own | show_fewer(table, objects.part(hidden), views_of, views.min_mask_area)]
     keep = np.ones(views.labels.shape, bool)
     keep[image[hidden], place[hidden]] = False
     return views.keep(keep)

@@ -55,6 +55,17 @@ class MaskTable:
         return np.diff(self.outlines.first_run) > 0
 
 
+def boxes_of_outlines(outlines: OutlineColumns, heights: Ints) -> NDArray[np.float32]:
+    """Return (A, 4) XYXY: the boxes around rings or masks; zeros where there is nothing."""
+    around = boxes_of_runs(outlines, heights)
+    first = outlines.first_point[outlines.first_ring]
+    some = np.flatnonzero(np.diff(first) > 0)
+    if len(some):
+        low, high = (each.reduceat(outlines.points, first[some]) for each in (np.minimum, np.maximum))
+        around[some] = np.concatenate([low, high], axis=1)
+    return around
+
+
 def boxes_of_runs(outlines: OutlineColumns, heights: Ints) -> NDArray[np.float32]:
     """Return (A, 4) XYXY: the boxes around masks of run lengths; zeros where there is none."""
     low, high = (np.full((len(heights), 2), limit) for limit in (np.inf, -np.inf))

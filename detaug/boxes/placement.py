@@ -18,6 +18,9 @@ from detaug.boxes.layers import Layers
 from detaug.boxes.stencils import joined_bits
 from detaug.boxes.views import Views, invert, mirrors
 
+NEAR = 1.5
+"""Output pixels from a side of a box, within which a mask has a pixel: a corner of a pixel has its centre near it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Placement:
@@ -32,17 +35,42 @@ class Placement:
     """(B,): the row of each annotation in the shapes of its source."""
     field: Field | None = None
     """What bends the output images, once the layers are drawn."""
+    boxes: Floats | None = None
+    """(B, 4) XYXY output pixels, for annotations with corners: the boxes that ops left."""
+    windows: Floats | None = None
+    """(B, 4) XYXY output pixels: what each is seen in, if that is less than the rectangle of its layer."""
 
     @classmethod
     def of_views(cls, views: Views) -> Placement:
         """Return where the boxes that are left after all ops are, in the order of `Views.unpadded`."""
         image, place = np.nonzero(views.labels >= 0)
         layer = views.layer_of_box_or_first()[image, place]
-        return cls(views.drawing_or_whole().layers, image, layer, views.rows[image, place], views.field)
+        boxes = None if views.shapes.corners is None else views.unpadded()[0]
+        return cls(views.drawing_or_whole().layers, image, layer, views.rows[image, place], views.field, boxes)
 
     def some(self, chosen: Ints) -> Placement:
         """Return the places of some annotations."""
-        return Placement(self.layers, self.image[chosen], self.layer[chosen], self.rows[chosen], self.field)
+        boxes, windows = (None if each is None else each[chosen] for each in (self.boxes, self.windows))
+        own = self.image[chosen], self.layer[chosen], self.rows[chosen]
+        return Placement(self.layers, *own, self.field, boxes, windows)
+
+    def rectangles(self) -> Floats:
+        """Return (B, 4) XYXY: what of the output each is seen in, before a field, but for what covers it."""
+        return np.asarray(self.layers.rectangle[self.image, self.layer]) if self.windows is None else self.windows
+
+    def covered_sides(self, boxes: Floats) -> Bools:
+        """Return (B, 4): whether a later layer or a hole lies on the sides of boxes (B, 4) XYXY, before a field."""
+        layers, image, layer = self.layers, self.image, self.layer
+        starts, ends = np.moveaxis(layers.interval[image], 2, 0)
+        own_start, own_end = layers.interval[image, layer].T[..., None]
+        covers = (np.arange(layers.image.shape[1]) > layer[:, None]) & (starts <= own_start) & (ends >= own_end)
+        covers &= layers.copy[image] != layers.copy[image, layer][:, None]
+        rectangle, around = layers.rectangle[image], boxes[:, None]
+        low, high = np.maximum(rectangle[..., :2], around[..., :2]), np.minimum(rectangle[..., 2:], around[..., 2:])
+        covers &= (low < high).all(2)
+        near_start = rectangle[..., :2] <= around[..., :2] + NEAR
+        near_end = rectangle[..., 2:] >= around[..., 2:] - NEAR
+        return np.asarray((np.concatenate([near_start, near_end], axis=2) & covers[..., None]).any(1))
 
     @cached_property
     def to_output(self) -> Floats:

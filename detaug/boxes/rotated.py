@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from detaug.arguments import check
-from detaug.arrays import Floats
+from detaug.arrays import Bools, Floats
+from detaug.boxes import polygons
 from detaug.boxes.placement import Placement
 from detaug.boxes.visible_part import extremes_of, is_in_view, rings_of_polygons, vertices_of
 
@@ -25,14 +27,48 @@ def rotated_boxes(corners: Floats, placement: Placement, angle: Angle, *, visibl
     along = np.stack([np.cos(direction), np.sin(direction)], axis=1)
     across = np.stack([-along[:, 1], along[:, 0]], axis=1)
     spans = [_extent(moved, axis) for axis in (along, across)]
-    if visible and len(cut := np.flatnonzero(~is_in_view(corners, moved, placement))):
-        extremes = extremes_of(vertices_of(rings_of_polygons(corners[cut])), placement.some(cut))
+    seen = _without_covered(placement, moved) if visible else placement
+    if visible and len(cut := np.flatnonzero(~is_in_view(corners, moved, seen))):
+        extremes = extremes_of(vertices_of(rings_of_polygons(corners[cut])), seen.some(cut))
         for span, axis in zip(spans, (along, across), strict=True):
             found = extremes.extent(len(cut), axis[cut])
             span[cut] = np.where(np.isfinite(found), found, 0)
     middle = [span.mean(1)[:, None] * axis for span, axis in zip(spans, (along, across), strict=True)]
     sides = [span[:, 1] - span[:, 0] for span in spans]
     return np.concatenate([middle[0] + middle[1], in_form(sides[0], sides[1], direction, angle)], axis=1)
+
+
+def is_seen(corners: Floats, placement: Placement, least: float) -> Bools:
+    """Return (B,): whether rectangles around corners (B, 4, 2), source pixels, are in view as a whole, or with sides of
+    at least `least` output pixels.
+    """
+    moved = placement.move(corners)
+    seen = is_in_view(corners, moved, _without_covered(placement, moved))
+    cut = np.flatnonzero(~seen)
+    if len(cut):
+        sides = rotated_boxes(corners[cut], placement.some(cut), "oc", visible=True)[:, 2:4]
+        seen[cut] = (sides >= least).all(1)
+    return seen
+
+
+def _without_covered(placement: Placement, moved: Floats) -> Placement:
+    """Return the placement of what is seen: where a later layer or a hole lies on a side, within that of the box.
+
+    `moved`: (B, 4, 2) the corners, output pixels. Ops move the sides of boxes that are covered as a whole.
+    """
+    if placement.boxes is None or placement.layers.image.shape[1] == 1:
+        return placement
+    rectangle, around = placement.rectangles(), polygons.hull(moved)
+    covered = placement.covered_sides(around)
+    if placement.field is not None:  # the boxes are those after it
+        covered &= ~placement.field.bends[placement.image, None]
+    if not covered.any():
+        return placement
+    low, high = (
+        np.maximum(rectangle[:, :2], placement.boxes[:, :2]),
+        np.minimum(rectangle[:, 2:], placement.boxes[:, 2:]),
+    )
+    return replace(placement, windows=np.where(covered, np.concatenate([low, high], axis=1), rectangle))
 
 
 def smallest_rectangle(corners: Floats) -> Floats:

@@ -105,7 +105,7 @@ class PartOfGroup(NamedTuple):
         images, image = np.unique(placement.image, return_inverse=True)
         rows, row = np.unique(placement.rows, return_inverse=True)
         field = None if placement.field is None else placement.field[images]
-        own = Placement(placement.layers[images], image, placement.layer, row, field)
+        own = Placement(placement.layers[images], image, placement.layer, row, field, placement.boxes)
         keypoints = None if self.keypoints is None else self.keypoints.clone()
         return PartOfGroup(ShapeGroup(self.shapes.some(rows), lambda: own), slice(0, len(row)), keypoints)
 

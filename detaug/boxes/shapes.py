@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from detaug.arguments import is_wholes
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
-from detaug.boxes.mask_table import MaskTable
+from detaug.boxes.mask_table import MaskTable, boxes_of_outlines
 from detaug.converters.coco.outlines import OutlineColumns, read_outlines, rings_of
+from detaug.converters.coco.rings import are_flat
 from detaug.errors import InputError
 
 
@@ -41,6 +42,9 @@ class Shapes:
     """(A,): the class of each annotation, 0..C - 1; set by the source."""
     heights: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(A,): the height of the image of each annotation; set by the source."""
+    strays: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """(A,): whether an outline leaves its box by over a pixel, so that what is seen of one says nothing about the
+    other; set by the source, for masks."""
     run_heights: Ints | None = None
     """(A,): the image height that the run lengths of each annotation say, 0 for rings; None once `of` compared it."""
 
@@ -71,6 +75,12 @@ class Shapes:
         return self.masks and self.outlines is not None
 
     @cached_property
+    def has_flat_corners(self) -> Bools:
+        """Return (A,): which rotated boxes have no area, by the rule of boxes (decision 26)."""
+        assert self.corners is not None
+        return are_flat(self.corners)
+
+    @cached_property
     def outline_table(self) -> MaskTable:
         """Return the outlines as masks are made from them, also of shapes without masks."""
         assert self.outlines is not None
@@ -99,13 +109,14 @@ class Shapes:
             outlines=None if self.outlines is None else self.outlines.of(rows),
             classes=self.classes[rows] if len(self.classes) else self.classes,
             heights=self.heights[rows] if len(self.heights) else self.heights,
+            strays=self.strays[rows] if len(self.strays) else self.strays,
             run_heights=None if self.run_heights is None else self.run_heights[rows],
         )
 
-    def of(self, classes: Ints, heights: Ints, origin: str = "shapes") -> Shapes:
+    def of(self, classes: Ints, heights: Ints, boxes: Floats, origin: str = "shapes") -> Shapes:
         """Return these shapes with the classes (A,), 0..C - 1, and heights (A,) of the images, of their annotations.
 
-        Raises InputError for shapes of another number of annotations.
+        `boxes`: (A, 4) XYXY, pixels of the images. Raises InputError for shapes of another number of annotations.
         """
         self._check(len(classes), origin)
         if self.run_heights is not None:
@@ -116,7 +127,11 @@ class Shapes:
                     f"{self.run_heights[row]}, its image has {heights[row]}"
                 )
         corners = None if self.corners is None else np.asarray(self.corners)
-        return replace(self, corners=corners, classes=classes, heights=heights, run_heights=None)
+        strays: Bools = np.zeros(0, np.bool_)
+        if self.has_masks and self.outlines is not None:
+            around = boxes_of_outlines(self.outlines, heights)
+            strays = (around[:, :2] < boxes[:, :2] - 1).any(1) | (around[:, 2:] > boxes[:, 2:] + 1).any(1)
+        return replace(self, corners=corners, classes=classes, heights=heights, strays=strays, run_heights=None)
 
     def _check(self, annotations: int, origin: str) -> None:
         lengths = {

@@ -11,7 +11,8 @@ from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import Grid, Objects, objects_of, rasterise
-from detaug.boxes.placement import Placement
+from detaug.boxes.placement import NEAR, Placement
+from detaug.boxes.rotated import is_seen
 from detaug.boxes.units import INTERVAL, ONE
 from detaug.boxes.views import Views
 from detaug.boxes.visible_part import rings_of, rings_of_polygons, seen_boxes
@@ -19,13 +20,25 @@ from detaug.boxes.visible_part import rings_of, rings_of_polygons, seen_boxes
 MIN_SIDE = 0.01
 """Output pixels: a thinner box is dropped, as in a json."""
 
-NEAR = 1.5
-"""Output pixels from a side of a box, within which a mask has a pixel: a corner of a pixel has its centre near it."""
-
 
 def fit_to_shapes(views: Views) -> Views:
-    """Return the views, after all ops, with the boxes that their shapes leave: masks that are seen, tight boxes."""
-    return tighten(drop_hidden(views))
+    """Return the views, after all ops, with the boxes that their shapes leave.
+
+    Those are boxes with masks and rotated boxes of which something is seen, and tight boxes (decision 26).
+    """
+    return _drop_flat(tighten(drop_hidden(views)))
+
+
+def _drop_flat(views: Views) -> Views:
+    """Return the views without boxes whose rotated boxes have no area, in their image or in view."""
+    shapes, (image, place) = views.shapes, np.nonzero(views.labels >= 0)
+    if shapes.corners is None or not len(image):
+        return views
+    placement = Placement.of_views(views)
+    left = ~shapes.has_flat_corners[placement.rows] & is_seen(shapes.corners[placement.rows], placement, MIN_SIDE)
+    keep = np.ones(views.labels.shape, bool)
+    keep[image, place] = left
+    return views if left.all() else views.keep(keep)
 
 
 def tighten(views: Views) -> Views:
@@ -75,19 +88,10 @@ def tighten(views: Views) -> Views:
 
 
 def _covered_sides(placement: Placement, boxes: Floats) -> Bools:
-    """Return (B, 4): whether a later layer or a hole lies on the sides of boxes (B, 4) XYXY output pixels."""
-    layers, image, layer = placement.layers, placement.image, placement.layer
-    starts, ends = np.moveaxis(layers.interval[image], 2, 0)
-    own_start, own_end = layers.interval[image, layer].T[..., None]
-    covers = (np.arange(layers.image.shape[1]) > layer[:, None]) & (starts <= own_start) & (ends >= own_end)
-    covers &= layers.copy[image] != layers.copy[image, layer][:, None]
-    rectangle, around = layers.rectangle[image], boxes[:, None]
-    covers &= (np.maximum(rectangle[..., :2], around[..., :2]) < np.minimum(rectangle[..., 2:], around[..., 2:])).all(2)
-    starts = rectangle[..., :2] <= around[..., :2] + NEAR
-    ends = rectangle[..., 2:] >= around[..., 2:] - NEAR
-    sides = np.asarray((np.concatenate([starts, ends], axis=2) & covers[..., None]).any(1))
+    """Return (B, 4): whether a later layer or a hole may lie on the sides of boxes (B, 4) XYXY output pixels."""
+    sides = placement.covered_sides(boxes)
     if placement.field is not None:  # rectangles are those before the field
-        sides |= placement.field.bends[image, None]
+        sides |= placement.field.bends[placement.image, None]
     return sides
 
 

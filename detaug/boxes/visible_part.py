@@ -184,7 +184,7 @@ def _enclosed(rings: Rings, placement: Placement) -> tuple[Floats, Bools]:
 
 def _regions_of(placement: Placement, objects: Ints) -> _Regions:
     layers, own = placement.layers, (placement.image[objects], placement.layer[objects])
-    windows = np.concatenate([layers.rectangle[own], layers.source_bounds[own].reshape(-1, 4)], axis=1)
+    windows = np.concatenate([placement.rectangles()[objects], layers.source_bounds[own].reshape(-1, 4)], axis=1)
     corners = np.zeros((len(objects), 0, 2)) if layers.clip_region is None else layers.clip_region[own]
     return _Regions(windows, np.ascontiguousarray(corners), polygons.turn_of(corners))
 

@@ -184,8 +184,15 @@ def _as_masks(at: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]
         text = " or ".join(f"(K, {', '.join(map(str, form))})" for form in forms)
         raise InputError(f"masks[{at}] must be {text}, in pixels of batch.images, got {tuple(masks.shape)}")
     masks = masks.detach().reshape(-1, *masks.shape[-2:])
+    if masks.dtype == torch.bool:
+        return masks
     if not masks.is_floating_point():
-        return masks if masks.dtype == torch.bool else masks != 0
+        if not ((masks == 0) | (masks == masks.max())).all() or masks.min() < 0:
+            raise InputError(
+                f"masks[{at}] must be bool, or 0 and one value above it, got {masks.unique().tolist()[:5]}; give "
+                "probabilities as numbers in 0..1, such as masks / 255"
+            )
+        return masks != 0
     lowest, highest = (float(each) for each in masks.aminmax())
     if not (lowest >= 0 and highest <= 1):  # nor NaN
         raise InputError(

@@ -76,7 +76,7 @@ def read_target(
     labels = _labels(target["labels"])
     if len(labels) != len(xyxy):
         raise InputError(f"target['labels'] must be ({len(xyxy)},), a label for each box, got {len(labels)} numbers")
-    return xyxy, labels, read_shapes(target, corners, len(labels), size, flip_pairs)
+    return xyxy, labels, read_shapes(target, corners, xyxy, size, flip_pairs)
 
 
 def _read_boxes(boxes: Any) -> Floats:

@@ -77,7 +77,8 @@ def batch(
     rows = {name: _concatenated(name, each, pixels) for name, each in (columns or {}).items()}
     names = [f"boxes[{at}]" for at in range(len(arrays))]
     views = source_views([(image.shape[0], image.shape[1]) for image in arrays], pixels, numbers, names)
-    shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, np.repeat([len(each) for each in arrays], counts))
+    heights = np.repeat([len(each) for each in arrays], counts)
+    shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, heights, np.concatenate(pixels))
     return Samples(tuple(arrays), replace(views, shapes=shapes), rows, (), int(seed), resolve_device(device))
 
 

@@ -25,16 +25,17 @@ ROTATED = ("XYWHR", "CXCYWHR", "XYXYXYXY")
 
 
 def read_shapes(
-    target: dict[str, Any], corners: Floats | None, count: int, size: tuple[int, int], flip_pairs: Pairs | None
+    target: dict[str, Any], corners: Floats | None, boxes: Floats, size: tuple[int, int], flip_pairs: Pairs | None
 ) -> Shapes:
-    """Return the shapes of a target of `count` boxes in an image of `size` (height, width).
+    """Return the shapes of a target of `boxes`, (M, 4) XYXY pixels, in an image of `size` (height, width).
 
-    Raises InputError for key points or masks of another shape.
+    Raises InputError for key points or masks of another shape, and for masks of several values.
     """
+    count = len(boxes)
     keypoints, masks = target.get("keypoints"), target.get("masks")
     key_points = None if keypoints is None else _read_key_points(keypoints, count, flip_pairs)
     outlines = None if masks is None else outlines_of_masks(_read_masks(masks, count, size))
-    return Shapes(key_points, corners, outlines).of(np.zeros(count, np.int64), np.full(count, size[0]), "target")
+    return Shapes(key_points, corners, outlines).of(np.zeros(count, np.int64), np.full(count, size[0]), boxes, "target")
 
 
 def _read_masks(masks: Any, boxes: int, size: tuple[int, int]) -> Bools:
@@ -44,7 +45,15 @@ def _read_masks(masks: Any, boxes: int, size: tuple[int, int]) -> Bools:
         raise InputError(
             f"target['masks'] must be {(boxes, *size)}, a mask of the image's size for each box, got {got}"
         )
-    return array > 0
+    inside = array > 0
+    for at, mask in enumerate(array):
+        if not ((mask == 0) | ((mask == mask.max(initial=0)) & inside[at])).all():  # NaN is neither
+            values = ", ".join(f"{each:g}" for each in np.unique(mask)[:5])
+            raise InputError(
+                f"target['masks'][{at}] must have 0 and one value above it, got {values}; where edges are soft give "
+                "target['masks'] > 0.5, and where values are objects or classes a mask for each of them"
+            )
+    return inside
 
 
 def like_masks(given: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
