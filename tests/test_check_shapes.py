@@ -152,6 +152,17 @@ NOTED: list[tuple[str, Document, str]] = [
     ("keypoints-skeleton", dog(keypoints=NAMES, skeleton=[[0, 1]]), "must be pairs of 1..3, got [[0, 1]]"),
     ("segmentation-short", first_annotation(segmentation=[RING, [1, 2, 3, 4]]), "left out: [1, 2, 3, 4]"),
     (
+        "segmentation-empty",
+        first_annotation(segmentation={"size": [80, 100], "counts": [8000]}),
+        "the segmentation has no area in its image",
+    ),
+    ("segmentation-empty", first_annotation(segmentation=[[10, 10, 20, 25, 30, 40]]), "no area in its image"),
+    (
+        "corners-empty",
+        first_annotation(corners=[[10, 10], [30, 40], [30, 40.005], [10, 10.005]]),
+        "a side of their rectangle is shorter than 0.01 pixel",
+    ),
+    (
         "segmentation-crossed",
         first_annotation(segmentation=[[10, 10, 30, 40, 30, 10, 10, 40]]),
         "edges of a ring cross",

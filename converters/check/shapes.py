@@ -23,8 +23,8 @@ from detaug.converters.coco.key_points import (
     read_key_points,
 )
 from detaug.converters.coco.outlines import next_points, read_outlines
-from detaug.converters.coco.rings import cut_ring
-from detaug.converters.coco.table import Floats, Ints, Mask, Table
+from detaug.converters.coco.rings import are_flat, area_of, cut_ring
+from detaug.converters.coco.table import MIN_SIDE, THIN, Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, from_messages
 from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
@@ -86,6 +86,7 @@ class _Outlines:
         turned = np.zeros(len(self.rows), bool)
         turned[rotated] = crossing_rings(self.corners[rotated].reshape(-1, 2), np.arange(len(rotated) + 1) * 4)
         yield from self._those("corners-crossed", turned & self.sound, "the edges between the corners cross")
+        yield from self._empty(crossed)
         yield from self._outside()
         yield from self._areas(crossed)
         yield from self._missing()
@@ -105,6 +106,27 @@ class _Outlines:
                 shortest = min(rings, key=len)
                 short[n] = f"a ring has fewer than three points and is left out: {shown(shortest)}"
         yield from _findings("segmentation-short", self.rows, short)
+
+    def _empty(self, crossed: Mask) -> Iterator[Findings]:
+        """Find shapes without an area, by the rule of boxes: readers leave their objects out."""
+        flat = self.has_corners & are_flat(np.nan_to_num(self.corners))
+        text = f"the corners have no area: a side of their rectangle is shorter than {MIN_SIDE} pixel"
+        yield from self._those("corners-empty", flat, text)
+        _, areas, _ = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
+        there = self.read.are_there(np.arange(len(self.rows)))
+        leaves = np.zeros(len(self.rows), bool)
+        leaves[self.point_row[_past(self.points, self.sizes[self.point_row, ::-1]) > 0]] = True
+        for n in np.flatnonzero(leaves).tolist():
+            height, width = self.sizes[n].tolist()
+            areas[n] = sum(area_of(cut_ring(ring, width, height)) for ring in self._rings(n))
+        empty = there & (areas + self.read.pixels_of_runs() <= THIN**2)
+        sound = self.sound & ~crossed  # the halves of a ring that crosses itself may cancel each other
+        yield from self._those("segmentation-empty", empty & sound, "the segmentation has no area in its image")
+
+    def _rings(self, n: int) -> list[Floats]:
+        starts = self.read.first_point
+        of_row = range(self.read.first_ring[n], self.read.first_ring[n + 1])
+        return [self.points[starts[ring] : starts[ring + 1]] for ring in of_row]
 
     def _outside(self) -> Iterator[Findings]:
         sides = self.sizes[:, ::-1]
@@ -192,9 +214,7 @@ class _Outlines:
     def _gap_of_cut(self, n: int, box: Floats) -> float:
         """Return how far a box is from the one around the outline that was cut first, as some programs do."""
         height, width = self.sizes[n].tolist()
-        of_row = range(self.read.first_ring[n], self.read.first_ring[n + 1])
-        starts = self.read.first_point
-        rings = [self.points[starts[ring] : starts[ring + 1]] for ring in of_row] or [self.corners[n]]
+        rings = self._rings(n) or [self.corners[n]]
         cut = np.concatenate([cut_ring(ring, width, height) for ring in rings])
         around = [*cut.min(0), *cut.max(0)] if len(cut) else [np.inf] * 4
         return float(np.abs(np.array(around) - box).max())

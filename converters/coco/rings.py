@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from detaug.converters.coco.boxes import DECIMALS, rounded_numbers
 from detaug.converters.coco.outlines import Ints, encode_counts, ends_of_runs
-from detaug.converters.coco.table import Floats
+from detaug.converters.coco.table import THIN, Floats
 from detaug.converters.coco.writer import whole
 
 Points = Sequence[float] | Floats
@@ -177,6 +177,16 @@ def smallest_rectangle(points: Floats) -> Floats:
     best = int(np.argmin(np.ptp(on_along, axis=0) * np.ptp(on_across, axis=0)))
     (a0, a1), (b0, b1) = ((each[:, best].min(), each[:, best].max()) for each in (on_along, on_across))
     return np.asarray([a * along[best] + b * across[best] for a, b in ((a0, b0), (a1, b0), (a1, b1), (a0, b1))])
+
+
+def are_flat(corners: Any) -> NDArray[np.bool_]:
+    """Return (A,): which four corners (A, 4, 2) have no area: are in a strip that is thinner than a box may be."""
+    x, y = np.moveaxis(np.asarray(corners, np.float64).reshape(-1, 4, 2), (2, 1), (0, 1))
+    first, second = np.triu_indices(4, 1)
+    along_x, along_y = x[second] - x[first], y[second] - y[first]  # (6, A): a narrowest strip is along one of them
+    length = np.maximum(np.hypot(along_x, along_y), 1e-12)
+    across = (y[:, None] * along_x - x[:, None] * along_y) / length  # (4, 6, A)
+    return np.asarray((across.max(0) - across.min(0)).min(0) < THIN)
 
 
 def turned_box(corners: Floats) -> tuple[float, float, float, float, float] | None:

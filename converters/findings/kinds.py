@@ -73,7 +73,9 @@ KINDS: dict[str, Kind] = {
     ),
     "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
     "crowd-dropped": Kind("dropped", "a crowd (iscrowd 1) is not a single object, and the format cannot mark it"),
-    "mask-unusable": Kind("dropped", "the masks of an image cannot be read, or have another size than the image"),
+    "mask-unusable": Kind(
+        "dropped", "a mask has no pixel, or the masks of an image cannot be read or have another size"
+    ),
     "mask-unmatched": Kind("dropped", "a number in the masks of an image is that of no object, by its position or box"),
     "label-unused": Kind("dropped", "a label file has no image"),
     "file-unused": Kind("dropped", "a file has no annotations in a known format, and was left out"),
@@ -275,6 +277,9 @@ CHECK_KINDS: dict[str, Kind] = {
         "[[x, y, ...]]",
     ),
     "segmentation-short": Kind("warning", "for outlines: a ring has fewer than three points and is left out"),
+    "segmentation-empty": Kind(
+        "warning", "for outlines: a segmentation has no area in its image, so an object with masks is left out"
+    ),
     "segmentation-crossed": Kind("warning", "for outlines: a ring crosses itself, so parts of it count as outside"),
     "segmentation-outside": Kind("warning", "for outlines: a ring reaches more than 1 pixel past its image"),
     "segmentation-area": Kind(
@@ -288,6 +293,9 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "corners-invalid": Kind(
         "warning", "for rotated boxes: corners are not four pairs of finite numbers; --clean leaves them out"
+    ),
+    "corners-empty": Kind(
+        "warning", "for rotated boxes: corners have no area (a side below 0.01 pixel), so the object is left out"
     ),
     "corners-crossed": Kind("warning", "for rotated boxes: corners are in an order whose edges cross"),
     "corners-outside": Kind("warning", "for rotated boxes: the middle of the corners lies outside the image"),

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from detaug.converters.coco.boxes import DECIMALS, cut_to_image
-from detaug.converters.coco.rings import box_of_mask, cut_ring, keys_of_corners, keys_of_mask, keys_of_rings, points_of
+from detaug.converters.coco.rings import (
+    are_flat,
+    box_of_mask,
+    cut_ring,
+    keys_of_corners,
+    keys_of_mask,
+    keys_of_rings,
+    points_of,
+)
 from detaug.converters.coco.writer import OWN_KEYS, PREFIX, TOOL_ID, Box, whole, whole_numbers
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import Edges, Object, Record, edges_of
@@ -105,6 +113,9 @@ class Place(NamedTuple):
             edges = edges or around
         if item.corners:
             of_corners = keys_of_corners(self._points(item.corners))
+            if are_flat(of_corners["corners"]).any():
+                self.note("box-empty", item, [*item.corners])
+                return None
             keys = {**keys, "corners": of_corners["corners"]} if keys else of_corners
             edges = edges or edges_of(of_corners["segmentation"][0])
         points = item.key_points and {name: self._key_point(*point) for name, point in item.key_points.items()}
@@ -151,6 +162,8 @@ class Place(NamedTuple):
             cut = (cut_ring(points_of(ring), width, height) for ring in rings)
             rings = [ring.ravel().tolist() for ring in cut if len(ring) > 2]
             if not rings:
+                if item.edges:
+                    self.note("outline-cut", item)
                 return {}, edges_of(self._points(item.rings[0]))
             if outside > _ROUNDING:
                 self.note("outline-cut", item)
@@ -174,6 +187,8 @@ class Place(NamedTuple):
             is_cut |= bool(part.sum() < mask.pixels.sum())
         if is_cut:
             self.note("outline-cut", item)
+        elif not pixels.any():
+            self.note("mask-unusable", item)
         return (keys_of_mask(pixels), box_of_mask(pixels)) if pixels.any() else ({}, None)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from detaug.converters.coco.rings import cut_ring, keys_of_corners, keys_of_mask, keys_of_rings, points_of
+from detaug.converters.coco.rings import are_flat, cut_ring, keys_of_corners, keys_of_mask, keys_of_rings, points_of
 from detaug.converters.coco.writer import Box, whole
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes
 from detaug.converters.conversion.classes_and_images import header_findings
@@ -188,6 +188,9 @@ def _with_boxes(result: PairResult, annotation: VocAnnotation, rules: VocRules, 
             continue
         box = _checked_box(item, (result.height, result.width), rules, log)
         if box is None:
+            continue
+        if item.rotated and are_flat(item.rotated).any():
+            log.add("box-empty", item, _numbers(item.rotated))
             continue
         if (name, box) in seen:
             log.add("box-repeated", item, _numbers(item.corners), _numbers(box))

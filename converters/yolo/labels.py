@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from detaug.converters.coco.boxes import DECIMALS, cut_to_image
-from detaug.converters.coco.rings import keys_of_corners, keys_of_rings
+from detaug.converters.coco.rings import are_flat, keys_of_corners, keys_of_rings
 from detaug.converters.coco.writer import Box, whole, whole_numbers
 from detaug.converters.files.known_files import YOLO_LABELS, what_is
 from detaug.converters.findings.finding import Finding
@@ -86,7 +86,11 @@ def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -
         if (number, box) in seen:
             log.add("box-repeated", line, coordinates, list(box))
         seen.add((number, box))
-        yield LabelBox(number, box, _keys(more, form, size))
+        keys = _keys(more, form, size)
+        if "corners" in keys and are_flat(keys["corners"]).any():
+            log.add("box-empty", line, coordinates)
+            continue
+        yield LabelBox(number, box, keys)
 
 
 def _keys(numbers: list[float], form: RowForm, size: tuple[int, int]) -> dict[str, Any]:
