@@ -130,7 +130,8 @@ class Shapes:
         strays: Bools = np.zeros(0, np.bool_)
         if self.has_masks and self.outlines is not None:
             around = boxes_of_outlines(self.outlines, heights)
-            strays = (around[:, :2] < boxes[:, :2] - 1).any(1) | (around[:, 2:] > boxes[:, 2:] + 1).any(1)
+            beyond = np.concatenate([around[:, :2] < boxes[:, :2] - 1, around[:, 2:] > boxes[:, 2:] + 1], axis=1)
+            strays = np.asarray(beyond.any(1))
         return replace(self, corners=corners, classes=classes, heights=heights, strays=strays, run_heights=None)
 
     def _check(self, annotations: int, origin: str) -> None:

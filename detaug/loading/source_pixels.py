@@ -189,8 +189,8 @@ def _as_masks(at: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]
     if not masks.is_floating_point():
         if not ((masks == 0) | (masks == masks.max())).all() or masks.min() < 0:
             raise InputError(
-                f"masks[{at}] must be bool, or 0 and one value above it, got {masks.unique().tolist()[:5]}; give "
-                "probabilities as numbers in 0..1, such as masks / 255"
+                f"masks[{at}] must be bool, or 0 and one value above it, got several in {masks.min()}..{masks.max()}; "
+                "give probabilities as numbers in 0..1, such as masks / 255"
             )
         return masks != 0
     lowest, highest = (float(each) for each in masks.aminmax())
