@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from dali_pipelines import given, make, outputs
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -143,6 +145,20 @@ def test_masks_in_a_loader(tmp_path: Path) -> None:
     (batch,) = da.Loader(reader, [da.Resize((SIDE, SIDE))], 1, train=False, device="cpu")
     assert batch.columns["id"].tolist() == [[2]]
     assert batch.masks().sum((1, 2)).tolist() == [400]
+
+
+def test_rotated_boxes_in_a_dali_pipeline() -> None:
+    corners = np.array([FLAT["line"], LEVEL, [(0, 96), (96, 0), (100, 4), (4, 100)]], np.float32)
+    boxes = np.array([(5, 5, 95, 95), (10, 40, 90, 60), (0, 0, 100, 100)], np.float32)
+
+    def nodes(ops: list[da.Op]) -> Any:
+        labels = given([np.array([1, 2, 3], np.int32)])
+        return da.fn.augment(given([IMAGE]), given([boxes]), labels, ops, units="pixels", corners=given([corners]))
+
+    for ops, expected in (([da.Resize((50, 50))], [2, 3]), ([TopLeft(), da.Resize((50, 50))], [])):
+        ((_, _, labels, moved),) = zip(*outputs(make(partial(nodes, ops), 1, "cpu")), strict=True)
+        assert labels.ravel().tolist() == expected
+        assert len(moved) == len(expected)
 
 
 def test_converters_count_rotated_boxes_without_an_area(tmp_path: Path) -> None:

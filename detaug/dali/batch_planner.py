@@ -105,6 +105,8 @@ class BatchPlanner:
             relative = self.units == "relative"
             outlines = outlines_of(polygons[0], polygons[1], rows.boxes, rows.counts, size, relative=relative)
             views = replace(views, shapes=outlines)
+        if self.has_corners:
+            views = replace(views, shapes=replace(views.shapes, corners=self._corners_of(rows, size)))
         plan = self.recipe.plan(views, draws_from(rng))
         inputs = [list(map(np.asarray, plan.inputs[name])) for name in self.recipe.input_names]  # a row may be a number
         return (*self._outputs(fit_to_shapes(plan.views), rows, size), *inputs)
@@ -116,9 +118,9 @@ class BatchPlanner:
         columns = [column[rows_left(views)] for column in rows.columns]
         if self.flip_pairs is not None:
             columns[1] = self._key_points(views, rows, size)
-        if self.has_corners:
-            at = 1 + (self.flip_pairs is not None)
-            columns[at] = self._corners(views, rows, at, size)
+        if views.shapes.corners is not None:
+            placement = Placement.of_views(views)
+            columns[self._corners_at] = placement.move(views.shapes.corners[placement.rows]).astype(np.float32)
         matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
         first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
         masks = [masks_of(views)] if self.has_polygons else []
@@ -133,12 +135,17 @@ class BatchPlanner:
         placed = place_key_points(key_points, np.zeros(len(points), np.int64), Placement.of_views(views))
         return placed.astype(np.float32)
 
-    def _corners(self, views: Views, rows: BatchBoxes, column: int, size: Floats) -> Array:
-        """Return the moved corners of the boxes that are left, (B, 4, 2) float32."""
-        corners, placement = self._points(rows, column, size), Placement.of_views(views)
+    @property
+    def _corners_at(self) -> int:
+        """Return which of the columns, with the labels before them, are corners."""
+        return 1 + (self.flip_pairs is not None)
+
+    def _corners_of(self, rows: BatchBoxes, size: Floats) -> Floats:
+        """Return the corners of rotated boxes, (B, 4, 2) pixels."""
+        corners = self._points(rows, self._corners_at, size)
         if corners.shape[1:] != (4, 2):
             raise InputError(f"corners must be (M, 4, 2): x, y of each corner; got {corners.shape[1:]} for each box")
-        return placement.move(corners[placement.rows]).astype(np.float32)
+        return corners
 
     def _points(self, rows: BatchBoxes, column: int, size: Floats) -> Floats:
         """Return a column of points (B, K, 2 or more) with x and y in pixels. `size`: (n, 2) of the images."""
