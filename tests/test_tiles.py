@@ -460,6 +460,26 @@ def test_a_picture_of_another_size_is_named(tmp_path: Path) -> None:
     assert f"{tmp_path / 'c.tif'} has 260 x 210 pixels" in error
 
 
+def test_a_folder_that_another_process_wrote_stays(scenes: Scenes, tmp_path: Path) -> None:
+    """It appears while the tiles are cut. The unfinished folder of a killed run is named."""
+    killed = tmp_path / ".out.0123456789abcdef.partial"
+    killed.mkdir()
+
+    def other(*_: int) -> None:
+        (tmp_path / "out").mkdir(exist_ok=True)
+        (tmp_path / "out/tile.txt").write_text("theirs")
+
+    with pytest.raises(da.InputError, match=r"another process has written \S+out meanwhile.*give another folder"):
+        da.tile_coco(scenes[1], scenes[0], tmp_path / "out", size=128, progress=other)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tile.txt"]
+    assert [*tmp_path.glob(".*")] == [killed]
+    summary = str(da.tile_coco(scenes[1], scenes[0], tmp_path / "new", size=128))
+    assert "left of a run" not in summary
+    (tmp_path / ".next.0.partial").mkdir()
+    summary = str(da.tile_coco(scenes[1], scenes[0], tmp_path / "next", size=128))
+    assert f"{tmp_path}/.next.0.partial is left of a run that was killed; remove it" in summary.splitlines()
+
+
 def test_a_folder_with_files_is_refused(scenes: Scenes, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("work")
     assert f"{tmp_path} is not empty" in usage_error("tile", *scenes[::-1], "-o", tmp_path)

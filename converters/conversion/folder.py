@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from glob import escape
 from pathlib import Path
 
 from detaug.converters.conversion.arguments import WithImages, check_choice
@@ -159,9 +161,19 @@ def appearing_folder(folder: Path, files: Sequence[str] = ()) -> Iterator[Path]:
                 os.replace(unfinished, real)
         except BaseException as error:
             shutil.rmtree(unfinished, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise ConversionError(
+                    f"another process has written {folder} meanwhile, and that stays; give another folder"
+                ) from None
             if isinstance(error, OSError) and error.errno:  # the name of a file in it says nothing
                 raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
             raise
+
+
+def unfinished_folders(folder: Path) -> list[Path]:
+    """Return what `appearing_folder` left where a process was killed; one that is running has such a folder, too."""
+    real = Path(os.path.realpath(folder))
+    return sorted(real.parent.glob(f".{escape(real.name[:32])}.*.partial"))
 
 
 def _refuse_existing(folder: Path, files: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from detaug.converters.coco.table import Table
 from detaug.converters.coco.videos import shape_arguments, shapes_of
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.conversion.folder import appearing_folder, check_folder
+from detaug.converters.conversion.folder import appearing_folder, check_folder, unfinished_folders
 from detaug.converters.conversion.part import Part, check_part
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.parallel import Progress
@@ -64,6 +64,8 @@ class TileSummary:
     """Parts of objects in tiles that show too little of them."""
     lost: int
     """Objects that are in no tile."""
+    unfinished: tuple[Path, ...] = field(default=(), repr=False)
+    """Folders of earlier runs that did not end, or of one that is running."""
     reading: str | None = field(default="", repr=False)
     """Further arguments of the reader that loads them; None if no reader loads all of them."""
 
@@ -75,6 +77,7 @@ class TileSummary:
                 f"{counted(self.objects, 'object')} as {counted(self.boxes, 'box', 'boxes')}, {self.cut:,} of them cut",
                 f"{counted(self.left_out, 'part')} left out, of which too little is visible",
                 *([f"{counted(self.lost, 'object')} in no tile"] if self.lost else []),
+                *(on_one_line(f"{path} is left of a run that was killed; remove it") for path in self.unfinished),
                 on_one_line(f"written: {self.annotations}"),
                 on_one_line(f'load it: da.CocoReader("{self.images}", "{self.annotations}"{self.reading})')
                 if self.reading is not None
@@ -169,6 +172,7 @@ def tile_coco(
     json_name = f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
     text = _document(table, reader, names, chosen, own, f"{min_visibility} {files.quality}")
     moved = [*(f"images/{name}" for name in own_names), json_name] if own else []
+    earlier = unfinished_folders(folder)
     with appearing_folder(folder, moved) as unfinished:
         types = files.write(reader, chosen.tiles, unfinished / "images", own_names, progress)
         write_atomically(unfinished / json_name, text, sync=False)
@@ -183,6 +187,7 @@ def tile_coco(
         cut=int((reader.cut.visible[chosen.boxes] < 1 - 1e-9).sum()),
         left_out=int(reader.cut.left_out[chosen.pictures].sum()),
         lost=objects - len(np.unique(reader.cut.rows[chosen.boxes])),
+        unfinished=tuple(earlier),
         reading=_reading(pixels, types, shapes_of(table.coco.document["annotations"])),
     )
 
