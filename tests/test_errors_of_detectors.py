@@ -80,6 +80,42 @@ def test_each_kind(tmp_path: Path) -> None:
     assert errors.best_score == 0.9
 
 
+@pytest.mark.parametrize(
+    ("category", "box", "kind"),
+    [
+        (3, [0, 0, 20, 10], None),  # an IoU of exactly 0.5 finds
+        (3, [0, 0, 20.001, 10], "place"),
+        (7, [0, 0, 20, 10], "class"),
+        (7, [0, 0, 20.001, 10], "both"),
+        (3, [0, 0, 100, 10], "place"),  # exactly 0.1 is an attempt
+        (7, [0, 0, 100, 10], "both"),
+        (3, [0, 0, 100.001, 10], "background"),
+        (7, [0, 0, 100.001, 10], "background"),
+    ],
+)
+def test_limits_of_the_iou(tmp_path: Path, category: int, box: list[float], kind: str | None) -> None:
+    """The object is 10 x 10 pixels, in the corner of the detection."""
+    path = write(tmp_path, [[0, 3, [0, 0, 10, 10]]])
+    errors = da.CocoEvaluator(path).load(write_results(tmp_path, [[0, category, box, 0.9]])).errors()
+    assert {name for name, each in errors.kinds.items() if each.any()} - {"missed"} == ({kind} if kind else set())
+    assert errors.confusion[:-1, :-1].sum() == (kind in (None, "class"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "kinds"),
+    [
+        # near an object of its class, on one of another: a wrong place, as TIDE has it, not a wrong class
+        ([[0, 3, [0, 12, 20, 20], 0.9]], {"place": 1, "missed": 1}),
+        # on an object of its class that is found, and on one of another: a wrong class before a second detection
+        ([[0, 3, [0, 0, 20, 20], 0.9], [0, 3, [0, 3, 20, 20], 0.8]], {"class": 1}),
+    ],
+)
+def test_the_order_of_kinds(tmp_path: Path, rows: list[Any], kinds: dict[str, int]) -> None:
+    objects = [[0, 3, [0, 0, 20, 20]], [0, 7, [0, 8, 20, 20]]]
+    errors = da.CocoEvaluator(write(tmp_path, objects)).load(write_results(tmp_path, rows)).errors()
+    assert {name: int(each.sum()) for name, each in errors.kinds.items() if each.any()} == kinds
+
+
 @pytest.mark.parametrize("scores", [[0.5], [0.3, 0.5, 0.9], [0.5, 0.9]])
 def test_a_threshold_takes_all_detections_of_equal_scores(tmp_path: Path, scores: list[float]) -> None:
     """The curve and the best score count what a threshold would leave, in no order of the file."""

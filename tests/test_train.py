@@ -37,7 +37,7 @@ from detaug.errors import InputError
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import DETECTORS, make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
-from detaug.training.optimization import make_schedule
+from detaug.training.optimization import make_optimizer, make_schedule
 from detaug.training.torch_files import write_torch_file
 from detaug.training.weights import load_weights
 
@@ -295,6 +295,21 @@ def test_files_of_another_program_stay(folder: tuple[Folder, Path], name: str, c
     with pytest.raises(InputError, match=message):
         run(painted, out / "run")
     assert [(path.name, path.read_bytes()) for path in (out / "run").iterdir()] == [(name, content)]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_biases_and_norms_have_no_weight_decay(folder: tuple[Folder, Path], optimizer: str) -> None:
+    """Neither the default's nor a given one, as in torchvision's references for norms."""
+    painted, out = folder
+    settings = options(*painted, out / "run", optimizer=optimizer, weight_decay=0.5)
+    model = Tiny(4)
+    groups = make_optimizer(model, settings).param_groups
+    decays = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
+    found = {name: decays[id(parameter)] for name, parameter in model.named_parameters()}
+    assert found == {
+        "features.0.weight": 0.5, "features.0.bias": 0, "features.1.weight": 0, "features.1.bias": 0,
+        "head.weight": 0.5, "head.bias": 0,
+    }  # fmt: skip
 
 
 def test_a_folder_has_one_training_at_a_time(folder: tuple[Folder, Path]) -> None:
