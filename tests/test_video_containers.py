@@ -272,6 +272,9 @@ def test_a_last_frame_that_is_shown_for_long(tmp_path: Path, container: str) -> 
         for packet in packets:
             packet.stream, packet.duration = stream, 20_000 if packet is packets[-1] else 40
             output.mux(packet)
+    with av.open(str(path)) as file:
+        if max(packet.duration or 0 for packet in file.demux(video=0)) == 40:
+            pytest.skip(f"PyAV {av.__version__} does not write the duration of the last frame")
     assert frames_of(path) == [*range(10)]
 
 

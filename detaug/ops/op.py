@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import get_annotations
 from itertools import takewhile
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, get_type_hints
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -242,11 +242,17 @@ def text_without_added(op: Any, *added: str) -> str:
 
 @cache
 def _annotations(op: type) -> dict[str, Any]:
-    """Return the types of an op's arguments, {} where a name in them is not known at run time."""
+    """Return the types of an op's arguments, {} where a name in them is not known at run time.
+
+    Not by get_type_hints: on Python 3.10 it refuses the `_: KW_ONLY` of dataclasses.
+    """
+    found: dict[str, Any] = {}
     try:
-        return get_type_hints(op)
+        for cls in reversed(op.__mro__):
+            found |= get_annotations(cls, eval_str=True)
     except (NameError, AttributeError, TypeError):
         return {}
+    return found
 
 
 def _annotates_arguments(cls: type) -> bool:
