@@ -338,4 +338,4 @@ def test_a_rotated_box_keeps_its_polygon(tmp_path: Path) -> None:
         [[30, 25, 50, 30, 30, 35]],
         [30, 25, 20, 10],
     )
-    assert summary.next_step.endswith(", masks=True, rotated=True)")
+    assert summary.next_step.endswith('out.json", rotated=True)')

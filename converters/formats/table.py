@@ -28,7 +28,7 @@ class Format(NamedTuple):
 FORMATS = (
     Format("coco", "COCO json", "everything: it needs no conversion", (".json",), command="check"),
     Format(
-        "voc", "Pascal VOC", "boxes, masks, roLabelImg's rotated boxes, flags", (".xml",), "parts of objects",
+        "voc", "Pascal VOC", "boxes, outlines, masks, roLabelImg's rotated boxes, flags", (".xml",), "parts of objects",
         command="convert-voc",
         tried="supervision 0.31.2; Datumaro 1.13.12, which counts pixels from 0: `--origin zero`",
     ),
@@ -38,7 +38,7 @@ FORMATS = (
         tried="Datumaro 1.13.12 (obj.data); supervision 0.31.2 (a data.yaml with nothing but names)",
     ),
     Format(
-        "labelme", "LabelMe", "boxes, outlines, masks, circles, rotated boxes, points of a group as key points, flags",
+        "labelme", "LabelMe", "boxes, outlines, masks, circles, rotated boxes, points of a group as keypoints, flags",
         (".json",), "lines, lone points", "labelme.read_labelme",
         tried="the writer of LabelMe 6.3.1, every kind of shape that has a place; supervision 0.31.2",
     ),
@@ -52,8 +52,9 @@ FORMATS = (
     ),
     Format(
         "cvat", "CVAT for images or video",
-        "boxes, rotated boxes, outlines, ellipses, masks, skeletons as key points, tracks, attributes, tags",
-        (".xml",), "lines, cuboids, points in no skeleton", "cvat.read_cvat",
+        "boxes, rotated boxes, outlines, cuboids as outlines, ellipses, masks, skeletons as keypoints, tracks, "
+        "attributes, tags",
+        (".xml",), "lines, points in no skeleton", "cvat.read_cvat",
         tried="the writer of Datumaro 1.13.12, boxes and outlines; not CVAT's own, which is part of its server",
     ),
     Format(
@@ -63,7 +64,8 @@ FORMATS = (
     ),
     Format(
         "label-studio", "Label Studio",
-        "boxes, rotated boxes, outlines, ellipses, brushes as masks, points in a region as key points, choices",
+        "boxes, rotated boxes, outlines, ellipses, brushes and bitmasks as masks, points in a region as keypoints, "
+        "choices",
         (".json",), "lone points, relations, videos", "label_studio.read_label_studio",
         tried="the converter of label-studio-sdk 2.1.2: tasks from COCO, JSON-MIN, masks by its brush; it reads ours",
     ),
@@ -92,7 +94,8 @@ FORMATS = (
         (".odgt",), reader="crowdhuman.read_crowdhuman",
     ),
     Format(
-        "supervisely", "Supervisely", "boxes, outlines with holes, bitmaps as masks, graphs as key points, tags",
+        "supervisely", "Supervisely",
+        "boxes, rotated boxes, outlines with holes, bitmaps as masks, graphs as keypoints, tags",
         (".json",), "lines, points", "supervisely.read_supervisely",
         tried="supervisely 6.74.51: rectangle, polygon with a hole, bitmap, graph with its skeleton, tags",
     ),
