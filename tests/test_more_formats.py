@@ -11,9 +11,13 @@ import pytest
 from command import detaug, usage_error
 from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
 from pycocotools import mask as coco_mask
+from shard_files import converted as shards_converted
+from shard_files import detection, write_tfrecord
 from voc_files import box_xml, voc_xml, write_files
 
 import detaug as da
+from detaug.converters import tfrecord_to_coco
+from detaug.converters.coco.outlines import rings_of
 
 # ---------------------------------------------------------------------------------------------- Segment Anything
 
@@ -251,3 +255,34 @@ def test_absolute_lists_that_fit_several_images_or_none(tmp_path: Path) -> None:
     write_files(tmp_path / "elsewhere", {"a.jpg": b""})
     files["train.txt"] = f"{tmp_path}/elsewhere/b.jpg\n"
     assert message in refused(data_set(tmp_path / "outside", files, "x/a.jpg"))
+
+
+def test_shards_of_several_splits_are_named(tmp_path: Path) -> None:
+    shards = [
+        write_tfrecord(
+            tmp_path / f"{split}-00000-of-00001.tfrecord", [detection(f"{split}.jpg", [(1, 2, 30, 40)], [1])]
+        )
+        for split in ("train", "val")
+    ]
+    _, summary = shards_converted(tfrecord_to_coco, shards)
+    assert kinds(summary) == {"splits-joined": 1}
+    assert shards_converted(tfrecord_to_coco, shards[:1])[1].findings == ()
+
+
+def test_further_keys_of_an_image_of_create_ml_are_columns(tmp_path: Path) -> None:
+    place = {"x": 20, "y": 20, "width": 10, "height": 10}
+    entries = [{"image": "a.jpg", "weather": "rain", "annotations": [{"label": "cat", "coordinates": place}]}]
+    document, _ = converted(data_set(tmp_path / "set", {"a.json": json.dumps(entries)}, "a.jpg"))
+    assert document["images"][0]["weather"] == "rain"
+
+
+def test_an_outline_that_is_nested_deeply_is_invalid(tmp_path: Path) -> None:
+    nested: Any = [1, 2]
+    for _ in range(300):
+        nested = [nested]
+    assert rings_of(nested) == nested
+    row = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9], "segmentation": nested}
+    images = [{"id": 1, "file_name": "a.jpg", "width": 100, "height": 80}]
+    content = {"images": images, "annotations": [row], "categories": [{"id": 1, "name": "cat"}]}
+    root = data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg")
+    assert "warning segmentation-invalid (1)" in detaug("check", root / "a.json", root).out

@@ -339,3 +339,21 @@ def test_an_entry_that_is_invalid_is_named_for_every_task(tmp_path: Path, task: 
     source = write(tmp_path / "a.json", content)
     with pytest.raises(ConversionError, match=r"--clean NEW.json repairs it \(box-missing\)"):
         coco_to_yolo(source, tmp_path / "yolo", task=task)
+
+
+@pytest.mark.parametrize(
+    ("task", "shape", "message"),
+    [
+        ("segment", {"segmentation": {"size": [1, 2], "counts": [2]}}, "the size of the run lengths is"),
+        ("obb", {"corners": [[1, 2]]}, "corners must be four pairs"),
+        ("pose", {"keypoints": [1, 2]}, "keypoints must have 3 numbers for each"),
+    ],
+)
+def test_a_shape_that_is_invalid_is_named(tmp_path: Path, task: Any, shape: Any, message: str) -> None:
+    content = document()
+    content["annotations"][0] |= shape
+    source = write(tmp_path / "a.json", content)
+    with pytest.raises(ConversionError, match=message):
+        coco_to_yolo(source, tmp_path / "yolo", task=task)
+    with pytest.raises(ConversionError, match="; --task detect writes the boxes"):
+        coco_to_yolo(source, tmp_path / "yolo", task=task, on_error="skip")

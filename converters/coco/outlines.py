@@ -233,11 +233,11 @@ def _are_pairs(ring: Any) -> bool:
     return all(isinstance(each, list) and len(each) == 2 and {*map(type, each)} <= {int, float} for each in ring)
 
 
-def _plain(value: Any) -> Any:
-    """Return lists and numbers of Python for tuples, arrays and numbers of NumPy."""
+def _plain(value: Any, depth: int = 3) -> Any:
+    """Return lists and numbers of Python for tuples, arrays and numbers of NumPy; deeper ones than rings stay."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
+    return [_plain(each, depth - 1) for each in value] if depth and isinstance(value, list | tuple) else value
 
 
 def _read_corners(values: Sequence[Any], faults: dict[int, str]) -> NDArray[np.float64]:

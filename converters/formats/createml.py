@@ -24,17 +24,19 @@ from detaug.converters.records.record import (
 )
 
 _SIDES = ("x", "y", "width", "height")
+_IMAGE_KEYS = ("image", "imagefilename", "filename", "annotations", "annotation")
 
 
 def read_createml(source: Source) -> Contents:
-    """Read the list of images; x and y are the middle of a box. Other keys of a box are columns."""
+    """Read the list of images; x and y are the middle of a box. Other keys of a box, and of an image, are columns."""
 
     def read(file: str) -> Iterator[Record]:
         for index, value in enumerate(items_of_json(source.name(file), "a Create ML json")):
             entry = object_of(value, f"entry {index}")
             name = entry.get("image") or entry.get("imagefilename") or entry.get("filename")
             called = text_of(name, f"image of entry {index}")
-            record = Record(file, names_beside(file, called), called=called)
+            columns = {key: each for key, each in entry.items() if key not in _IMAGE_KEYS}
+            record = Record(file, names_beside(file, called), called=called, columns=columns)
             items = entry.get("annotations", entry.get("annotation"))
             read_objects(record, list_of(items, f"annotations of entry {index}"), _object)
             yield record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from detaug.converters.coco.videos import how_to_load
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
+from detaug.converters.conversion.classes_and_images import joined_splits
 from detaug.converters.conversion.folder import check_folder
 from detaug.converters.conversion.summary import (
     Summary,
@@ -22,7 +24,7 @@ from detaug.converters.conversion.summary import (
 from detaug.converters.files.atomic import write_atomically
 from detaug.converters.files.image_file import load_crc32c
 from detaug.converters.files.parallel import Progress, map_in_jobs
-from detaug.converters.files.paths import PathLike, absolute
+from detaug.converters.files.paths import PathLike, absolute, last_part
 from detaug.converters.machine import available_cores
 from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord
 from detaug.converters.shards.from_webdataset import read_webdataset
@@ -170,6 +172,11 @@ class _Conversion:
                 content.note("shard-empty", "")
         joined = JoinedShards(contents, options.classes, None if options.extract is None else Path(options.extract))
         findings, report = joined.findings, paths.get("report")
+        # train-00000-of-00002.tfrecord is as a folder train/
+        starts = (re.split(r"[-_.]", last_part(shard.name))[0] for shard in shards)
+        findings += joined_splits(
+            (f"{start}/{shard.name}" for start, shard in zip(starts, shards, strict=True)), folder
+        )
         stop_on_errors(findings, options.on_error, report)
         names = ", ".join(map(str, given))
         refuse_nothing_left(joined.images, names, findings, report)

@@ -120,8 +120,8 @@ def _read(export: FolderExport, task: YoloTask, flip_pairs: Pairs | None) -> tup
         findings.append(Finding(str(export.source), "order-changed"))
     try:
         written = label_rows(rows, task, flip_pairs)
-    except ConversionError:  # nothing of the task is left, perhaps since those that have it cannot be used
-        export.stop_on_errors(rows, findings)
+    except ConversionError as error:  # nothing of the task is left, perhaps since those that have it are invalid
+        export.stop_on_errors(rows, [*findings, *error.findings])
         raise
     return written, [*findings, *written.findings, *clipped(rows), *dropped_keys(rows, KEYS[task])]
 

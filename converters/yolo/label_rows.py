@@ -58,7 +58,7 @@ def label_rows(rows: CocoRows, task: YoloTask, flip_pairs: Pairs | None = None) 
     rows, outlines, findings = outlines_of(rows)
     if not outlines.rings and not outlines.corners and len(rows.boxes):
         what = "corners, and no segmentation" if task == "obb" else "segmentation"
-        raise ConversionError(f"{rows.table.path}: no annotation has {what}; --task detect writes the boxes")
+        raise ConversionError(f"{rows.table.path}: no annotation has {what}; --task detect writes the boxes", findings)
     numbers, counts = {}, Counter[str]()
     counts["mask-traced"] = len(outlines.runs)
     for at in rows.boxes.tolist():
@@ -91,7 +91,8 @@ def _poses(rows: CocoRows, flip_pairs: Pairs | None) -> LabelRows:
     rows, points, findings = key_points_of(rows)
     count = max((len(each) for each in points.values()), default=0)
     if not count:
-        raise ConversionError(f"{rows.table.path}: no annotation has keypoints; --task detect writes the boxes")
+        rule = f"{rows.table.path}: no annotation has keypoints; --task detect writes the boxes"
+        raise ConversionError(rule, findings)
     yaml = {"task": "pose", "kpt_shape": [count, 3], **_sides(rows, points, flip_pairs, findings)}
     numbers, outside = {}, 0
     for at in rows.boxes.tolist():
