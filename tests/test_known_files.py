@@ -268,6 +268,11 @@ def test_splits_that_are_no_folders(tmp_path: Path, path: str, what: str) -> Non
             "<annotation><object><name>a</name><polygon/></object></annotation>",
             "has no <bndbox>, but a <polygon>; write the <bndbox> around it",
         ),
+        (
+            "<annotation><object><name>a</name><polygon><pt><x>1</x><y>1</y></pt><pt><x>9</x><y>1</y></pt>"
+            "<pt><x>9</x><y>9</y></pt></polygon></object></annotation>",
+            "has no <bndbox>; the LabelMe web tool wrote the <pt> of its <polygon>: convert the folder with detaug",
+        ),
         ("", "is empty (0 bytes); delete it for an image without objects, which needs no XML"),
     ],
 )

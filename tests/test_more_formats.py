@@ -18,6 +18,7 @@ from voc_files import box_xml, voc_xml, write_files
 import detaug as da
 from detaug.converters import tfrecord_to_coco
 from detaug.converters.coco.outlines import rings_of
+from detaug.converters.files import known_files
 
 # ---------------------------------------------------------------------------------------------- Segment Anything
 
@@ -183,6 +184,9 @@ def test_metadata_csv_of_hugging_face(tmp_path: Path) -> None:
     document, _ = converted(data_set(tmp_path / "set", {"metadata.csv": f"{head}a.jpg,{entry},rain\n"}, "a.jpg"))
     assert [row["bbox"] for row in document["annotations"]] == [[10, 10, 20, 20]]
     assert document["images"][0]["weather"] == "rain"
+    python = "\"{'bbox': [[10, 10, 20, 20]], 'categories': ['cat']}\""  # as pandas writes dicts
+    document, _ = converted(data_set(tmp_path / "pandas", {"metadata.csv": f"{head}a.jpg,{python},rain\n"}, "a.jpg"))
+    assert [row["bbox"] for row in document["annotations"]] == [[10, 10, 20, 20]]
     root = data_set(tmp_path / "bad", {"metadata.csv": f"{head}a.jpg,none,rain\n"}, "a.jpg")
     assert "metadata.csv:2: " in refused(root)
 
@@ -203,6 +207,15 @@ def test_a_panoptic_json_is_named_by_every_command(tmp_path: Path) -> None:
         assert "is a COCO panoptic json; converters/panoptic2detection_coco_format.py" in usage_error(*command)
     with pytest.raises(da.AnnotationError, match="is a COCO panoptic json"):
         da.CocoReader(root, file)
+
+
+def test_a_panoptic_json_that_is_too_large_to_be_parsed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_files, "_LARGEST_JSON", 1 << 10)
+    images = [{"id": number, "file_name": f"{number}.jpg", "width": 100, "height": 80} for number in range(2000)]
+    annotations = [{"image_id": 1, "file_name": "1.png", "segments_info": []}]
+    content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
+    root = data_set(tmp_path / "set", {"panoptic.json": json.dumps(content)}, "1.jpg")
+    assert "is a COCO panoptic json; " in refused(root)
 
 
 def test_images_inside_of_labelme_jsons(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from detaug.converters.conversion.arguments import OnError, output_files
 from detaug.converters.conversion.part import check_part
 from detaug.converters.conversion.summary import Summary
+from detaug.converters.files.known_files import COCO_PANOPTIC, FORMS
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.findings.finding import Finding
@@ -86,6 +88,9 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
     path, folder, classes = found.path, found.folder, given["classes"]
     if found.format.name == "coco":
         file = found.folder / found.files[0]
+        if _is_panoptic(file):
+            form = next(form for form in FORMS if form.name == COCO_PANOPTIC)
+            raise ConversionError(f"{file} is {form.name}; {form.remedy}")
         raise ConversionError(f"{file} is a COCO json; it needs no conversion: detaug check {file} IMAGES")
     convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
     if found.format.name == "yolo":
@@ -100,6 +105,12 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
         is_sequence = path.is_file() and folder.name == "gt"  # SEQUENCE/gt/gt.txt
         return convert(folder.parent if is_sequence else folder, output, classes=classes, **more)
     return convert([folder / file for file in found.files], output, classes=classes, **more)
+
+
+def _is_panoptic(file: Path) -> bool:
+    """Return whether a COCO json too large to be parsed when it is recognised has segments."""
+    with file.open("rb") as content:
+        return any(b'"segments_info"' in part for part in iter(partial(content.read, 1 << 24), b""))
 
 
 def _refuse(found: Recognised, given: dict[str, Any], names: Sequence[str]) -> None:

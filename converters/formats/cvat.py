@@ -58,6 +58,8 @@ def _records(source: Source, unread: Counter[str]) -> Iterator[Record]:
                     if element.tag == "image" and not around:
                         yield read_image(element, file, unread)
                         continue
+                    if around and element.tag not in SHAPES | {"track", "attribute"}:
+                        unread[f"<{element.tag}>"] += 1
                     track = around[0] if around else element
                     task, subset = track.get("task_id", ""), track.get("subset", "")
                     if task not in videos:

@@ -6,6 +6,7 @@ Source: https://huggingface.co/docs/datasets/image_dataset#object-detection: box
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,20 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
             continue
         entry: dict[str, Any] = {name: text for name, text in zip(head, row, strict=False) if name}
         try:
-            yield line, {**entry, "objects": json.loads(entry.get("objects") or "{}")}
+            yield line, {**entry, "objects": _objects(entry.get("objects") or "{}")}
         except (ValueError, RecursionError):
             yield line, entry.get("objects", "")
+
+
+def _objects(text: str) -> Any:
+    """Return the objects of a cell: json, or Python, as pandas writes it. Raises ValueError and RecursionError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        try:
+            return literal_eval(text)
+        except (SyntaxError, TypeError, MemoryError) as error:
+            raise ValueError(str(error)) from None
 
 
 def _record(file: str, line: int, text: dict[str, Any] | str) -> Record:

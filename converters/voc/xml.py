@@ -172,6 +172,9 @@ def _object(element: Any, index: int) -> VocObject:
             corners = _around(rotated)
         elif "bndbox" in parts or not rings:
             corners = _corners(parts.get("bndbox"), element)
+        elif element.find(f"{_POLYGON}/pt") is not None:  # it counts pixels from 0, and marks objects as deleted
+            remedy = "the LabelMe web tool wrote the <pt> of its <polygon>: convert the folder with detaug convert"
+            raise XmlError("object-no-box", f"has no <bndbox>; {remedy}")
         else:
             corners = _around([*chain.from_iterable(rings)])
         return VocObject(
