@@ -17,7 +17,7 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-ANSWER = "<Error><Code>Injected</Code><Message>{}</Message></Error>"
+ANSWER = "<Error><Code>{}</Code><Message>{}</Message></Error>"
 
 
 class Request(NamedTuple):
@@ -39,6 +39,7 @@ class Fault:
     status: int = 0
     """It answers with this instead of asking the server."""
     message: str = ""
+    code: str = "Injected"
     cut_after: int | None = None
     """It closes the connection after so many bytes of the body; after 0 by a reset."""
 
@@ -90,7 +91,7 @@ def _handler(proxy: FaultyProxy, port: int) -> type[BaseHTTPRequestHandler]:
             fault = proxy.note(Request(self.command, unquote(self.path), self.headers.get("Range", "")))
             time.sleep(fault.seconds)
             if fault.status:
-                return self.answer(fault.status, {}, ANSWER.format(fault.message).encode())
+                return self.answer(fault.status, {}, ANSWER.format(fault.code, fault.message).encode())
             with closing(http.client.HTTPConnection("127.0.0.1", port)) as server:
                 server.request(self.command, self.path, body, dict(self.headers))
                 answer = server.getresponse()

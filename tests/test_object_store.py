@@ -483,6 +483,34 @@ def test_refused_credentials_are_named_and_no_image_is_blamed(
         remote()
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (400, "ExpiredToken", r"access denied \(400: .*\); renew the credentials"),
+        (400, "InvalidToken", "access denied .*; renew the credentials"),
+        (403, "RequestTimeTooSkewed", "access denied .*; set this machine's clock"),
+        (403, "AccessDenied", "access denied .*; check the credentials in the environment, and what they may read"),
+        (400, "InvalidRequest", r"cannot be read \(400: .*\); check bucket, endpoint and network$"),
+    ],
+)
+def test_the_remedy_is_that_of_the_stores_code(
+    status: int, code: str, remedy: str, remote: Callable[..., da.CocoReader], s3: FaultyProxy
+) -> None:
+    reader = remote()
+    fault = Fault(status=status, message="It says why.", code=code)
+    s3.fault = lambda request: fault if request.method == "GET" else None
+    with pytest.raises(da.DataError, match=remedy):
+        list(loader(reader, on_error="skip", max_skipped=1.0))
+
+
+def test_a_bad_request_without_a_reason_may_be_expired_credentials(
+    remote: Callable[..., da.CocoReader], s3: FaultyProxy
+) -> None:
+    s3.fault = lambda request: Fault(status=400) if request.method == "HEAD" else None
+    with pytest.raises(da.DataError, match=r"network, or renew the credentials .* once they are expired"):
+        remote()
+
+
 @pytest.mark.slow
 def test_what_is_not_there_is_named(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:
     def reader(images: str, annotations: str | Path) -> da.CocoReader:

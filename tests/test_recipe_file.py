@@ -205,3 +205,15 @@ def test_a_file_that_refers_to_itself_is_one_error(name: str, text: str, tmp_pat
     (tmp_path / name).write_text(text)
     with pytest.raises(da.InputError, match=rf"{name}: entries lie in each other too deeply"):
         da.load_recipe(tmp_path / name)
+
+
+def test_aliases_in_each_other_are_refused(tmp_path: Path) -> None:
+    """Twenty lists of nine of the one before; a recipe of many ops is none."""
+    lists = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lists += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 21)]
+    path = tmp_path / "recipe.yaml"
+    path.write_text(f"- Resize: {{{', '.join(lists)}, size: *a20}}\n")
+    with pytest.raises(da.InputError, match=r"recipe\.yaml: has more than 100,000 values, aliases repeated"):
+        da.load_recipe(path)
+    path.write_text("- RandomHorizontalFlip: {p: 0.5}\n" * 20_000)
+    assert len(da.load_recipe(path)) == 20_000  # type: ignore[arg-type]

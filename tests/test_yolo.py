@@ -708,3 +708,22 @@ def test_the_commands(tmp_path: Path) -> None:
     error = usage_error("convert-yolo", output, "-o", back, "-q")
     assert error == f"detaug: {output}/data.yaml has no split 'train'; there are val\n"
     assert (tmp_path / "r.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "names: {{0: {}}}\ntrain: images\n",
+        "names: {}\ntrain: images\n",
+        "names: [a]\ntrain: {}\n",
+        "names: [a]\ntrain: images\nkpt_shape: {}\n",
+        "names: [a]\ntrain: images\nkpt_shape: [2, 3]\nflip_idx: {}\n",
+        "names: [a]\ntrain: images\nkpt_shape: [2, 3]\nkpt_names: {}\n",
+    ],
+)
+def test_aliases_in_each_other_make_a_short_message(tmp_path: Path, more: str) -> None:
+    """Twenty lists of nine of the one before: written out, they are 9^21 letters."""
+    lists = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lists += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 21)]
+    root = data_set(tmp_path / "yolo", {"a": ""}, yaml="\n".join([*lists, more.format("*a20")]))
+    assert 50 < len(usage_error("convert-yolo", root, "-o", tmp_path / "out.json")) < 1000

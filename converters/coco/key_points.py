@@ -201,7 +201,7 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
         if other is None:
             other = next((each for each in _weak_sides(name) if each in at), name)
         if other not in at:
-            raise InputError(f"keypoint {name!r} has a side, and there is no {other!r}")
+            raise InputError(f"keypoint {shown(name)} has a side, and there is no {shown(other)}")
         swaps[position] = at[other]
     if not (swaps[swaps] == np.arange(count)).all():
         raise InputError(f"the keypoint names {shown(list(names))} do not form pairs of sides")

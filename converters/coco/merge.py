@@ -319,7 +319,7 @@ class _Merged:
         for key in _KEY_POINT_KEYS & row.keys():
             if category.setdefault(key, row[key]) != row[key]:
                 raise ConversionError(
-                    f"{rows.table.path} and {self.first_file[name]}: category {name!r} has different {key}, "
+                    f"{rows.table.path} and {self.first_file[name]}: category {shown(name)} has different {key}, "
                     f"{shown(row[key])} and {shown(category[key])}, so its key points mean different things; "
                     "rename the category in one of them, or give both the same"
                 )

@@ -18,7 +18,7 @@ from detaug.converters.coco.table import Ints, Mask, Table
 from detaug.converters.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.converters.files.text import is_plain, is_utf8, joined_spaces
 from detaug.converters.findings.entries import Findings, Where
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.errors import AnnotationError, ConversionError
 
 _IMAGE_KEYS = frozenset({"id", "file_name", "width", "height", ANNOTATION_FILE, TOOL_ID})
@@ -217,4 +217,4 @@ def check_class_names(rows: CocoRows) -> None:
     for name in rows.table.categories.values():
         if not is_plain(name) or names.count(joined_spaces(name)) > 1:
             rule = "class names must differ, also without spaces, and have no control characters"
-            raise ConversionError(f"{rows.table.path}: {rule}, got {name!r}; rename it")
+            raise ConversionError(f"{rows.table.path}: {rule}, got {shown(name)}; rename it")

@@ -17,7 +17,7 @@ from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import decimal
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.errors import ConversionError
 
 _KEYS = frozenset({"corners", "segmentation", "area", "difficult"})
@@ -62,7 +62,9 @@ def coco_to_dota(
     rows, findings = export.read()
     for name in rows.table.categories.values():
         if " " in name:
-            raise ConversionError(f"{rows.table.path}: class names in DOTA have no spaces, got {name!r}; rename it")
+            raise ConversionError(
+                f"{rows.table.path}: class names in DOTA have no spaces, got {shown(name)}; rename it"
+            )
     rows, crowds = without_crowds(rows)
     findings += crowds
     rows, outlines, faults = outlines_of(rows)

@@ -80,12 +80,15 @@ def report_document(findings: Iterable[Finding]) -> dict[str, object]:
 
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 160
-_repr.maxlist = 8
+_repr.maxlist, _repr.maxlevel = 8, 4
+_LONGEST = 600
+"""Letters: eight lists of eight in each other, as aliases of YAML make them, are more than one can read."""
 
 
 def shown(value: object) -> str:
     """Return the repr of a json value on one line of bounded length, with control characters escaped."""
-    return _repr.repr(value)
+    text = _repr.repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def on_one_line(text: str) -> str:

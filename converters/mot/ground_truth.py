@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from detaug.converters.files.paths import require_file
 from detaug.converters.files.text import joined_spaces, read_text
+from detaug.converters.findings.finding import shown
 from detaug.errors import ConversionError
 
 CLASS_NAMES = (
@@ -95,7 +96,7 @@ def _read_line(line: int, text: str, class_names: Sequence[str], has_labels: boo
         return _parse(line, _numbers(words), class_names, has_labels)
     except _LineError as error:
         frame = int(words[0]) if words and words[0].isascii() and words[0].isdigit() else NO_FRAME
-        return BadLine(line, frame, error.kind, text[:60], f"{error}, got {text[:60]!r}")
+        return BadLine(line, frame, error.kind, text[:60], f"{error}, got {shown(text[:60])}")
 
 
 def _numbers(words: Sequence[str]) -> list[float]:

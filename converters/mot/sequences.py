@@ -16,7 +16,7 @@ from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.known_files import what_folder_has
 from detaug.converters.files.paths import in_any_case, is_below, stem_of
 from detaug.converters.files.text import read_text
-from detaug.converters.findings.finding import Finding, counted
+from detaug.converters.findings.finding import Finding, counted, shown
 from detaug.errors import ConversionError
 
 INFO, GROUND_TRUTH, LABELS = "seqinfo.ini", "gt/gt.txt", "gt/labels.txt"
@@ -78,7 +78,9 @@ def read_info(root: Path, name: str, findings: list[Finding]) -> SequenceInfo:
         return SequenceInfo()
     folder = values.get("imdir", SequenceInfo().image_folder).strip()
     if not is_below(folder):
-        findings.append(Finding(file, "sequence-info", note=f"imDir must be a folder below the sequence's: {folder!r}"))
+        findings.append(
+            Finding(file, "sequence-info", note=f"imDir must be a folder below the sequence's: {shown(folder)}")
+        )
         folder = SequenceInfo().image_folder
     width, height = (_number(values, key) for key in ("imwidth", "imheight"))
     frames = _number(values, "seqlength")

@@ -11,7 +11,7 @@ from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.matching import OTHER_CASE, OTHER_FOLDER, SAME_STEM, ImageNames
 from detaug.converters.files.namesakes import Namesakes, are_of_different_splits, parts_of
 from detaug.converters.files.paths import folded, last_part, list_files, stem_of
-from detaug.converters.findings.finding import Finding, has_error
+from detaug.converters.findings.finding import Finding, has_error, shown
 from detaug.converters.records.record import Record
 
 
@@ -50,7 +50,7 @@ class Images:
             pass
         elif record.names:
             called = record.called or record.names[0]
-            note = f"no image in {self.folder} has the name {called!r}"
+            note = f"no image in {self.folder} has the name {shown(called)}"
             note += f"; {record.without_image}" if record.without_image else ""
             record.findings.append(Finding(record.file, "image-missing", before=called, note=note))
         else:
@@ -78,7 +78,7 @@ class Images:
                 "give their folder: --images of convert, IMAGES of convert-dota; or convert each folder by itself, and "
                 "join the jsons: detaug merge"
             )
-            note = f"several images have the name {record.called or name!r}: {', '.join(best[:4])}; {remedy}"
+            note = f"several images have the name {shown(record.called or name)}: {', '.join(best[:4])}; {remedy}"
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
             return None
         if len(best) > 1:

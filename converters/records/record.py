@@ -18,7 +18,7 @@ from detaug.converters.coco.rings import area_of, convex_hull, join_rings
 from detaug.converters.coco.rings import points_of as points_of_ring
 from detaug.converters.files.spool import SpoolError
 from detaug.converters.files.text import is_plain
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.errors import InputError
 
 Edges = tuple[float, float, float, float]
@@ -244,7 +244,7 @@ def number_of(value: object, name: str) -> float:
         except ValueError:
             number = math.nan
     if not -_LARGEST < number < _LARGEST:  # also of NaN
-        raise ObjectError(f"{name} must be a finite number, got {str(value)[:40]!r}")
+        raise ObjectError(f"{name} must be a finite number, got {shown(value)}")
     return number
 
 
@@ -267,7 +267,7 @@ def points_of(value: object, name: str, least: int = 1) -> list[float]:
     """Return x, y, x, y, ... of json's [[x, y], ...]. Raises ObjectError, also for fewer points than `least`."""
     points = value if isinstance(value, list) else []
     if points is not value or not {*map(type, points)} <= {list} or not {*map(len, points)} <= {2}:
-        raise ObjectError(f"{name} must be points [[x, y], ...], got {str(value)[:60]}")
+        raise ObjectError(f"{name} must be points [[x, y], ...], got {shown(value)}")
     if len(points) < least:
         raise ObjectError(f"{name} must be at least {least} points, got {len(points)}")
     return numbers_of(chain.from_iterable(points), name)
@@ -277,7 +277,7 @@ def text_of(value: object, name: str) -> str:
     """Return text that is not empty; a number becomes text. Raises ObjectError."""
     text = str(value) if type(value) in (int, float) else value
     if not isinstance(text, str) or not text.strip():
-        raise ObjectError(f"{name} must be text, got {str(value)[:40]!r}", "object-no-name")
+        raise ObjectError(f"{name} must be text, got {shown(value)}", "object-no-name")
     return text
 
 
@@ -295,7 +295,7 @@ def id_of(value: object) -> int | str | None:
 def object_of(value: object, name: str) -> dict[str, Any]:
     """Return json's {...}. Raises ObjectError."""
     if not isinstance(value, dict):
-        raise ObjectError(f"{name} must be an object {{...}}, got {str(value)[:40]!r}")
+        raise ObjectError(f"{name} must be an object {{...}}, got {shown(value)}")
     return value
 
 
@@ -304,7 +304,7 @@ def list_of(value: object, name: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ObjectError(f"{name} must be a list [...], got {str(value)[:40]!r}")
+        raise ObjectError(f"{name} must be a list [...], got {shown(value)}")
     return value
 
 

@@ -31,7 +31,7 @@ from detaug.converters.files.matching import ImageNames, Pair, settle_claims
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike, last_part, stem_of
 from detaug.converters.files.text import is_utf8, joined_spaces
-from detaug.converters.findings.finding import Finding, counted, has_error
+from detaug.converters.findings.finding import Finding, counted, has_error, shown
 from detaug.converters.records.data_set import data_set_of
 from detaug.converters.records.images import Images
 from detaug.converters.records.json_rows import (
@@ -241,10 +241,10 @@ def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str)
     last = (finding for each in read for finding in [*each.findings][-1:])
     missing = [finding for finding in last if finding.kind in kinds]
     if read and len(missing) == len(read):
-        usual = f"no image in {found.folder} has the name {missing[0].before!r}"
+        usual = f"no image in {found.folder} has the name {shown(missing[0].before)}"
         raise ConversionError(
             f"{found.folder} has the image of none of the {len(read):,} entries of {title}, the first is "
-            f"{missing[0].before!r}; give the folder of the images: --images of convert, IMAGES of convert-dota"
+            f"{shown(missing[0].before)}; give the folder of the images: --images of convert, IMAGES of convert-dota"
             + (f"; or {own}" if (own := missing[0].note.removeprefix(usual).removeprefix("; ")) else ""),
             missing,
         )

@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from detaug.converters.findings.finding import shown
 from detaug.converters.shards.layout import Sample, ShardFormat, Source, masked_crc
 from detaug.converters.shards.tar import BLOCK
 from detaug.errors import ConversionError
@@ -109,7 +110,7 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ConversionError(f"{text!r} cannot be UTF-8: it has half of a surrogate pair; correct it") from None
+        raise ConversionError(f"{shown(text)} cannot be UTF-8: it has half of a surrogate pair; correct it") from None
 
 
 def _image_head(length: int) -> bytes:

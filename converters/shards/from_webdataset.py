@@ -15,7 +15,7 @@ from detaug.converters.files.image_file import FileRange, load_crc32c
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageHeader, parse_image_header
 from detaug.converters.files.paths import require_file
 from detaug.converters.files.text import MAX_TEXT_BYTES
-from detaug.converters.findings.finding import has_error
+from detaug.converters.findings.finding import has_error, shown
 from detaug.converters.shards.documents import Document, Place, document_sample, parse_document
 from detaug.converters.shards.samples import (
     Annotation,
@@ -218,7 +218,7 @@ def _class(text: str, first_label: int) -> Label:
     if re.fullmatch("[0-9]{1,9}", name):
         return Label(shifted(int(name), first_label), None)
     if not name or "\n" in name:
-        raise SampleError("sample-invalid", f".cls must be one class, a number or a name, got {name[:60]!r}")
+        raise SampleError("sample-invalid", f".cls must be one class, a number or a name, got {shown(name[:60])}")
     return Label(None, name)
 
 

@@ -38,7 +38,7 @@ from detaug.converters.files.image_file import ImageFile, load_crc32c
 from detaug.converters.files.image_headers import ImageError, read_image_header
 from detaug.converters.files.parallel import Progress, map_ahead
 from detaug.converters.files.paths import PathLike, regular_status
-from detaug.converters.findings.finding import Finding, counted
+from detaug.converters.findings.finding import Finding, counted, shown
 from detaug.converters.shards.formats import TAR, TFRECORD
 from detaug.converters.shards.layout import Layout, Shard, ShardFormat, image_extension, write_samples
 from detaug.errors import ConversionError
@@ -171,7 +171,7 @@ def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
     video_files = rows.table.videos.files
     if video_files and sum(fault.kind == "image-missing" for _, fault in faulty) == len(rows.images):
         raise ConversionError(
-            f"{source}: the frames are in video files, as {min(video_files.values())!r}, and shards hold images; "
+            f"{source}: the frames are in video files, as {shown(min(video_files.values()))}, and shards hold images; "
             "write the frames as the files that file_name says"
         )
     rows, faults = leave_out(rows, faulty)

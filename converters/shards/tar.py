@@ -14,6 +14,7 @@ from zlib import adler32
 
 from detaug.converters.files.paths import is_below
 from detaug.converters.files.text import is_plain
+from detaug.converters.findings.finding import shown
 from detaug.converters.shards.samples import ShardError, refuse_compressed
 
 BLOCK = 512
@@ -93,7 +94,7 @@ def _member(header: _Header, pax: dict[bytes, bytes]) -> Member | None:
 
 def _fault(name: str, header: _Header, pax: dict[bytes, bytes]) -> tuple[str, str] | None:
     if header.type not in _FILES:
-        kind = "a sparse file" if header.type == _SPARSE else f"of the unknown type {header.type!r}"
+        kind = "a sparse file" if header.type == _SPARSE else f"of the unknown type {shown(header.type)}"
         return "member-no-file", f"is {_WITHOUT_CONTENT.get(header.type, kind)}"
     if pax and any(key.startswith(b"GNU.sparse") for key in pax):
         return "member-no-file", "is a sparse file"

@@ -27,7 +27,7 @@ from detaug.converters.files.parallel import Progress, map_in_jobs, with_progres
 from detaug.converters.files.paths import list_files, stem_of
 from detaug.converters.files.repeated import repeated_files
 from detaug.converters.files.spool import Spool
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.voc.folders import Folders, find_split, known_stem, pair_split, read_split
 from detaug.converters.voc.pairs import PairResult, StoredPair, VocRules, read_pair
 from detaug.errors import ConversionError
@@ -178,7 +178,7 @@ def _find_by_filename(
     nearest = {xml: image for image, xml in similar_names(missing, unclaimed).items()}
     for xml, at in missing.items():
         result, image = results[at], nearest.get(xml)
-        note = f"no image in {reader.folders.images} has its stem or its <filename> {result.filename!r}"
+        note = f"no image in {reader.folders.images} has its stem or its <filename> {shown(result.filename)}"
         note += f"; {image} has nearly its name and no XML: rename one of them" if image else ""
         finding = Finding(reader.folders.xml_prefix + xml, "image-missing", before=result.filename, note=note)
         result.image, result.findings = "", (*result.findings, finding)

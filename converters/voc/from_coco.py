@@ -23,7 +23,7 @@ from detaug.converters.conversion.summary import Summary
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.paths import PathLike
 from detaug.converters.files.text import decimal, is_plain, joined_spaces
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.voc.xml import CORNERS, ROTATED, Corners, Origin
 from detaug.errors import InputError
 
@@ -90,7 +90,7 @@ def coco_to_voc(
     export = folder_export(annotations, output, images, with_images, on_error, report)
     split = export.source.stem if split is None else split
     if PurePosixPath(split).name != split or not is_plain(split):
-        raise InputError(f"split must be a name without slashes, got {split!r}")
+        raise InputError(f"split must be a name without slashes, got {shown(split)}")
     check_choice("origin", origin, Origin)
     rows, findings = export.read()
     rectangles: dict[int, Rectangle] = {}
@@ -214,6 +214,6 @@ def _voc_object(rows: CocoRows, box_at: int, how: _Boxes, findings: list[Finding
 def _flag(key: str, value: object, entry: str, rows: CocoRows, findings: list[Finding]) -> int:
     if value in (0, 1, None):
         return int(value == 1)
-    note = f"{entry}{key} must be 0 or 1, got {str(value)[:60]!r}; 0 was used"
+    note = f"{entry}{key} must be 0 or 1, got {shown(value)}; 0 was used"
     findings.append(Finding(str(rows.table.path), "flag-invalid", before=key, after=0, note=note))
     return 0

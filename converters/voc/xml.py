@@ -17,6 +17,7 @@ from detaug.converters.coco.table import THIN
 from detaug.converters.coco.writer import Box
 from detaug.converters.files.known_files import LFS, what_is
 from detaug.converters.files.text import read_file
+from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
 
 MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
@@ -264,7 +265,7 @@ def _number(element: Any) -> float:
             return value
     except ValueError:
         pass
-    message = f"<{element.tag}> must be a finite number, got {_shortened(text)!r}"
+    message = f"<{element.tag}> must be a finite number, got {shown(_shortened(text))}"
     raise XmlError("coordinate-invalid", message, line=element.sourceline, before=_shortened(text))
 
 

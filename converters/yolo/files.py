@@ -16,7 +16,7 @@ from detaug.converters.files.matching import ImageNames
 from detaug.converters.files.namesakes import splits_of
 from detaug.converters.files.paths import PathLike, last_part, list_files, regular_status
 from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError
 
@@ -115,10 +115,10 @@ def _class_names(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
         if all(isinstance(number, str) and number.isdecimal() for number in names):  # "0": cat
             names = {int(number): name for number, name in names.items()}
         if sorted(map(repr, names)) != sorted(map(repr, range(len(names)))):
-            raise ConversionError(f"{path}: names must be numbered from 0 without gaps, got {list(names)[:8]}")
+            raise ConversionError(f"{path}: names must be numbered from 0 without gaps, got {shown(list(names))}")
         names = [names[number] for number in range(len(names))]
     if not isinstance(names, list) or not names:
-        raise ConversionError(f"{path}: names must be a list of class names, or number: name; got {str(names)[:60]}")
+        raise ConversionError(f"{path}: names must be a list of class names, or number: name; got {shown(names)}")
     if type(count) is int and count != len(names):
         raise ConversionError(f"{path}: nc is {count}, but there are {len(names)} names; correct one of them")
     return checked_names(names, path)
@@ -129,7 +129,7 @@ def checked_names(names: Sequence[Any], path: Path) -> tuple[str, ...]:
     class_names = tuple(_class_name(name, path) for name in names)
     for name, count in Counter(class_names).items():
         if count > 1:
-            raise ConversionError(f"{path}: names must differ, got {name!r} {count} times")
+            raise ConversionError(f"{path}: names must differ, got {shown(name)} {count} times")
     if not class_names:
         raise ConversionError(f"{path}: names must be those of the classes, got none")
     return class_names
@@ -139,10 +139,11 @@ def _class_name(name: Any, path: Path) -> str:
     if type(name) in (int, float):
         return str(name)
     if not isinstance(name, str):  # yaml reads no, yes, on, off, null and dates as other types
-        raise ConversionError(f'{path}: names must be text, got {name!r}; put it into quotes: "{name}"')
+        remedy = "" if isinstance(name, list | dict) else f'; put it into quotes: "{name}"'
+        raise ConversionError(f"{path}: names must be text, got {shown(name)}{remedy}")
     spaced = joined_spaces(name)
     if not spaced or not is_plain(spaced):
-        raise ConversionError(f"{path}: names must not be empty or have control characters, got {name!r}")
+        raise ConversionError(f"{path}: names must not be empty or have control characters, got {shown(name)}")
     return spaced
 
 
@@ -152,7 +153,7 @@ def _key_points(content: Mapping[str, Any], path: Path) -> tuple[int, int] | Non
         return None
     whole = isinstance(shape, list) and len(shape) == 2 and all(type(number) is int for number in shape)
     if not whole or shape[0] < 1 or shape[1] not in (2, 3):
-        raise ConversionError(f"{path}: kpt_shape must be [number of key points, 2 or 3], got {str(shape)[:60]}")
+        raise ConversionError(f"{path}: kpt_shape must be [number of key points, 2 or 3], got {shown(shape)}")
     return shape[0], shape[1]
 
 
@@ -162,7 +163,7 @@ def _mirrored(content: Mapping[str, Any], path: Path, count: int) -> list[int] |
         return None
     if not (isinstance(flips, list) and all(type(at) is int for at in flips) and sorted(flips) == [*range(count)]):
         rule = f"flip_idx must have each of 0..{count - 1} once, where each key point goes in a mirrored image"
-        raise ConversionError(f"{path}: {rule}, got {str(flips)[:60]}")
+        raise ConversionError(f"{path}: {rule}, got {shown(flips)}")
     return flips
 
 
@@ -175,7 +176,7 @@ def _point_names(content: Mapping[str, Any], path: Path, count: int, classes: in
     for names in of_class.values():
         if not (isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)):
             rule = f"kpt_names must be {count} names (kpt_shape), or such a list for each class number"
-            raise ConversionError(f"{path}: {rule}, got {str(names)[:60]}")
+            raise ConversionError(f"{path}: {rule}, got {shown(names)}")
     return [list(of_class.get(number, [])) for number in range(classes)]
 
 
@@ -185,7 +186,9 @@ def _splits(content: Mapping[str, Any], path: Path) -> dict[str, tuple[str, ...]
         entries = value if isinstance(value, list) else [value]
         if key in ("train", "val", "validation", "valid", "test", "minival") and value is not None:
             if not all(isinstance(entry, str) and entry for entry in entries):
-                raise ConversionError(f"{path}: {key} must be a folder, a .txt file or a list of these, got {value!r}")
+                raise ConversionError(
+                    f"{path}: {key} must be a folder, a .txt file or a list of these, got {shown(value)}"
+                )
             splits[str(key)] = tuple(entries)
     return splits
 
@@ -195,7 +198,7 @@ def split_key(data: DataYaml, split: str) -> str:
     key = next((key for key in _OTHER_NAMES.get(split, (split,)) if key in data.splits), None)
     if key is None:
         existing = ", ".join(data.splits) or "none"
-        raise ConversionError(f"{data.path} has no split {split!r}; there are {existing}")
+        raise ConversionError(f"{data.path} has no split {shown(split)}; there are {existing}")
     return key
 
 

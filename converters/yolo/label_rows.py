@@ -126,7 +126,7 @@ def _sides(
     for number, (category_id, name) in enumerate(rows.table.categories.items()):
         category = by_id[category_id]
         for _, fault in faults_of_category(category, count):
-            raise ConversionError(f"{path}: category {name!r}: {fault}; {remedy_of(path)}")
+            raise ConversionError(f"{path}: category {shown(name)}: {fault}; {remedy_of(path)}")
         if len(of_class[number]) == count:
             names[number] = of_class[number]
         labelled = count_of_points(labels[rows.table.category_ids[rows.boxes] == category_id])
@@ -141,7 +141,9 @@ def _sides(
     for name, other in places.items():
         if other != places[first]:
             rule = "YOLO has one flip_idx for all classes, but key points of"
-            raise ConversionError(f"{path}: {rule} {first!r} and {name!r} change places in other ways; split the json")
+            raise ConversionError(
+                f"{path}: {rule} {shown(first)} and {shown(name)} change places in other ways; split the json"
+            )
     if unknown:
         findings.append(Finding(str(path), "flips-unknown", note=unknown))
     flips = {"flip_idx": places[first]} if places and not unknown else {}

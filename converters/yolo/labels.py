@@ -12,7 +12,7 @@ from detaug.converters.coco.boxes import DECIMALS, cut_to_image
 from detaug.converters.coco.rings import are_flat, keys_of_corners, keys_of_rings
 from detaug.converters.coco.writer import Box, whole, whole_numbers
 from detaug.converters.files.known_files import YOLO_LABELS, what_is
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 
 YoloTask = Literal["detect", "segment", "pose", "obb"]
 """What rows are, by Ultralytics' names: boxes, outlines, boxes with key points, rotated boxes."""
@@ -124,9 +124,9 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
     try:
         numbers = [float(word) for word in words]
     except ValueError:
-        raise _RowError("row-invalid", f"must be numbers, got {' '.join(words)[:60]!r}") from None
+        raise _RowError("row-invalid", f"must be numbers, got {shown(' '.join(words)[:60])}") from None
     if "_" in "".join(words) or not all(map(math.isfinite, numbers)):  # float() accepts 1_000
-        raise _RowError("row-invalid", f"must be finite numbers, got {' '.join(words)[:60]!r}")
+        raise _RowError("row-invalid", f"must be finite numbers, got {shown(' '.join(words)[:60])}")
     _check_length(words, numbers, form)
     number, coordinates = numbers[0], numbers[1:]
     if number != int(number) or not 0 <= number < form.classes:

@@ -81,6 +81,7 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
     try:
         text = Path(path).read_text(encoding="utf-8")
         entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
+        _check_number_of_values(entries)
         if not isinstance(entries, list):
             raise InputError(f"a recipe is a list of ops, or of stages, {_STAGE}; got {type(entries).__name__}")
         if any(isinstance(entry, dict) and {_FROM, _OPS} & set(entry) for entry in entries):
@@ -94,6 +95,20 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
         raise InputError(f"{path}: neither JSON nor YAML ({' '.join(str(error).split())})") from None
     except ValueError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+_MOST_VALUES = 100_000
+"""Of a recipe file: aliases of YAML in each other make more of a few lines than a memory holds."""
+
+
+def _check_number_of_values(value: Any, left: int = _MOST_VALUES) -> int:
+    """Return how many values may follow. Raises InputError after too many, each as often as aliases repeat it."""
+    parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        if left < 1:
+            raise InputError(f"has more than {_MOST_VALUES:,} values, aliases repeated")
+        left = _check_number_of_values(part, left - 1)
+    return left
 
 
 def import_ops(module: str) -> list[type[Op]]:

@@ -138,11 +138,31 @@ class ObjectStore:
             raise FileNotFoundError(f"{path} does not exist: {_reason(error)}") from None
         except exceptions.PreconditionError:
             raise FileNotFoundError(f"{path} has changed since the reader was made") from None
-        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            remedy = "check the credentials in the environment, and what they may read"
-            raise DataError(f"{path}: access denied ({_reason(error)}); {remedy}") from None
         except (exceptions.BaseError, OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read ({_reason(error)}); check bucket, endpoint and network") from None
+            denied = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
+            what, remedy = _remedy(str(error), denied=denied)
+            raise DataError(f"{path}: {what} ({_reason(error)}); {remedy}") from None
+
+
+_RENEW = "renew the credentials in the environment"
+_REMEDIES = {
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"), _RENEW),
+    "RequestTimeTooSkewed": "set this machine's clock: the store refuses requests of another time",
+}
+"""By the code of S3's answer, whose status is 400 or 403."""
+
+
+def _remedy(text: str, *, denied: bool) -> tuple[str, str]:
+    """Return what an error of the client means, and what to do. denied: its status is 401 or 403."""
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    if code and code[1] in _REMEDIES:
+        return "access denied", _REMEDIES[code[1]]
+    if denied:
+        return "access denied", "check the credentials in the environment, and what they may read"
+    remedy = "check bucket, endpoint and network"
+    if not code and re.search(r"\b400 Bad Request\b", text):  # of HEAD, whose answers have no body
+        remedy = f"{remedy}, or {_RENEW}: S3 also answers so once they are expired"
+    return "cannot be read", remedy
 
 
 def _info(found: Any) -> ObjectInfo:
