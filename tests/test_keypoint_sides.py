@@ -185,6 +185,27 @@ def test_flip_pairs_are_for_keypoints(tmp_path: Path) -> None:
     assert (run.code, "flip_pairs must be left out without task 'pose'" in run.err) == (2, True)
 
 
+def test_the_pairs_of_a_training(tmp_path: Path) -> None:
+    pytest.importorskip("torchvision")
+    from detaug.training import TrainOptions
+    from detaug.training.loaders import read_train
+
+    path = write(tmp_path, content_of(["kpt-0", "kpt-1", "kpt-2"]))
+    options = TrainOptions(path, tmp_path, tmp_path, model="keypointrcnn_resnet50_fpn", flip_pairs=[(0, 1)])
+    keypoints = read_train(options).shapes.keypoints
+    assert keypoints is not None
+    assert (keypoints.swapped.tolist(), keypoints.flips_unknown) == ([[1, 0, 2]], "")
+    with pytest.raises(da.InputError, match="flip_pairs must be left out for a model without keypoints"):
+        TrainOptions(path, tmp_path, tmp_path, flip_pairs=[(0, 1)])
+
+
+def test_a_preview_says_that_points_do_not_swap(tmp_path: Path) -> None:
+    for names, said in ((["kpt-0", "kpt-1"], True), (["left_eye", "right_eye"], False)):
+        path = write(tmp_path, content_of(names))
+        result = detaug("preview", path, tmp_path, "-o", tmp_path / "sheet.png", "--rows", 1)
+        assert (result.code, "keypoints do not swap in flipped images" in result.out) == (0, said)
+
+
 def test_skeletons_of_public_datasets_are_right_or_refused(tmp_path: Path) -> None:
     if not SKELETONS.exists():
         pytest.skip(f"{SKELETONS} is not there: names of the keypoints of 49 public datasets")

@@ -79,7 +79,7 @@ def origin_of(table: Table, at: int) -> tuple[Hashable, bool]:
     """
     tile_of = table.row("images", at).get("tile_of")
     if not isinstance(tile_of, dict):
-        return posixpath.normpath(table.path_of(at)), False
+        return posixpath.normpath(table.file_names[at]), False
     while isinstance(tile_of.get("tile_of"), dict):
         tile_of = tile_of["tile_of"]
     name = tile_of.get("file_name")

@@ -68,14 +68,14 @@ def preview_file(
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
     chain, named = _recipe(preset, recipe, ops, epoch)
-    reader = _with_shapes(CocoReader, annotations, images)
+    reader, advice = _with_shapes(CocoReader, annotations, images)
     _check_pixels(min(rows, len(reader)), 1 + (len(chain) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
     chosen, notes = [each.row for each in selected], [each.note for each in selected]
     save_picture(draw(reader, chain, chosen, seed=seed, size=size, notes=notes, title=title), output)
-    return f"written: {output}, {len(selected)} of {len(reader)} images{_font_advice(reader.class_names)}"
+    return f"written: {output}, {len(selected)} of {len(reader)} images{advice}{_font_advice(reader.class_names)}"
 
 
 def preview_bands(
@@ -102,7 +102,7 @@ def preview_bands(
     output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
     fit: list[Op] = [Resize((size, size), letterbox="center")]
     chain, named = (fit, "no recipe") if recipe is None else _recipe(None, recipe, ops, epoch)
-    reader = _with_shapes(CocoReader, annotations, images, channels=channels, dtype=dtype)
+    reader, advice = _with_shapes(CocoReader, annotations, images, channels=channels, dtype=dtype)
     shown, columns = min(rows * (columns or 4), len(reader)), columns or 4
     _check_pixels(-(-shown // columns), columns, size)
     with Loader(reader, chain, shown, device="cpu", seed=seed) as loader:
@@ -111,13 +111,14 @@ def preview_bands(
     bands = bands or range(3 if channels >= 3 else 1)
     sheet = batch_sheet(batch, reader.class_names, ops=chain, columns=columns, bands=bands, title=title)
     save_picture(sheet, output)
-    return f"written: {output}, {shown} of {len(reader)} images{_font_advice(reader.class_names)}"
+    return f"written: {output}, {shown} of {len(reader)} images{advice}{_font_advice(reader.class_names)}"
 
 
-def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike, **more: Any) -> R:
+def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike, **more: Any) -> tuple[R, str]:
     """Make a reader of the key points, rotated boxes and masks that a json has. Outlines of four points are no masks.
 
-    Where the pairs of sides are not known, mirrored images keep the names of their points: the picture is of use.
+    Where the pairs of sides are not known, mirrored images keep the names of their points: the picture is of use, and
+    the end of the line about it says so.
     """
     check_json_and_folder(Path(annotations), Path(images), IMAGES_ORDER)
     objects = [each for each in load_coco(Path(annotations)).document["annotations"] if isinstance(each, dict)]
@@ -129,7 +130,10 @@ def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike
     }
     reader = make(images, annotations, **more)
     points = reader.shapes.keypoints
-    return make(images, annotations, flip_pairs=(), **more) if points and points.flips_unknown else reader
+    if points is None or not points.flips_unknown:
+        return reader, ""
+    advice = "; keypoints do not swap in flipped images, since their sides are not known: detaug check says more"
+    return make(images, annotations, flip_pairs=(), **more), advice
 
 
 def _is_quadrangle(entry: dict[str, Any]) -> bool:
@@ -161,7 +165,7 @@ def preview_clips(
     moves = Path(output).suffix.lower() == ".gif"
     output_files({"output": output}, annotations, images, recipe, extensions=(*PICTURES, ".gif"))
     chain, named = _recipe(preset, recipe, ops, epoch)
-    reader = _reader_of_clips(annotations, images, frames, stride)
+    reader, advice = _reader_of_clips(annotations, images, frames, stride)
     _check_pixels(min(rows, len(reader.clips)), frames, size)
     with Loader(reader, chain, min(rows, len(reader.clips)), device="cpu", seed=seed) as loader:
         batch = cast(ClipBatch, next(iter(loader)))
@@ -170,7 +174,7 @@ def preview_clips(
         save_animation(batch, output, reader.class_names, ops=chain, size=size, title=title)
     else:
         save_picture(clip_sheet(batch, reader.class_names, ops=chain, size=size, title=title), output)
-    return f"written: {output}, {len(batch)} of {len(reader.clips)} clips{_font_advice(reader.class_names)}"
+    return f"written: {output}, {len(batch)} of {len(reader.clips)} clips{advice}{_font_advice(reader.class_names)}"
 
 
 def _check_pixels(rows: int, columns: int, size: int) -> None:
@@ -183,10 +187,12 @@ def _check_pixels(rows: int, columns: int, size: int) -> None:
         )
 
 
-def _reader_of_clips(annotations: PathLike, images: PathLike, frames: int, stride: int) -> ClipReader | VideoReader:
+def _reader_of_clips(
+    annotations: PathLike, images: PathLike, frames: int, stride: int
+) -> tuple[ClipReader | VideoReader, str]:
     data = read_annotations(Path(annotations))
     if data.video_files and not (Path(images) / data.file_names[0]).is_file():
-        return VideoReader(images, annotations=annotations, frames=frames, stride=stride, step=1)
+        return VideoReader(images, annotations=annotations, frames=frames, stride=stride, step=1), ""
     return _with_shapes(ClipReader, annotations, images, frames=frames, stride=stride)
 
 

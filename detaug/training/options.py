@@ -85,7 +85,12 @@ class TrainOptions:
             f"at least 2 with {self.model}: its last layers have one value for each image, and batch norm takes a mean",
         )  # fmt: skip
         finds_points = DETECTORS[self.model].finds == "keypoints"
-        check("flip_pairs", self.flip_pairs, self.flip_pairs is None or finds_points, "left out: no model of keypoints")
+        check(
+            "flip_pairs",
+            self.flip_pairs,
+            self.flip_pairs is None or finds_points,
+            "left out for a model without keypoints",
+        )
         fixed = isinstance(DETECTORS[self.model].size, tuple)
         if fixed and self.size not in (None, DETECTORS[self.model].size):
             raise InputError(
