@@ -237,7 +237,7 @@ def test_tracks_are_not_kept_in_memory(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ('xtl="10.00"', 'xtl="left"', "object 0: xtl, ytl, xbr and ybr must be a finite number, got 'left'"),
-        ('xtl="10.00"', "", "must be a finite number, got 'None'"),
+        ('xtl="10.00"', "", "must be a finite number, got None"),
         ('label="road"', 'label=" "', "object 2: label must be text, got ' '"),
         ("10.00,10.00;40.50,12.00;", "", "points must be at least 3 of x,y;x,y;..., got '30.00,40.00'"),
         ("2, 3, 1, 4, 5", "2, 3, 1, 4, 50", "the runs of a mask (rle) must fill its 5 x 3 pixels, they are 60"),

@@ -170,10 +170,10 @@ def test_outlines_are_cut_at_the_edge(tmp_path: Path) -> None:
     [
         (shape("polygon", [[1, 2], [3, 4]]), "points must be at least 3 points, got 2"),
         (shape("polygon", [[1, 2], [3, 4], [5, "x"]]), "points must be a finite number, got 'x'"),
-        (shape("rectangle", [[1, 2], [3, float("nan")]]), "points must be a finite number, got 'nan'"),
+        (shape("rectangle", [[1, 2], [3, float("nan")]]), "points must be a finite number, got nan"),
         (shape("circle", None), "points must be points [[x, y], ...], got None"),
         (shape("mask", [[1, 2], [3, 4]], mask="iVBO"), "mask must be a PNG as base64 text"),
-        (shape("polygon", POLYGON, None), "label must be text, got 'None'"),
+        (shape("polygon", POLYGON, None), "label must be text, got None"),
         ({}, "label must be text"),
     ],
 )

@@ -144,13 +144,13 @@ def test_which_attribute_is_the_class(tmp_path: Path, attributes: Any, names: li
 @pytest.mark.parametrize(
     ("shape", "attributes", "message"),
     [
-        ({"name": "rect", "x": 1, "y": 2, "width": 3}, None, "height must be a finite number, got 'None'"),
+        ({"name": "rect", "x": 1, "y": 2, "width": 3}, None, "height must be a finite number, got None"),
         (SHAPES[1] | {"all_points_x": [1, 2]}, None, "must be at least 3 each, got 2 and 3"),
-        (SHAPES[1] | {"all_points_x": 7}, None, "all_points_x must be a list [...], got '7'"),
+        (SHAPES[1] | {"all_points_x": 7}, None, "all_points_x must be a list [...], got 7"),
         (SHAPES[0], {"type": ""}, "its class must be text, got ''"),
         (SHAPES[0], {"type": {"a": True, "b": True}}, "a region must have one class, got a, b"),
         ([2, 1], None, "xy of a rect must be 4 numbers, got 1"),
-        (7, None, "shape_attributes must be an object {...}, got '7'"),
+        (7, None, "shape_attributes must be an object {...}, got 7"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, shape: Any, attributes: Any, message: str) -> None:
