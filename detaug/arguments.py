@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeGuard, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeGuard, TypeVar, get_args
 
 import numpy as np
 
 from detaug.errors import InputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Range = tuple[float, float]
 """(smallest, largest)."""
@@ -30,6 +35,26 @@ def check(name: str, value: Any, holds: bool, rule: str) -> None:
     """Raise InputError "NAME must be RULE, got VALUE" unless `holds`."""
     if not holds:
         raise InputError(f"{name} must be {rule}, got {value!r}")
+
+
+def check_names(function: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise TypeError for the name of an argument that a function does not have; it lists those that there are."""
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{function} has no argument {name!r}; it has {', '.join(known) or 'none'}")
+
+
+def checks_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function, or an __init__, list its arguments where it is called with the name of another one."""
+    known = [name for name in signature(function).parameters if name != "self"]
+    own = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def checked(*args: P.args, **named: P.kwargs) -> R:
+        check_names(own, named, known)
+        return function(*args, **named)
+
+    return checked
 
 
 def is_number(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> TypeGuard[float]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
-from detaug.arguments import check, is_wholes
+from detaug.arguments import check, checks_names, is_whole, is_wholes
+from detaug.errors import InputError
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.camera import Defocus, Downscale, MotionBlur, RandomGamma
 from detaug.ops.color_ops import ColorJitter, RandomGrayscale, RandomHSV, RandomPhotometricDistort
@@ -34,6 +35,25 @@ NO_MEAN: Triple = (0.0, 0.0, 0.0)
 UNIT_STD: Triple = (1.0, 1.0, 1.0)
 
 
+def __getattr__(name: str) -> Any:
+    """List the recipes where there is none of this name."""
+    raise AttributeError(f"detaug.presets has no recipe {name!r}; it has {', '.join(RECIPES)}")
+
+
+RECIPES = "ssd300", "retinanet", "yolo640", "for_problem", "imagenet", "imagenet_evaluation", "evaluation"
+
+
+def _check_no_size(name: str, mean: Any) -> None:
+    """Refuse a size where a mean belongs."""
+    if is_whole(mean, 2) or is_wholes(mean, 2, 2):
+        size = (mean, mean) if is_whole(mean) else tuple(mean)
+        raise InputError(
+            f"mean must be three numbers in 0..1, got {mean!r}; {name} has a size of its own, and another one by "
+            f"[da.Resize({size}) if isinstance(op, da.Resize) else op for op in da.presets.{name}()]"
+        )
+
+
+@checks_names
 def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     """Return SSD's training recipe (Liu et al. 2016) at 300 x 300, as in torchvision's reference "ssd".
 
@@ -43,6 +63,7 @@ def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     >>> [type(op).__name__ for op in da.presets.ssd300()]
     ['RandomZoomOut', 'RandomIoUCrop', 'RandomHorizontalFlip', 'Resize', 'RandomPhotometricDistort', 'Normalize']
     """
+    _check_no_size("ssd300", mean)
     return [
         RandomZoomOut(),
         RandomIoUCrop(),
@@ -53,6 +74,7 @@ def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     ]
 
 
+@checks_names
 def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     """Return RetinaNet's training recipe (Lin et al. 2017): flip, shorter side 800, longer side at most 1333.
 
@@ -61,9 +83,11 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     >>> [type(op).__name__ for op in da.presets.retinanet()]
     ['RandomHorizontalFlip', 'Resize', 'Normalize']
     """
+    _check_no_size("retinanet", mean)
     return [RandomHorizontalFlip(), Resize(800, max_size=1333), Normalize(mean, std)]
 
 
+@checks_names
 def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int | None = None) -> list[Op]:
     """Return a recipe after Ultralytics' for YOLO models: letterbox to 640 x 640, mosaic, colour.
 
@@ -75,6 +99,7 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
     >>> [type(op).__name__ for op in da.presets.yolo640(until_epoch=90)]
     ['RandomHorizontalFlip', 'Resize', 'Mosaic', 'RandomPhotometricDistort', 'Normalize']
     """
+    _check_no_size("yolo640", mean)
     return [
         RandomHorizontalFlip(),
         Resize((640, 640), letterbox="center", fill=(114.0, 114.0, 114.0)),
@@ -84,6 +109,7 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
     ]
 
 
+@checks_names
 def for_problem(
     problem: Literal["aerial", "small objects", "text", "night", "industrial"],
     size: tuple[int, int] = (640, 640),
@@ -191,6 +217,7 @@ _PROBLEMS: dict[str, Callable[[tuple[int, int]], list[Op]]] = {
 }
 
 
+@checks_names
 def imagenet(size: int | tuple[int, int] = 224, mean: Triple = IMAGENET_MEAN, std: Triple = IMAGENET_STD) -> list[Op]:
     """Return the training recipe of classification on ImageNet: a random crop at `size`, a flip, Normalize.
 
@@ -202,6 +229,7 @@ def imagenet(size: int | tuple[int, int] = 224, mean: Triple = IMAGENET_MEAN, st
     return [RandomResizedCrop(size), RandomHorizontalFlip(), Normalize(mean, std)]
 
 
+@checks_names
 def imagenet_evaluation(
     size: int | tuple[int, int] = 224,
     resize: int | tuple[int, int] = 256,
@@ -216,6 +244,7 @@ def imagenet_evaluation(
     return [Resize(resize), CenterCrop(size), Normalize(mean, std)]
 
 
+@checks_names
 def evaluation(
     size: int | tuple[int, int], mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, max_size: int | None = None
 ) -> list[Op]:

@@ -14,7 +14,7 @@ from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
-from detaug.arguments import check, is_whole
+from detaug.arguments import check, checks_names, is_whole
 from detaug.converters.coco.key_points import Pairs
 from detaug.dali.batch_planner import BatchPlanner, Units
 from detaug.errors import InputError
@@ -23,6 +23,7 @@ from detaug.ops.recipe import Recipe, make_rendering_recipe
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
+@checks_names
 def augment(
     images: Node,
     boxes: Node | None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from nvidia.dali import fn, types
 
-from detaug.arguments import Range, check, check_p, check_range, is_number
+from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers
 from detaug.arrays import Floats, Ints
 from detaug.boxes.views import Views, corners
 from detaug.ops import color, cpu_colors
@@ -137,8 +137,8 @@ class ColorJitter(StepwiseColorOp):
 
     def check_arguments(self) -> None:
         for name in ("brightness", "contrast", "saturation"):
-            check_range(name, _around_one(getattr(self, name)), 0, float("inf"))
-        check_range("hue", _around_zero(self.hue), -0.5, 0.5)
+            _check_strength(name, getattr(self, name), 0, float("inf"))
+        _check_strength("hue", self.hue, -0.5, 0.5)
         check_p(self.p)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -229,6 +229,13 @@ class RandomChannelPermutation(ColorOp):
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         shuffled = rng.permuted(np.tile(np.arange(3), (n, 1)), axis=1)
         return {"color": color.permutation(np.where(rng.random((n, 1)) < self.p, shuffled, np.arange(3)))}
+
+
+def _check_strength(name: str, value: Any, low: float, high: float) -> None:
+    """Check one number, for a range around the neutral value, or a range."""
+    rule = f"a number within 0..{high}, or (smallest, largest) within {low}..{high}"
+    in_order = is_numbers(value, 2) and low <= value[0] <= value[1] <= high
+    check(name, value, is_number(value, 0, high) or in_order, rule)
 
 
 def _around_one(value: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from detaug.arguments import check_can_be_saved, in_declared_type, to_python
+from detaug.arguments import check_can_be_saved, check_names, in_declared_type, to_python
 from detaug.arrays import Ints
 from detaug.boxes.views import Views
 from detaug.errors import InputError, OpError
@@ -145,11 +145,12 @@ class Op:
         if {"dali_graph", "cpu_kernel", "change"} & set(vars(cls)) and "any_bands" not in vars(cls):
             cls.any_bands = False
 
-    def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Refuse a class that is no dataclass: its `repr` and == say nothing of its arguments."""
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """Refuse a class that is no dataclass, whose `repr` and == say nothing of its arguments; and unknown ones."""
         undecorated = list(takewhile(lambda each: "__dataclass_fields__" not in vars(each), cls.__mro__))
         if not is_dataclass(cls) or any(map(_annotates_arguments, undecorated)):
             raise TypeError(f"{cls.__name__} is an op but no dataclass: write @dataclass(frozen=True) above its class")
+        check_names(cls.__name__, named, [field.name for field in fields(cls) if field.init])
         return super().__new__(cls)
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from detaug.arguments import check_names
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.ops.op import GeometricOp, Op, PixelOp
@@ -192,10 +193,7 @@ def _make_op(entry: Any, types: Types) -> Op:
     ((name, arguments),) = named.items()
     if name not in types:
         raise InputError(_explain_unknown(str(name), types))
-    known = _arguments(types[name])
-    unknown = [argument for argument in arguments if argument not in known]
-    if unknown:
-        raise InputError(f"{name} has no argument {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    check_names(name, arguments, _arguments(types[name]))
     return types[name](**{argument: _value(argument, value, types) for argument, value in arguments.items()})
 
 

@@ -170,7 +170,7 @@ class Resize(Render):
         if len(given) > 1:
             values = ", ".join(map(repr, given))
             raise TypeError(f"Resize takes (height, width) as one argument: Resize(({values})), not Resize({values})")
-        return super().__new__(cls)
+        return super().__new__(cls, **named)
 
     def check_arguments(self) -> None:
         pairs = all(is_wholes(each, 2, low=1) for each in self._choices)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import Self
 
-from detaug.arguments import check, is_whole
+from detaug.arguments import check, check_names, is_whole
 from detaug.boxes.tight import fit_to_shapes
 from detaug.converters.coco.key_points import Pairs
 from detaug.errors import InputError
@@ -56,6 +57,11 @@ class Compose:
     seed: int | None = None
     columns: Sequence[str] = ()
     flip_pairs: Pairs | None = None
+
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """List the arguments where one is given that there is not."""
+        check_names(cls.__name__, named, [field.name for field in fields(cls)])
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", listed(self.ops))  # what was given may be an iterator, or a list that changes

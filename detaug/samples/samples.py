@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from detaug.arguments import check, is_whole
+from detaug.arguments import check, checks_names, is_whole
 from detaug.arrays import Floats, Ints
 from detaug.boxes.masks import Objects, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
@@ -38,6 +38,7 @@ from detaug.sources.columns import join
 Array = NDArray[Any]
 
 
+@checks_names
 def batch(
     images: Sequence[Array] | Array,
     boxes: Sequence[ArrayLike] | None = None,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from detaug.arguments import checks_names
 from detaug.arrays import Bools, Bytes, Ints
 from detaug.converters.check.images import folder_that_has
 from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
@@ -73,6 +74,7 @@ class CocoReader(FolderSource):
     category_ids: tuple[int, ...]
     """The json's category id of each label; index 0, the background, holds -1."""
 
+    @checks_names
     def __init__(
         self,
         images: PathLike,
