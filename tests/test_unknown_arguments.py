@@ -24,7 +24,12 @@ UNKNOWN: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (da.CocoReader, ("a", "b"), {"mask": 1}, "CocoReader has no argument 'mask'; it has images, annotations, columns"),
     (presets.ssd300, (), {"size": 300}, "ssd300 has no argument 'size'; it has mean, std"),
     (presets.evaluation, (9,), {"sz": 1}, "evaluation has no argument 'sz'; it has size, mean, std, max_size"),
-    (da.fn.augment, (1, 2, 3, []), {"box": 1}, "augment has no argument 'box'; it has images, boxes, labels, recipe"),
+    (
+        da.fn.augment,
+        (1, 2, 3, []),
+        {"box": 1},
+        "augment has no argument 'box'; it has images, boxes, labels, ops, seed",
+    ),
 ]
 
 
