@@ -277,3 +277,20 @@ def test_of_two_annotators_in_json_min_the_first_counts(tmp_path: Path) -> None:
     document, summary = converted(data_set(tmp_path / "set", {"min.json": json.dumps(entries)}, "p0.jpg", "p1.jpg"))
     assert [row["bbox"][0] for row in document["annotations"]] == [10, 30]
     assert kinds(summary) == {"annotation-unused": 1}
+
+
+def test_what_the_data_of_a_task_say_of_its_image(tmp_path: Path) -> None:
+    data = {
+        "image": "p0.jpg",
+        "weather": "rain",
+        "hour": 7,
+        "mask": "p0.png",
+        "film": "a.mp4",
+        "page": "https://x.org/a",
+    }
+    document, _ = converted(data_set(tmp_path / "set", pages([page(0, 10, "a")], **data), "p0.jpg"))
+    keys = {"id", "file_name", "width", "height", "tool_id"}
+    assert {key: value for key, value in document["images"][0].items() if key not in keys} == {
+        "weather": "rain",
+        "hour": 7,
+    }

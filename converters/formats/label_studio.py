@@ -65,7 +65,8 @@ def read_label_studio(source: Source) -> Contents:
     A task without an annotation that is not cancelled is left out. A task with a list of images has a record of each,
     with the regions of its number (item_index). A rectangle with a rotation has `corners`; a key
     point belongs to the region that it is in, in the list of regions (parentID). Choices, texts and numbers of a region
-    are columns, by the name of their tag; of several labels the first is the class and all are in `labels`.
+    are columns, by the name of their tag; of several labels the first is the class and all are in `labels`. Texts and
+    numbers of a task's data are columns of its image.
     """
     findings: list[Finding] = []
     unread = Counter[str]()
@@ -137,12 +138,27 @@ def _records(
             page.names = [*names, *(images if len(images) == 1 else ())]
             try:
                 _read_regions(page, part)
+                page.columns = {**(_further(data, tag) if is_whole else {}), **page.columns}
             except ObjectError as error:
                 page.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
             yield page
     except ObjectError as error:
         record.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
         yield record
+
+
+def _further(data: dict[str, Any], tag: str) -> dict[str, Any]:
+    """Return what the data of a task say of its image, beside where this and other files are."""
+
+    def is_place(text: str) -> bool:
+        return "://" in text or _path(text).lower().endswith(IMAGE_EXTENSIONS) or is_video(_path(text))
+
+    found = {key: value for key, value in data.items() if key not in ("image", tag)}
+    return {
+        key: value
+        for key, value in found.items()
+        if type(value) in (int, float, bool) or (type(value) is str and not is_place(value))
+    }
 
 
 def _pages(data: dict[str, Any], tag: str, results: Sequence[dict[str, Any]]) -> list[str]:
