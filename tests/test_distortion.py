@@ -18,7 +18,6 @@ from painted_files import Folder, same
 from PIL import Image
 from reference import torchvision_part
 from seeds import seeds, slow
-from shapely import Polygon, contains_xy, distance, points, union_all
 
 import detaug as da
 from detaug.boxes.fields import Field
@@ -154,6 +153,7 @@ def test_a_pixel_is_in_a_mask_if_the_point_that_it_shows_is_in_the_outline(
     name: str, stride: int, tmp_path: Path, device: str
 ) -> None:
     """Against Shapely and, for run lengths, the pixels of their bitmap: but for 1/256 pixel no point is wrong."""
+    shapely = pytest.importorskip("shapely")
     rng, angle = np.random.default_rng(4), np.arange(40) * np.pi / 20
     rings = [(128, 96) + rng.uniform(30, 90, 40)[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1) for _ in "ab"]
     y, x = np.mgrid[: SIZE[0], : SIZE[1]]
@@ -167,9 +167,9 @@ def test_a_pixel_is_in_a_mask_if_the_point_that_it_shows_is_in_the_outline(
     assert batch.field is not None
     center_y, center_x = ((np.arange(side // stride) + 0.5) * stride for side in SIZE)
     from_x, from_y = batch.field.undistorted(0, *np.meshgrid(center_x, center_y))
-    shape = union_all([Polygon(ring) for ring in rings])
-    right = contains_xy(shape, from_x, from_y)
-    off = distance(shape.boundary, points(from_x, from_y))
+    shape = shapely.union_all([shapely.Polygon(ring) for ring in rings])
+    right = shapely.contains_xy(shape, from_x, from_y)
+    off = shapely.distance(shape.boundary, shapely.points(from_x, from_y))
     own, of_runs = batch.masks(stride).cpu().numpy()
     assert right.sum() > 10000 / stride**2
     assert off[own != right].max(initial=0) < 0.005
