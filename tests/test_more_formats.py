@@ -256,8 +256,9 @@ DARKNET = {"obj.data": "names = data/obj.names\ntrain = /home/me/data/train.txt\
 @pytest.mark.parametrize("entry", ["/home/me/darknet/data/obj/a.jpg", "C:\\me\\obj\\a.jpg", "/elsewhere/a.jpg"])
 def test_absolute_lists_of_darknet(tmp_path: Path, entry: str) -> None:
     files = DARKNET | {"train.txt": f"{entry}\n", "obj/a.txt": "0 0.5 0.5 0.2 0.2\n"}
-    document, _ = converted(data_set(tmp_path / "set", files, "obj/a.jpg", "obj/b.jpg"))
+    document, summary = converted(data_set(tmp_path / "set", files, "obj/a.jpg", "obj/b.jpg"))
     assert [row["bbox"] for row in document["annotations"]] == [[40, 32, 20, 16]]
+    assert kinds(summary) == {"split-entry-moved": 1}
 
 
 def test_absolute_lists_that_fit_several_images_or_none(tmp_path: Path) -> None:

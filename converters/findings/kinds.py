@@ -138,6 +138,9 @@ KINDS: dict[str, Kind] = {
         "images of several splits are in one json; convert each folder by itself, so that no model is trained on test "
         "images",
     ),
+    "split-entry-moved": Kind(
+        "noted", "the split has a path of another machine; the only image whose path ends like it was used"
+    ),
     "order-changed": Kind(
         "noted",
         "YOLO does not keep the order of the images; converted back, they and their ids follow their names",

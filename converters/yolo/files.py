@@ -259,8 +259,10 @@ def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[F
             entries = [entry, entry.replace("\\", "/"), entry.removeprefix("data/")]
             paths = [os.path.normpath(folder / each) for each in entries for folder in (source.parent, data.root)]
             found = next((path for path in paths if regular_status(path)), None)
-            if found is None and _ABSOLUTE.match(entry):  # of the machine where the list was written
-                found = _with_its_end(moved(), entry.replace("\\", "/"), data.root)
+            is_moved = found is None and _ABSOLUTE.match(entry)  # of the machine where the list was written
+            found = _with_its_end(moved(), entry.replace("\\", "/"), data.root) if is_moved else found
+            if found and is_moved:
+                findings.append(Finding(str(source), "split-entry-moved", line=number, before=entry, after=found))
             if found:
                 yield found
             else:
