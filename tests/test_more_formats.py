@@ -191,6 +191,16 @@ def test_metadata_csv_of_hugging_face(tmp_path: Path) -> None:
     assert "metadata.csv:2: " in refused(root)
 
 
+def test_outlines_of_hugging_face(tmp_path: Path) -> None:
+    objects = {"bbox": [[10, 10, 20, 20]] * 3, "categories": ["cat", "dog", "pig"]}
+    objects["segmentation"] = [[[10, 10, 30, 10, 30, 30]], [10, 10, 30, 10, 30, 30], "none"]
+    text = json.dumps({"file_name": "a.jpg", "objects": objects})
+    document, _ = converted(data_set(tmp_path / "set", {"metadata.jsonl": f"{text}\n"}, "a.jpg"))
+    rings = [row.get("segmentation") for row in document["annotations"]]
+    assert rings == [[[10, 10, 30, 10, 30, 30]], [[10, 10, 30, 10, 30, 30]], None]
+    assert document["annotations"][2]["attribute_segmentation"] == "none"
+
+
 # ---------------------------------------------------------------------------------------------- other things
 
 

@@ -175,7 +175,7 @@ def read_outlines(
     if not _are_rings(lists) or min(map(len, chain.from_iterable(lists)), default=6) < 6:
         lists = [*map(rings_of, lists)]
     if not _are_rings(lists):
-        faults.segmentation.update((row, fault) for row, each in enumerate(lists) if (fault := _fault_of_rings(each)))
+        faults.segmentation.update((row, fault) for row, each in enumerate(lists) if (fault := fault_of_rings(each)))
         lists = [[] if row in faults.segmentation else each for row, each in enumerate(lists)]
     nothing = np.zeros(0, np.int64)
     runs = [nothing] * len(lists)
@@ -267,10 +267,11 @@ def _are_rings(lists: Sequence[Sequence[Any]]) -> bool:
     if not set(map(type, flat)) <= {list} or any(len(ring) % 2 for ring in flat):
         return False
     types = set(map(type, chain.from_iterable(flat)))
-    return types == {float} or (types <= {int, float} and not _fault_of_rings(flat))
+    return types == {float} or (types <= {int, float} and not fault_of_rings(flat))
 
 
-def _fault_of_rings(rings: Sequence[Any]) -> str:
+def fault_of_rings(rings: Sequence[Any]) -> str:
+    """Return what is wrong with rings; "" where nothing is."""
     for ring in rings:
         if not isinstance(ring, list) or len(ring) % 2 or not set(map(type, ring)) <= {int, float}:
             return f"a ring of the segmentation must be a list of x, y, x, y, ..., got {shown(ring)}"

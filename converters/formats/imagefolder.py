@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from detaug.converters.coco.outlines import fault_of_rings, rings_of
 from detaug.converters.files.paths import require_file
 from detaug.converters.findings.finding import Finding
 from detaug.converters.records.csv_rows import rows_of_csv
@@ -35,7 +36,8 @@ _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", 
 def read_imagefolder(source: Source) -> Contents:
     """Read file_name and objects: lists by key, `bbox` and `categories`, or a list of objects.
 
-    Classes are text, or numbers, which become their text. Other lists are columns, other keys those of the image.
+    The `segmentation` of an object is its outline if it is rings, as COCO has them. Classes are text, or numbers, which
+    become their text. Other lists are columns, other keys those of the image.
     """
 
     def read(file: str) -> Iterator[Record]:
@@ -121,6 +123,11 @@ def _object(item: dict[str, Any], line: int) -> Object:
     if len(numbers) != 4:
         raise ObjectError(f"bbox must be [x, y, width, height], got {len(numbers)} numbers")
     left, top, width, height = numbers
-    columns = {name: each for name, each in item.items() if name not in (key, "bbox")}
+    rings = rings_of(item.get("segmentation"))
+    are_rings = isinstance(rings, list) and bool(rings) and not fault_of_rings(rings) and min(map(len, rings)) >= 6
+    used = (key, "bbox", "segmentation") if are_rings else (key, "bbox")
+    columns = {name: each for name, each in item.items() if name not in used}
     edges = left, top, left + width, top + height
-    return Object(text_of(item.get(key), key), edges, columns=columns, line=line)
+    found = Object(text_of(item.get(key), key), edges, columns=columns, line=line)
+    found.rings = rings if are_rings else ()
+    return found
