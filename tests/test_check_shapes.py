@@ -263,7 +263,8 @@ def test_what_a_person_should_look_at(folder: Path, kind: str, content: Document
 
 def test_every_kind_has_a_test() -> None:
     kinds = {kind for kind in CHECK_KINDS if kind.startswith(("segmentation-", "corners-", "keypoints-"))}
-    assert {case[0] for case in [*REFUSED, *NOTED]} | {"segmentation-repeated", "keypoints-swapped"} == kinds
+    errors = {kind for kind in kinds if kind.endswith("-relative")}  # test_check.py
+    assert {case[0] for case in [*REFUSED, *NOTED]} | {"segmentation-repeated", "keypoints-swapped"} == kinds - errors
 
 
 def faces(swapped: int) -> Document:
