@@ -112,6 +112,10 @@ def test_tiles_of_tiles_are_of_the_whole_image(tmp_path: Path) -> None:
     roots = [{row["tile_of"]["tile_of"]["file_name"] for row in read(part)["images"]} for part in (train, val)]
     assert roots[0] | roots[1] == {f"p{at}.png" for at in range(6)}
     assert not roots[0] & roots[1]
+    folders = [tmp_path / "again/images", tmp_path / "tiles/images"]
+    merge_coco([tmp_path / "again/all.json", path], tmp_path / "both.json", images=folders)
+    row = next(row for row in read(tmp_path / "both.json")["images"] if "tile_of" in row["tile_of"])
+    assert row["tile_of"]["tile_of"]["file_name"] == f"again/images/{row['file_name'].split('/')[-1][:2]}.png"
 
 
 def test_one_name_in_two_folders_is_a_warning(tmp_path: Path) -> None:

@@ -232,6 +232,16 @@ def test_a_fill_beyond_white_is_told() -> None:
     assert imported.ops[0].fill == (255, 255, 255)  # type: ignore[attr-defined]
 
 
+def test_a_fill_behind_a_function_is_told() -> None:
+    """What the function does to pixels is not read: it may divide them."""
+    for ops, differing in (
+        ("[v2.Lambda(lambda image: image / 255), v2.Pad(6, fill=1.0)]", 1),
+        ("[v2.Lambda(lambda image: image / 255), v2.Pad(6)]", 0),
+        ("[v2.Pad(6, fill=1.0), v2.Lambda(lambda image: image / 255)]", 0),
+    ):
+        assert (import_ops(ops).differing, import_ops(ops).left_out) == (differing, 1)
+
+
 def test_one_of_several_has_the_units_before_it() -> None:
     ops = f"[A.OneOf([A.Normalize({MEAN}, {STD}), A.Pad(6, fill=200)]), A.Pad(2)]"
     fills = [op.fill for op in (each.op for each in _pieces(ops)) if hasattr(op, "fill")]

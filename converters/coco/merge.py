@@ -334,6 +334,7 @@ class _Merged:
         row["tile_of"] = tile_of | {"id": self.pictures.setdefault(key, len(self.pictures) + 1)}
         if isinstance(name := tile_of.get("file_name"), str):
             row["tile_of"]["file_name"] = posixpath.normpath(posixpath.join(prefix, name))
+        self._renumber_tile(row["tile_of"], path, prefix)  # a tile of a tile
 
     def _video_id(self, row: _Entry, prefix: str) -> int:
         row = row | {"id": len(self.videos) + 1}

@@ -123,10 +123,13 @@ class Arguments:
     """The arguments of an op, by name. Those that a rule does not read, and that are set, are differences.
 
     `forced`: the op runs with probability 1. `units`: of pixels where the op runs; a rule sets those after it.
+    `surely`: whether they are known, as they are not behind a function of the user's.
     """
 
-    def __init__(self, op: LibraryOp, entry: Entry, *, forced: bool = False, units: Units = BYTES) -> None:
-        self.op, self.entry, self._forced, self.units = op, entry, forced, units
+    def __init__(
+        self, op: LibraryOp, entry: Entry, *, forced: bool = False, units: Units = BYTES, surely: bool = True
+    ) -> None:
+        self.op, self.entry, self._forced, self.units, self._surely = op, entry, forced, units, surely
         self.weight = 1.0
         """The op's own probability, once the rule has read it."""
         self._read: set[str] = set()
@@ -219,6 +222,8 @@ class Arguments:
         if not is_numbers(numbers, 3):
             self.differs(f"{names[0]}={value!r} is no colour; the fill here is black")
             return (0, 0, 0)
+        if any(numbers) and not (units or self._surely):
+            self.differs(f"{names[0]}={value!r} may be in other units behind a function, which is not read")
         color = (units or self.units).color(numbers)
         if all(0 <= number <= 255 for number in color):
             return color

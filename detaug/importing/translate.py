@@ -70,7 +70,7 @@ class Translator:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self._units = BYTES
+        self._units, self._surely = BYTES, True
 
     def pipeline(self, pipeline: LibraryOp) -> list[Piece]:
         """Return the pieces of a whole pipeline, with those of its `bbox_params`."""
@@ -92,7 +92,7 @@ class Translator:
     def _op(self, op: LibraryOp, *, forced: bool) -> _Child:
         entry = Entry(op.name, op.library)
         self.entries.append(entry)
-        arguments = Arguments(op, entry, forced=forced, units=self._units)
+        arguments = Arguments(op, entry, forced=forced, units=self._units, surely=self._surely)
         try:
             steps = _translated(op, arguments)
         except LeftOut as reason:
@@ -108,6 +108,7 @@ class Translator:
             entry.reasons, entry.left_out, entry.became = [], False, ""
             return _Child([], 0.0)
         self._units = BYTES if op.name == "FromFloat" else arguments.units
+        self._surely &= not op.unreadable
         entry.parts = max(len(steps), 1)
         return _Child([Piece(step, [entry]) for step in steps], arguments.weight)
 
