@@ -113,10 +113,11 @@ class Shapes:
             run_heights=None if self.run_heights is None else self.run_heights[rows],
         )
 
-    def of(self, classes: Ints, heights: Ints, boxes: Floats, origin: str = "shapes") -> Shapes:
+    def of(self, classes: Ints, heights: Ints, origin: str = "shapes", boxes: Floats | None = None) -> Shapes:
         """Return these shapes with the classes (A,), 0..C - 1, and heights (A,) of the images, of their annotations.
 
-        `boxes`: (A, 4) XYXY, pixels of the images. Raises InputError for shapes of another number of annotations.
+        `boxes`: (A, 4) XYXY, pixels of the images, for masks. Raises InputError for shapes of another number of
+        annotations.
         """
         self._check(len(classes), origin)
         if self.run_heights is not None:
@@ -128,7 +129,7 @@ class Shapes:
                 )
         corners = None if self.corners is None else np.asarray(self.corners)
         strays: Bools = np.zeros(0, np.bool_)
-        if self.has_masks and self.outlines is not None:
+        if self.has_masks and self.outlines is not None and boxes is not None:
             around = boxes_of_outlines(self.outlines, heights)
             beyond = np.concatenate([around[:, :2] < boxes[:, :2] - 1, around[:, 2:] > boxes[:, 2:] + 1], axis=1)
             strays = np.asarray(beyond.any(1))

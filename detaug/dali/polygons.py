@@ -51,7 +51,9 @@ def outlines_of(
     pixels_of_boxes = boxes * np.tile(sides, 2).repeat(counts, 0)
     whole = corners_of_boxes(pixels_of_boxes[missing])
     heights = size[:, 0].astype(np.int64).repeat(counts)
-    return Shapes(outlines=outlines.with_rings(missing, whole)).of(np.zeros(count, np.int64), heights, pixels_of_boxes)
+    return Shapes(outlines=outlines.with_rings(missing, whole)).of(
+        np.zeros(count, np.int64), heights, boxes=pixels_of_boxes
+    )
 
 
 def _check(at: int, rings: Array, vertices: Array, boxes: int) -> None:

@@ -79,7 +79,7 @@ def batch(
     names = [f"boxes[{at}]" for at in range(len(arrays))]
     views = source_views([(image.shape[0], image.shape[1]) for image in arrays], pixels, numbers, names)
     heights = np.repeat([len(each) for each in arrays], counts)
-    shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, heights, np.concatenate(pixels))
+    shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, heights, boxes=np.concatenate(pixels))
     return Samples(tuple(arrays), replace(views, shapes=shapes), rows, (), int(seed), resolve_device(device))
 
 

@@ -35,7 +35,7 @@ def read_shapes(
     keypoints, masks = target.get("keypoints"), target.get("masks")
     key_points = None if keypoints is None else _read_key_points(keypoints, count, flip_pairs)
     outlines = None if masks is None else outlines_of_masks(_read_masks(masks, count, size))
-    return Shapes(key_points, corners, outlines).of(np.zeros(count, np.int64), np.full(count, size[0]), boxes, "target")
+    return Shapes(key_points, corners, outlines).of(np.zeros(count, np.int64), np.full(count, size[0]), "target", boxes)
 
 
 def _read_masks(masks: Any, boxes: int, size: tuple[int, int]) -> Bools:

@@ -106,7 +106,7 @@ class Source:
             raise InputError(f"{origin}: boxes must be {fault.rule}, got {given[fault.row]} in row {fault.row}")
         self.columns = as_columns(columns or {}, len(given), origin)
         pixels = given * sides if relative else given
-        self.shapes = (shapes or Shapes()).of(self._labels - 1, np.repeat(self.sizes[:, 0], counts), pixels, origin)
+        self.shapes = (shapes or Shapes()).of(self._labels - 1, np.repeat(self.sizes[:, 0], counts), origin, pixels)
         self._boxes: Floats = given.clip(0, 1) if relative else to_relative(given, sides)
 
     def _check_values(self, counts: Ints, labels: NDArray[Any]) -> None:
