@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from coco_files import document, write, write_images
 from test_html_report import Page
+from test_train_reports import Page as Lines
+from test_train_reports import drawn
 
 from detaug.cli.main import main
 
@@ -61,6 +63,23 @@ def test_the_page_is_whole_and_loads_nothing(data: tuple[str, str], tmp_path: Pa
     assert HOSTILE in page.text
     assert "a.jpg: " in page.text  # of the images with the most errors
     assert len(page.pictures("jpeg")) == 1
+
+
+def test_recall_is_to_the_right_and_precision_up(data: tuple[str, str], tmp_path: Path) -> None:
+    """Two of five objects are found, the first with a better score than a detection of nothing."""
+    rows = json.loads(Path(save_detections(tmp_path / "found.json", data[0])).read_bytes())[:2]
+    rows[1]["score"] = 0.7
+    rows.append({**rows[0], "bbox": [70, 70, 9, 9], "score": 0.8})
+    (tmp_path / "found.json").write_text(json.dumps(rows))
+    order = ("--detections", str(tmp_path / "found.json"), "--html", str(tmp_path / "page.html"), "-q")
+    assert main(["evaluate", *data, *order]) == 0
+    lines = Lines((tmp_path / "page.html").read_text(encoding="utf-8")).lines
+    recall, precision, scores = [0.2, 0.2, 0.4], [1, 1 / 2, 2 / 3], [0.9, 0.8, 0.7]
+    of_all, by_score = lines[-4], lines[-3:]
+    assert of_all == pytest.approx(drawn(precision, 1, 1, recall), abs=0.051)
+    f1 = [2 * p * r / (p + r) for p, r in zip(precision, recall, strict=True)]
+    for line, values in zip(by_score, (precision, recall, f1), strict=True):
+        assert line == pytest.approx(drawn(values, 1, 1, scores), abs=0.051)
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,20 @@ def test_the_labels_of_an_axis_do_not_touch_and_name_the_square(tmp_path: Path, 
     assert re.search(r'text-anchor="middle">1<', found["Width : height"])
 
 
+def test_charts_know_width_from_height(tmp_path: Path) -> None:
+    """Three boxes of 400 x 100 pixels at the right, in the upper quarter of an image of 5,000 x 5,000."""
+    page = page_of(tmp_path, [[4600, 50 * at, 400, 100] for at in range(3)])
+    columns = dict(re.findall(r"<title>([^<]*): ([\d,]+)</title>", charts(page)["Width : height"]))
+    assert columns == {"4 to 5.7": "3"}
+    (picture,) = [each for each in Page(page).pictures("png") if each.width == each.height]
+    darkness = 255 - np.asarray(picture.convert("L"), float)
+    dark = darkness > darkness.min()
+    rows, columns_of_map = (np.flatnonzero(dark.any(axis)) / len(dark) for axis in (1, 0))
+    assert rows.max() < 0.25
+    assert columns_of_map.min() >= 0.9
+    assert columns_of_map.max() == (len(dark) - 1) / len(dark)
+
+
 def test_one_box_is_seen_beside_thousands(tmp_path: Path) -> None:
     boxes = [[50 * (at % 60), 50 * (at // 60), 40, 40] for at in range(3000)]
     chart = charts(page_of(tmp_path, [*boxes, [0, 0, 2, 2]]))["Box size: square root of area, pixels"]

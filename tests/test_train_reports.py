@@ -150,6 +150,27 @@ def test_a_training_without_evaluation_has_a_page_too(painted: Folder, tmp_path:
     assert "Evaluations" not in page.texts
 
 
+def test_the_best_of_each_class_is_the_highest_and_no_object_is_no_score(tmp_path: Path) -> None:
+    """-1 says that there is no object to find: no point, and never the best."""
+    by_class = {"cat": (0.2, 0.6, 0.4), "dog": (-1, -1, 0.1), "cow": (0.3, -1, -1), "owl": (-1, -1, -1)}
+    rows: list[dict[str, Any]] = [{"step": 1, "lr": 0.1, "loss": 2.0}]
+    for at, mean in enumerate((0.2, 0.6, -1)):
+        of_classes = {name: values[at] for name, values in by_class.items()}
+        evaluation = {"AP": mean, "AP50": 0.8, "AP_by_class": of_classes}
+        rows.append({"step": 10 * (at + 1), "epoch": 5 * (at + 1), "evaluation": evaluation})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = Page(write_curves(tmp_path, "a").read_text())
+    cells = {name: page.texts[(at := page.texts.index(name)) + 1 : at + 4] for name in by_class}
+    assert cells["cat"] == ["0.400", "0.600", "10"]
+    assert cells["dog"] == ["0.100", "0.100", "15"]
+    assert cells["cow"] == ["-", "0.300", "5"]
+    assert cells["owl"] == ["-", "-", "-"]
+    mean, half = page.lines[2:4]
+    assert mean == pytest.approx(drawn([0.2, 0.6], 1, 15, (5, 10)), abs=0.051)
+    assert half == pytest.approx(drawn([0.8] * 3, 1, 15, (5, 10, 15)), abs=0.051)
+    assert [len(line) for line in page.lines[4:8]] == [3, 2, 2, 0]  # a single point is drawn twice
+
+
 def test_names_are_text_and_gaps_are_left_out(tmp_path: Path) -> None:
     rows = [{"step": 1, "lr": 0.1, "loss": 2.0}, {"step": 2, "lr": 0.1, "loss": math.nan}]
     rows += [{"step": 2, "epoch": 1, "evaluation": {"AP": -1, "AP50": -1, "AP_by_class": {"<b>&": -1}}}]

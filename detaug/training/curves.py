@@ -94,7 +94,8 @@ def _classes(evaluations: Sequence[Entry]) -> Iterator[str]:
         cells = ["-"] * 3
         if np.isfinite(values).any():
             best = int(np.nanargmax(values))
-            cells = [f"{values[-1]:.3f}", f"{values[best]:.3f}", str(evaluations[best]["epoch"])]
+            last = f"{values[-1]:.3f}" if np.isfinite(values[-1]) else "-"
+            cells = [last, f"{values[best]:.3f}", str(evaluations[best]["epoch"])]
         row = "".join(f"<td>{cell}</td>" for cell in cells)
         yield f"<tr><td><bdi>{escape(shorten(name, MOST_LETTERS))}</bdi></td>{row}</tr>"
     yield "</table>"
