@@ -155,7 +155,7 @@ def test_masks_and_key_points(folder: Path, tmp_path: Path) -> None:
     x0, y0, x1, y1 = BOX
     wanted[y0:y1, x0:x1] = True
     assert (batch.masks()[0] ^ wanted).sum() < 2 * (x1 - x0 + y1 - y0)  # at most the outline
-    assert batch.keypoints[0, 0, :, :2].flatten().tolist() == pytest.approx(BOX, abs=1.1)
+    assert batch.keypoints[0, 0, :, :2].flatten().tolist() == pytest.approx(BOX, abs=0.01)
     category = read(tmp_path / "found.json")["categories"][1]
     assert (category["keypoints"], category["skeleton"]) == (["first", "last"], [[1, 2]])
 
