@@ -28,6 +28,7 @@ TABLE: list[tuple[list[str], list[int] | None]] = [
     (["L1_toe", "R1_toe", "toe_r_2", "toe_l_2"], [1, 0, 3, 2]),
     (["lefteye", "righteye", "lknee", "Rknee", "rknee", "Lknee"], [1, 0, 4, 5, 2, 3]),
     (["L", "R"], [1, 0]),
+    (["eyeleft", "eyeright", "kneel", "kneer", "nose"], [1, 0, 3, 2, 4]),
     (["r1", "r2", "l1", "l2"], [2, 3, 0, 1]),
     (["left_ear", "right_ear", "spine1", "spine2", "abdomen_1", "abdomen_2"], [1, 0, 2, 3, 4, 5]),
     (["middle"], [0]),
