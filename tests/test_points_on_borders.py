@@ -100,7 +100,7 @@ def test_loader_tiles_and_compose(tmp_path: Path) -> None:
     content = {"images": [image], "annotations": [{**entry, "keypoints": keypoints}], "categories": [category]}
     (tmp_path / "a.json").write_text(json.dumps(content))
     Image.fromarray(NOISE).save(tmp_path / "a.png")
-    reader = da.CocoReader(tmp_path, tmp_path / "a.json", keypoints=True)
+    reader = da.CocoReader(tmp_path, tmp_path / "a.json", keypoints=True, flip_pairs=[])
     (batch,) = da.Loader(reader, [da.RandomHorizontalFlip(p=1), da.Resize((99, 31))], 1, train=False, device="cpu")
     assert (batch.keypoints[0, 0, :, 2] == 2).all()
     tiles = da.TileReader(reader, (HEIGHT, 31), overlap=0)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from typing_extensions import TypeVar
 
-from detaug.arguments import check, checks_names, is_number, is_whole
+from detaug.arguments import check, is_number, is_whole
 from detaug.arrays import Bools, Floats, Ints
 from detaug.errors import InputError
 from detaug.loading.bad_files import SkippedImages
@@ -101,7 +101,6 @@ class Loader(NoDataLoader, Generic[T]):
     """
 
     @explain_other_names
-    @checks_names
     def __init__(
         self,
         reader: Source,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import NoReturn, ParamSpec, TypeVar
+
+from detaug.arguments import check_names
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,12 +33,17 @@ OTHER_NAMES = {
 
 
 def explain_other_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Let `function` raise a TypeError that names the right way where an argument of another loader is given."""
+    """Let `function` raise a TypeError that names the right way where an argument of another loader is given.
+
+    For any other unknown name it lists the arguments, as `checks_names` does; one wrapper, since warnings count frames.
+    """
+    known = [name for name in signature(function).parameters if name != "self"]
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in OTHER_NAMES.keys() & kwargs.keys():
             raise TypeError(f"Loader has no argument {name}: {OTHER_NAMES[name]}")
+        check_names("Loader", kwargs, known)
         return function(*args, **kwargs)
 
     return checked
