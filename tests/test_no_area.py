@@ -59,6 +59,12 @@ def test_a_rotated_box_of_which_nothing_is_in_view_is_left_out() -> None:
     assert rotated(diagonal, TopLeft(), box=(0, 0, 100, 100)).labels[0].tolist() == []
 
 
+def test_corners_beside_their_box_are_left_out_where_they_are_not_in_view() -> None:
+    beside = [(60, 10), (80, 10), (80, 20), (60, 20)]
+    assert rotated(beside, box=(5, 5, 25, 25)).labels[0].tolist() == [1, 2]
+    assert rotated(beside, TopLeft(), box=(5, 5, 25, 25)).labels[0].tolist() == []
+
+
 COVERING: list[da.Op] = [
     da.RandomErasing(p=1, scale=(0.1, 0.33)),
     da.GridMask(p=1, size=(60, 80)),

@@ -45,6 +45,8 @@ class Shapes:
     strays: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """(A,): whether an outline leaves its box by over a pixel, so that what is seen of one says nothing about the
     other; set by the source, for masks."""
+    stray_corners: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """(A,): the same of the corners of rotated boxes."""
     run_heights: Ints | None = None
     """(A,): the image height that the run lengths of each annotation say, 0 for rings; None once `of` compared it."""
 
@@ -110,6 +112,7 @@ class Shapes:
             classes=self.classes[rows] if len(self.classes) else self.classes,
             heights=self.heights[rows] if len(self.heights) else self.heights,
             strays=self.strays[rows] if len(self.strays) else self.strays,
+            stray_corners=self.stray_corners[rows] if len(self.stray_corners) else self.stray_corners,
             run_heights=None if self.run_heights is None else self.run_heights[rows],
         )
 
@@ -128,12 +131,13 @@ class Shapes:
                     f"{self.run_heights[row]}, its image has {heights[row]}"
                 )
         corners = None if self.corners is None else np.asarray(self.corners)
-        strays: Bools = np.zeros(0, np.bool_)
-        if self.has_masks and self.outlines is not None and boxes is not None:
-            around = boxes_of_outlines(self.outlines, heights)
-            beyond = np.concatenate([around[:, :2] < boxes[:, :2] - 1, around[:, 2:] > boxes[:, 2:] + 1], axis=1)
-            strays = np.asarray(beyond.any(1))
-        return replace(self, corners=corners, classes=classes, heights=heights, strays=strays, run_heights=None)
+        strays = stray_corners = np.zeros(0, np.bool_)
+        if boxes is not None and self.has_masks and self.outlines is not None:
+            strays = _leave(boxes_of_outlines(self.outlines, heights), boxes)
+        if boxes is not None and corners is not None:
+            stray_corners = _leave(np.concatenate([corners.min(1), corners.max(1)], axis=1), boxes)
+        shapes = replace(self, corners=corners, classes=classes, heights=heights, run_heights=None)
+        return replace(shapes, strays=strays, stray_corners=stray_corners)
 
     def _check(self, annotations: int, origin: str) -> None:
         lengths = {
@@ -148,6 +152,12 @@ class Shapes:
             array = np.asarray(self.corners)
             if array.shape[1:] != (4, 2) or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
                 raise InputError(f"{origin}: corners must be (A, 4, 2) finite numbers, got {array.shape}")
+
+
+def _leave(around: Any, boxes: Floats) -> Bools:
+    """Return (A,): which boxes `around` shapes, (A, 4) XYXY, leave those of the annotations by over a pixel."""
+    beyond = np.concatenate([around[:, :2] < boxes[:, :2] - 1, around[:, 2:] > boxes[:, 2:] + 1], axis=1)
+    return np.asarray(beyond.any(1))
 
 
 NO_SHAPES = Shapes()

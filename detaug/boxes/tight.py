@@ -34,8 +34,14 @@ def _drop_flat(views: Views) -> Views:
     shapes, (image, place) = views.shapes, np.nonzero(views.labels >= 0)
     if shapes.corners is None or not len(image):
         return views
-    placement = Placement.of_views(views)
-    left = ~shapes.has_flat_corners[placement.rows] & is_seen(shapes.corners[placement.rows], placement, MIN_SIDE)
+    rows = views.rows[image, place]
+    unsure = views.visible[image, place] < 1 - 1e-9  # where all of a box is seen, so are corners in it
+    unsure |= shapes.stray_corners[rows] if len(shapes.stray_corners) else True
+    if views.field is not None:
+        unsure |= views.field.bends[image]
+    left, at = ~shapes.has_flat_corners[rows], np.flatnonzero(unsure)
+    if len(at):
+        left[at] &= is_seen(shapes.corners[rows[at]], Placement.of_views(views).some(at), MIN_SIDE)
     keep = np.ones(views.labels.shape, bool)
     keep[image, place] = left
     return views if left.all() else views.keep(keep)
