@@ -84,6 +84,20 @@ def test_an_upright_rotated_box_is_its_box_where_something_covers_it(op: da.Op) 
     assert shrunk > 3
 
 
+def test_a_side_that_nothing_covers_stays_where_a_box_is_smaller_than_its_corners() -> None:
+    found = 0
+    for seed in range(60):
+        op = da.RandomErasing(p=1, scale=(0.1, 0.33))
+        samples = rotated(LEVEL, da.Resize((SIDE, SIDE)), op, box=(10, 40, 85, 60), seed=seed)
+        for label, box, (x, _, width, *_) in zip(
+            samples.labels[0], samples.boxes[0], samples.rotated_boxes("le90")[0], strict=True
+        ):
+            if label == 1 and box[0] > 11 and abs(box[2] - 85) < 1e-6 and width > 20:
+                assert (x - width / 2, x + width / 2) == pytest.approx((box[0], 90))
+                found += 1
+    assert found > 1
+
+
 def test_a_turned_rotated_box_under_a_hole_keeps_its_angle_and_what_is_seen() -> None:
     """Against the pixels of its mask that are seen."""
     angle = np.deg2rad(20)
