@@ -131,6 +131,8 @@ def test_one_name_in_two_folders_is_a_warning(tmp_path: Path) -> None:
     kinds = check_coco(train, images, against=[val]).kind_counts
     assert kinds["group-name-shared"] == len(read(train)["images"])
     assert "group-leaked" not in kinds
+    kinds = check_coco(train, images, against=[val], group_name=r"^p\d").kind_counts  # a group of yours is meant so
+    assert kinds["group-leaked"] == len(read(train)["images"])
 
 
 def test_groups_by_a_key_and_by_a_part_of_the_name(tmp_path: Path) -> None:
