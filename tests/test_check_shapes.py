@@ -261,6 +261,13 @@ def test_what_a_person_should_look_at(folder: Path, kind: str, content: Document
     assert json.loads((folder.parent / "clean.json").read_text()) == content or kind in CHANGED
 
 
+def test_an_outline_beside_its_image_is_empty(folder: Path) -> None:
+    """Below an image of 100 x 80 pixels, where it would lie in one of 80 x 100; and one of which a strip is inside."""
+    below, partly = [[10, 82, 30, 82, 30, 98, 10, 98]], [[10, 79, 30, 79, 30, 98, 10, 98]]
+    assert checked(first_annotation(segmentation=below), folder).kind_counts["segmentation-empty"] == 1
+    assert "segmentation-empty" not in checked(first_annotation(segmentation=partly), folder).kind_counts
+
+
 def test_every_kind_has_a_test() -> None:
     kinds = {kind for kind in CHECK_KINDS if kind.startswith(("segmentation-", "corners-", "keypoints-"))}
     errors = {kind for kind in kinds if kind.endswith("-relative")}  # test_check.py

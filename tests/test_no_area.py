@@ -77,9 +77,10 @@ def test_an_upright_rotated_box_is_its_box_where_something_covers_it(op: da.Op) 
     shrunk = 0
     for seed in range(30):
         samples = rotated(LEVEL, da.Resize((SIDE, SIDE)), op, box=(10, 40, 90, 60), seed=seed)
-        for box, (x, y, width, height, _) in zip(samples.boxes[0], samples.rotated_boxes("oc")[0], strict=True):
-            if (width < height) == (box[2] - box[0] < box[3] - box[1]):
-                np.testing.assert_allclose([x - width / 2, y - height / 2, x + width / 2, y + height / 2], box)
+        for box, (x, y, width, height, angle) in zip(samples.boxes[0], samples.rotated_boxes("oc")[0], strict=True):
+            assert min(abs(np.sin(angle)), abs(np.cos(angle))) < 1e-9
+            across, down = (width, height) if abs(np.sin(angle)) < 0.5 else (height, width)
+            np.testing.assert_allclose([x - across / 2, y - down / 2, x + across / 2, y + down / 2], box)
             shrunk += abs(box - (10, 40, 90, 60)).max() > 0.5
     assert shrunk > 3
 
