@@ -119,6 +119,12 @@ _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 _TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[^A-Za-z0-9]+")
 _MIDLINE = {"abdomen", "neck", "spine", "tail", "thorax", "trunk", "vertebra"}
 """Parts of a body that are one behind another along its middle: spine1, spine2, ... have no sides."""
+_ONE_OF_A_KIND = {
+    *(*_MIDLINE, "back", "base", "belly", "body", "bottom", "center", "centre", "chest", "chin", "end", "forehead"),
+    *("front", "head", "lower", "mid", "middle", "mouth", "nose", "of", "pelvis", "rear", "root", "start", "throat"),
+    *("tip", "top", "upper", "withers"),
+}
+"""Words that prove that a point has no side. Others, none of which has one, do not: they may be of another language."""
 
 
 def side_of(name: str) -> Literal["left", "right", ""]:
@@ -188,7 +194,7 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
 
     Raises InputError, with the reason alone, where names do not tell: a side without its other side; a row of numbered
     names without a side, such as face-0, face-1; several names, and none has a side. Numbers have no middle, and a name
-    that says nothing is no proof that nothing swaps.
+    that says nothing is no proof that nothing swaps, as front and rear are.
     """
     at = {name: position for position, name in enumerate(names)}
     swaps = np.arange(count)
@@ -206,11 +212,16 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
     if not (swaps[swaps] == np.arange(count)).all():
         raise InputError(f"the keypoint names {shown(list(names))} do not form pairs of sides")
     stay = [name for name in names if swaps[at[name]] == at[name]]
-    if len(stay) == len(names):
+    if len(stay) == len(names) and not all(_is_known(name) for name in names):
         raise InputError(f"none of the keypoint names {shown(stay)} has a side, such as left")
     if numbered := _numbered(stay):
         raise InputError(f"the numbered keypoints {shown(numbered)} have no side, and others have")
     return swaps
+
+
+def _is_known(name: str) -> bool:
+    """Return whether all words of a name are parts that are one of a kind: front, tail base."""
+    return all(not token.isalpha() or token.lower() in _ONE_OF_A_KIND for token in _TOKENS.findall(name))
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
