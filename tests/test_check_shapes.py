@@ -411,7 +411,8 @@ def test_a_hundred_thousand_annotations_take_seconds(tmp_path: Path) -> None:
         row = {"id": number, "image_id": number % 5000, "category_id": 1, "segmentation": [ring.ravel().tolist()]}
         annotations.append(row | {"bbox": [*low.tolist(), *(high - low).tolist()], "keypoints": keypoints})
     images = [{"id": n, "file_name": f"{n}/../a.jpg", "width": 640, "height": 480} for n in range(5000)]
-    content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "a"}]}
+    categories = [{"id": 1, "name": "a", "flip_idx": [*range(17)]}]
+    content = {"images": images, "annotations": annotations, "categories": categories}
     from detaug.converters.check.shapes import check_shapes
     from detaug.converters.coco.examine import examine_file
 

@@ -119,7 +119,7 @@ def test_the_backbone_is_that_of_torchvision(serve: Serve, name: str) -> None:
     weights, classifier = models.get_weight(weights_name), make()
     serve(weights, classifier)
     theirs = getattr(models.detection, name)(weights=None, weights_backbone=weights, num_classes=4).state_dict()
-    loaded, missing = load_weights(make_detector(name, 4), pretrained_file(name, "backbone", lambda _: None))
+    loaded, missing, _ = load_weights(make_detector(name, 4), pretrained_file(name, "backbone", lambda _: None))
     own = loaded.model.state_dict()
     of_classifier = [each for each in own if each not in missing and "num_batches_tracked" not in each]
     others = ("fc.", "classifier.")
@@ -132,7 +132,7 @@ def test_the_backbone_is_that_of_torchvision(serve: Serve, name: str) -> None:
 def test_a_backbone_of_the_detector_and_of_another_model(tmp_path: Path) -> None:
     model = make_detector("retinanet_resnet50_fpn_v2", 4).model
     torch.save(model.backbone.state_dict(), tmp_path / "backbone.pth")
-    loaded, missing = load_weights(make_detector("retinanet_resnet50_fpn_v2", 9), tmp_path / "backbone.pth")
+    loaded, missing, _ = load_weights(make_detector("retinanet_resnet50_fpn_v2", 9), tmp_path / "backbone.pth")
     assert all(each.startswith("head.") for each in missing)
     assert loaded.model.backbone.body.layer4[2].conv3.weight.equal(model.backbone.body.layer4[2].conv3.weight)
     for other in (models.resnet101, models.resnet18, models.mobilenet_v2):

@@ -155,7 +155,7 @@ def test_the_model_of_torchvision() -> None:
 
 def test_weights_for_other_classes(tmp_path: Path) -> None:
     torch.save(tiny_mask_rcnn("", 2).model.state_dict(), tmp_path / "weights.pt")
-    _, made = load_weights(tiny_mask_rcnn("", 5), tmp_path / "weights.pt")
+    _, made, _ = load_weights(tiny_mask_rcnn("", 5), tmp_path / "weights.pt")
     assert [name for name in made if "mask" in name] == [
         f"roi_heads.mask_predictor.mask_fcn_logits.{name}" for name in ("weight", "bias")
     ]

@@ -157,7 +157,7 @@ def test_the_model_of_torchvision_has_the_key_points_of_the_data() -> None:
 
 def test_weights_for_another_number_of_key_points(tmp_path: Path) -> None:
     torch.save(tiny_keypoint_rcnn("", 2, num_keypoints=17).model.state_dict(), tmp_path / "weights.pt")
-    _, made = load_weights(tiny_keypoint_rcnn("", 2, num_keypoints=5), tmp_path / "weights.pt")
+    _, made, _ = load_weights(tiny_keypoint_rcnn("", 2, num_keypoints=5), tmp_path / "weights.pt")
     assert made == [f"roi_heads.keypoint_predictor.kps_score_lowres.{name}" for name in ("weight", "bias")]
 
 

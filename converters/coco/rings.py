@@ -179,6 +179,7 @@ def smallest_rectangle(points: Floats) -> Floats:
     return np.asarray([a * along[best] + b * across[best] for a, b in ((a0, b0), (a1, b0), (a1, b1), (a0, b1))])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # products of enormous coordinates, which others refuse
 def are_flat(corners: Any) -> NDArray[np.bool_]:
     """Return (A,): which four corners (A, 4, 2) have no area: are in a strip that is thinner than a box may be."""
     x, y = np.moveaxis(np.asarray(corners, np.float64).reshape(-1, 4, 2), (2, 1), (0, 1))

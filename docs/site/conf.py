@@ -51,13 +51,13 @@ def process_docstring(app: Any, what: str, name: str, thing: Any, options: Any, 
 
 
 def process_signature(app: Any, what: str, name: str, thing: Any, options: Any, signature: str, result: str) -> Any:
-    """Give ops the signature of their `__init__`: their `__new__`, which Sphinx looks at first, takes anything.
+    """Give ops and Compose the signature of their `__init__`: their `__new__`, which Sphinx sees first, takes anything.
 
     `Views` has none, since users get them and do not make them.
     """
     if thing is detaug.Views:
         return "", None
-    if what != "class" or not issubclass(thing, detaug.Op):
+    if what != "class" or not issubclass(thing, (detaug.Op, detaug.Compose)):
         return None
     own = inspect.signature(thing.__init__, bound_method=True)
     return inspect.stringify_signature(own.replace(return_annotation=own.empty), unqualified_typehints=True), result
