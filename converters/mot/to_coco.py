@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
+from detaug.converters.coco.videos import how_to_load
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
 from detaug.converters.conversion.classes_and_images import joined_splits, unused_classes
@@ -101,7 +102,7 @@ def mot_to_coco(
         class_counts=class_counts,
         findings=tuple(findings),
         report=paths.get("report"),
-        next_step=f'load it: da.ClipReader("{root}", "{paths["output"]}")',
+        next_step=how_to_load(paths["output"], root, [{}]),  # frames of videos
     )
 
 
