@@ -162,10 +162,10 @@ def _moved_in_pairs(matrix, x, y):
 
 
 @compiled
-def cut_edges(points, following, of_object, to_output, windows, corners, turns, start, end, seen, cuts):
+def cut_edges(points, following, of_object, to_output, windows, corners, turns, slack, start, end, seen, cuts):
     """Cut the edge from each vertex to what is seen: write `start` and `end` (Q, 2) where `seen` (Q,).
 
-    `cuts` (B,) of False becomes True for objects that have a vertex outside.
+    `cuts` (B,) of False becomes True for objects that have a vertex outside. `slack`: see `_cut`.
     """
     ends = np.empty((2, 9 + corners.shape[1]))
     for at in range(len(points)):
@@ -175,7 +175,7 @@ def cut_edges(points, following, of_object, to_output, windows, corners, turns, 
         to_x, to_y, to_depth = _moved_in_pairs(to_output[number], points[after, 0], points[after, 1])
         _distances(points[at, 0], points[at, 1], x, y, depth, *borders, ends, 0)
         _distances(points[after, 0], points[after, 1], to_x, to_y, to_depth, *borders, ends, 1)
-        first, last, outside = _cut(ends, 0, 1)
+        first, last, outside = _cut(ends, 0, 1, slack)
         cuts[number] |= outside
         seen[at] = first <= last
         if seen[at]:
@@ -185,17 +185,19 @@ def cut_edges(points, following, of_object, to_output, windows, corners, turns, 
 
 
 @compiled
-def _cut(ends, here, there):
+def _cut(ends, here, there, slack=0.0):
     """Return where the visible part of an edge starts and ends, in 0..1 along it, and if its first vertex is outside.
 
     `here` and `there`: the rows of its vertices in `ends`, see `_distances`. If nothing is visible, the start is larger
-    than the end.
+    than the end. An edge that lies less than `slack` outside of a border is on it.
     """
     first, last, outside = 0.0, 1.0, False
     for border in range(ends.shape[1]):
         one, other = ends[here, border], ends[there, border]
         if one < 0:
             outside = True
+            if one > -slack and 0 > other > -slack:
+                continue
             first = max(first, one / (one - other)) if other >= 0 else np.inf
         elif other < 0:
             last = min(last, one / (one - other))

@@ -18,6 +18,7 @@ from detaug.arrays import Bools, Floats, Ints, pairs, start_offsets
 from detaug.boxes import polygons
 from detaug.boxes.fields import cut_to_pictures
 from detaug.boxes.placement import Placement
+from detaug.boxes.units import EDGE
 from detaug.converters.coco.outlines import OutlineColumns, next_points
 
 
@@ -196,7 +197,8 @@ def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
     start, end = np.empty((2, len(of_object), 2))
     seen, cuts = np.empty(len(of_object), np.bool_), np.zeros(count, np.bool_)
     regions, edges = _regions_of(placement, np.arange(count)), (vertices.points, vertices.following, of_object)
-    _loops().cut_edges(*edges, placement.to_output, *regions, start, end, seen, cuts)
+    slack = 0.0 if placement.field is None else EDGE  # rounded, an edge on a border lies beside it
+    _loops().cut_edges(*edges, placement.to_output, *regions, slack, start, end, seen, cuts)
     start, end, objects = start[seen], end[seen], np.flatnonzero(cuts)
     corners, in_outline = _corners_in_outlines(vertices, placement, objects)
     owners = np.broadcast_to(objects[:, None], in_outline.shape)
