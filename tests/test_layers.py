@@ -14,6 +14,7 @@ from properties import few_or_many
 
 import detaug as da
 from detaug.boxes.layers import Layers
+from detaug.boxes.placement import NEAR
 
 SIZE = (80, 100)
 ERASE = da.RandomErasing(p=0.8, value=NOWHERE, max_hidden=1)
@@ -198,3 +199,42 @@ def test_skipped_images_leave_layers_in_step(painted: Folder, device: str) -> No
         low, high = batch.boxes_in_source().cpu()[real].chunk(2, 1)
         assert (low > torch.stack([x, y], 1) - 0.01).all()
         assert (high < torch.stack([x + w, y + h], 1) + 0.01).all()
+
+
+COPIES: dict[str, list[da.Op]] = {
+    **MIXING,
+    "copied twice": [da.CopyPaste(p=1, max_boxes=4, min_visibility=0, max_hidden=1)] * 2,
+    "mosaic, copied": [
+        da.Mosaic(p=1, min_visibility=0),
+        da.CopyPaste(p=1, max_boxes=3, min_visibility=0, max_hidden=1),
+    ],
+}
+
+
+@pytest.mark.parametrize("mixing", COPIES)
+def test_masks_and_tight_boxes_are_of_one_copy(mixing: str) -> None:
+    """An output of few images shows one several times: pixels of another copy of it are not the object's."""
+    several = 0
+    for seed in range(3):
+        plain = coded_batch(seed, 3)
+        rings = [[[x0, y0, x1, y0, x1, y1, x0, y1]] for own in plain.boxes for x0, y0, x1, y1 in own.tolist()]
+        shapes = da.Shapes.of_segmentations(rings, tight=True)
+        samples = da.batch(plain.source_images, plain.boxes, plain.labels, shapes=shapes, seed=seed)
+        samples = samples.then(da.RandomHorizontalFlip(), da.Resize(SIZE), *COPIES[mixing])
+        layers, views = layers_of(samples), samples._views
+        for at, image in enumerate(samples.images):
+            found, copy = origins(image), np.full(SIZE, -1)
+            for (x0, y0, x1, y1), number in zip(layers.rectangle[at].astype(int), layers.copy[at], strict=True):
+                copy[y0:y1, x0:x1] = number
+            of_box = layers.copy[at, views.layer_of_box_or_first()[at][views.labels[at] >= 0]]
+            objects = zip(samples.masks[at], samples.boxes[at], samples.labels[at].tolist(), of_box, strict=True)
+            for mask, box, label, number in objects:
+                x0, y0, x1, y1 = plain.boxes[label // 10][label % 10 - 1]
+                expected = (found[..., 0] == label // 10) & (copy == number)
+                expected &= (x0 <= found[..., 1]) & (found[..., 1] < x1) & (y0 <= found[..., 2]) & (found[..., 2] < y1)
+                assert np.array_equal(mask, expected)
+                rows, columns = np.nonzero(mask)
+                tight = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+                assert np.abs(box - tight).max() <= NEAR  # what is covered moves a side only if it is farther off
+            several += len(of_box) - len(np.unique(samples.labels[at]))
+    assert several > 2 or mixing in ("cutmix", "copy", "erased")
