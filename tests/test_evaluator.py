@@ -24,6 +24,7 @@ from pycocotools.cocoeval import COCOeval
 from seeds import seeds, slow
 
 import detaug as da
+from detaug.evaluation.voc_ap import average_precision
 
 NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 
@@ -350,6 +351,22 @@ def evaluated(truth: Path, found: Detections, **arguments: bool) -> da.Metrics:
     evaluator = da.CocoEvaluator(truth)
     evaluator.update(blank_batch([*found]), as_predictions(found))
     return evaluator.compute(**arguments)
+
+
+def test_an_overlap_of_exactly_a_half_finds_its_object(truth: Path) -> None:
+    for bottom, area, eleven in ((20, 1, 1), (19.9, 1 / 2, 6 / 11)):
+        found = {**FOUND, 2: [([0, 0, 40, bottom], 0.8, 4)]}
+        assert evaluated(truth, found).VOC_AP50 == pytest.approx(area)
+        assert evaluated(truth, found, voc2007=True).VOC_AP50 == pytest.approx(eleven)
+
+
+@pytest.mark.parametrize("found", range(11))
+def test_a_recall_that_is_just_reached_counts(found: int) -> None:
+    """The first detections are right, so that the recall found/10 is one of the eleven points; the next is wrong."""
+    scores, best = np.linspace(1, 0.5, found + 1), np.array([*range(found), -1])
+    of = scores, best, np.zeros(10, bool), 10
+    assert average_precision(*of) == pytest.approx(found / 10)
+    assert average_precision(*of, eleven_points=True) == pytest.approx((found + 1) / 11 if found else 0)
 
 
 def test_boxes_are_cut_at_the_source_image(truth: Path) -> None:

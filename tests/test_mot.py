@@ -365,3 +365,20 @@ def test_the_command(mot: Path) -> None:
     done = detaug("convert-mot", mot, "-o", output, "--sequences", "v1", "--sequences", "v2", "--classes", "car")
     assert done.code == 0
     assert "9 images" in done.out
+
+
+def test_the_id_0_is_a_track(mot: Path) -> None:
+    add(mot, "1,0,10,10,20,20,1,1,0.5", "2,0,12,10,20,20,1,1,0.5")
+    content, summary = converted(mot)
+    assert kinds(summary) == {}
+    assert [row["bbox"] for row in content["annotations"] if row["track_id"] == 0] == [[9, 9, 20, 20], [11, 9, 20, 20]]
+    add(mot, "2,0,50,10,20,20,1,1,0.5")
+    assert kinds(converted(mot, on_error="skip")[1])["track-repeated"] == 1
+
+
+@pytest.mark.parametrize("size", [(128, 95), (127, 96)])
+def test_a_frame_that_differs_in_one_side_is_left_out(mot: Path, size: tuple[int, int]) -> None:
+    Image.new("RGB", size).save(mot / "v0/img1/000003.png")
+    content, summary = converted(mot, on_error="skip")
+    assert kinds(summary)["frame-size"] == 1
+    assert "v0/img1/000003.png" not in {row["file_name"] for row in content["images"]}

@@ -320,6 +320,14 @@ def test_tiles_of_parts_that_do_not_belong_together(tmp_path: Path) -> None:
     assert not (tmp_path / "broken").exists()
 
 
+def test_the_first_part_has_the_first_shard(tmp_path: Path) -> None:
+    images, path = write_images(tmp_path / "images"), write(tmp_path / "train.json", document())
+    for part in (1, 2):
+        pack_coco(path, images, tmp_path / str(part), part=(part, 2), shard_size=1)
+    names = [sorted(each.name for each in (tmp_path / str(part)).glob("*.tar")) for part in (1, 2)]
+    assert names == [["train-00000.tar", "train-00002.tar"], ["train-00001.tar"]]
+
+
 def test_packed_parts_of_other_shards(tmp_path: Path) -> None:
     images, path = write_images(tmp_path / "images"), write(tmp_path / "a.json", document())
     pack_coco(path, images, tmp_path / "one", part=(1, 2), shard_size=1)

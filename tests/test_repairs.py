@@ -35,13 +35,13 @@ def coco(images: list[Row], boxes: list[Row], category: object = 1) -> dict[str,
     return {"images": images, "annotations": boxes, "categories": [{"id": category, "name": "cat"}]}
 
 
-def cleaned(folder: Path, content: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def cleaned(folder: Path, content: dict[str, Any], left_out: int = 0) -> tuple[dict[str, Any], str]:
     """Return what --clean writes, which has no errors left and is read, and what the command prints."""
     source, clean = write(folder.parent / "in.json", content), folder.parent / "clean.json"
     result = detaug("check", source, folder, "--clean", clean)
     assert (result.code, result.err) == (1, "")
     assert detaug("check", clean, folder).code == 0
-    assert len(da.CocoReader(folder, clean)) == len(content["images"])
+    assert len(da.CocoReader(folder, clean)) == len(content["images"]) - left_out
     return json.loads(clean.read_text()), result.out
 
 
@@ -236,3 +236,16 @@ def test_a_class_without_objects_can_be_left_out(tmp_path: Path) -> None:
         assert f"must be classes without objects, which are 'my objects', 'dog'; {fault}" in error
         assert not clean.exists()
     assert "give clean (--clean), too" in usage_error("check", source, folder, "--drop-class", "dog")
+
+
+def test_a_video_that_is_left_out_takes_its_frames_and_their_boxes_with_it(tmp_path: Path) -> None:
+    """Ids are not positions, and the first video is among those left out."""
+    folder = images(tmp_path / "images", *(f"{n}.jpg" for n in range(4)))
+    frames = [image(n, f"{n}.jpg", video_id=(9, 9, 5, 3)[n], frame_id=n) for n in range(4)]
+    content = coco(frames, [box(20 + n, n, track_id=n) for n in range(4)])
+    content["videos"] = [{"id": 9, "name": "a"}, {"id": 5}, {"id": 3}, {"id": 9, "name": "b"}]  # which one is 9?
+    result, out = cleaned(folder, content, left_out=2)
+    assert [row["id"] for row in result["videos"]] == [5, 3]
+    assert [row["id"] for row in result["images"]] == [2, 3]
+    assert [row["id"] for row in result["annotations"]] == [22, 23]
+    assert "without 2 images, 2 annotations and 2 videos (2 of them only for their image)\n" in out

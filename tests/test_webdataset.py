@@ -100,6 +100,32 @@ def test_ids_that_are_missing_or_repeated_are_new(tmp_path: Path) -> None:
     assert summary.kind_counts == {"ids-changed": 1}
 
 
+def test_ids_that_all_samples_have_and_some_share_are_new(tmp_path: Path) -> None:
+    samples = {
+        name: {"jpg": jpeg(name), "json": {"id": 5, "annotations": [{"id": 7, "bbox": [at, 2, 3, 4], "category": "x"}]}}
+        for at, name in enumerate("abc", 1)
+    }
+    document, summary = convert(write_wds(tmp_path / "a.tar", samples))
+    assert [(row["id"], row["image_id"], row["bbox"][0]) for row in document["annotations"]] == [
+        (1, 1, 1),
+        (2, 2, 2),
+        (3, 3, 3),
+    ]
+    assert [(row["id"], row["file_name"]) for row in document["images"]] == [(1, "a.jpg"), (2, "b.jpg"), (3, "c.jpg")]
+    assert summary.kind_counts == {"ids-changed": 2}
+
+
+def test_what_packs_say_of_themselves_is_that_of_the_first(tmp_path: Path) -> None:
+    shards = [
+        write_wds(
+            tmp_path / f"{name}.tar",
+            {name: {"jpg": jpeg(name), "json": {"image": {}, "annotations": [], "dataset": {"info": name}}}},
+        )
+        for name in "ab"
+    ]
+    assert [convert(each, output=tmp_path / "out.json")[0]["info"] for each in (shards, shards[::-1])] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("content", "options", "expected"),
     [("3", {}, {4: "class 4"}), ("1\n", {"first_label": 1}, {1: "class 1"}), ("fish", {}, {1: "fish"})],

@@ -163,7 +163,7 @@ def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> M
     for found in errors:
         if found.where == where and found.kind not in REPAIRED:
             usable[found.rows] = False
-            if found.kind in ("image-id-repeated", "category-id-repeated"):
+            if found.kind in ("image-id-repeated", "category-id-repeated") or where == _VIDEOS:
                 usable[_ambiguous(table, found)] = False
     return usable
 
@@ -175,7 +175,8 @@ def _ambiguous(table: Table, found: Findings) -> list[int]:
         number = table.row(found.where, at).get("id")
         if type(number) is int:
             first.setdefault(number, at)
-    pairs = ((first[table.row(found.where, at)["id"]], at) for at in found.rows.tolist())
+    ids = {at: table.row(found.where, at).get("id") for at in found.rows.tolist()}
+    pairs = ((first[number], at) for at, number in ids.items() if type(number) is int)
     return [one for one, two in pairs if _meaning(table, found.where, one) != _meaning(table, found.where, two)]
 
 
