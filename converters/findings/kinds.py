@@ -28,7 +28,7 @@ KINDS: dict[str, Kind] = {
     "xml-broken": Kind("error", "the XML does not parse: broken, cut off, or not in the encoding it declares"),
     "xml-too-large": Kind("error", "the XML is larger than 8 MiB or nested deeper than 256 elements"),
     "xml-doctype": Kind("error", "the XML has a DOCTYPE, which can define entities, so none is accepted"),
-    "xml-not-voc": Kind("error", "the XML's root element is not <annotation>"),
+    "xml-not-voc": Kind("error", "the XML does not have <annotation> as its root and each <object> in it"),
     "child-repeated": Kind("error", "an element that may occur once occurs twice, so its meaning is unclear"),
     "object-no-name": Kind("error", "an object has no name of a class, or an empty one"),
     "object-no-box": Kind("error", "an object has no <bndbox>, or one without all four corners"),

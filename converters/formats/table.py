@@ -28,7 +28,8 @@ class Format(NamedTuple):
 FORMATS = (
     Format("coco", "COCO json", "everything: it needs no conversion", (".json",), command="check"),
     Format(
-        "voc", "Pascal VOC", "boxes, outlines, masks, roLabelImg's rotated boxes, flags", (".xml",), "parts of objects",
+        "voc", "Pascal VOC", "boxes, outlines, masks, rotated boxes (roLabelImg, DIOR-R), flags", (".xml",),
+        "parts of objects",
         command="convert-voc",
         tried="supervision 0.31.2; Datumaro 1.13.12, which counts pixels from 0: `--origin zero`",
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, NoReturn
 
-from detaug.converters.coco.boxes import cut_to_image
+from detaug.converters.coco.boxes import box_of_shape, cut_to_image
 from detaug.converters.coco.writer import json_text, whole, whole_numbers
 from detaug.converters.files.image_headers import ImageHeader
 from detaug.converters.findings.finding import shown
@@ -73,7 +73,18 @@ def parse_document(text: bytes) -> Document:
         image.pop("annotations", None)
     if not isinstance(annotations, list | None):
         raise _invalid(f"annotations must be a list, got {shown(annotations)}")
+    if annotations is None and (key := next((key for key, value in image.items() if _are_objects(value)), None)):
+        raise _invalid(f"annotations must be the list of objects, which is called {shown(key)} here; rename it")
     return Document(image, annotations, dataset if isinstance(dataset, dict) else None, packed)
+
+
+_BOXES = frozenset(("bbox", "bboxes", "box", "boxes", "segmentation", "keypoints"))
+
+
+def _are_objects(value: Any) -> bool:
+    """Return whether a value is the objects of an image, by another name than annotations: a list, or lists by key."""
+    entries = value if isinstance(value, list) else [value]
+    return any(isinstance(each, dict) and not _BOXES.isdisjoint(each) for each in entries)
 
 
 def _refuse_constant(constant: str) -> NoReturn:
@@ -128,6 +139,8 @@ def _annotation(row: Any, packed: bool, header: ImageHeader, place: Place) -> An
     if label is None:
         raise _invalid("an annotation has neither category_id nor category")
     given = row.get("bbox")
+    if given is None:
+        given = box_of_shape(row, (header.height, header.width))
     box = _box(given, header, place)
     if box is None:
         return None

@@ -142,7 +142,7 @@ def _read_image(pair: Pair, annotation: VocAnnotation | None, folders: Folders, 
     _compare_names(pair, image, annotation, log)
     _compare_sizes(annotation, header, log)
     result = _with_boxes(result, annotation, rules, log)
-    unread = Counter(tag for item in annotation.objects for tag in item.unread)
+    unread = Counter([*annotation.unread, *(tag for item in annotation.objects for tag in item.unread)])
     log.findings += [
         Finding(log.file, "element-unused", before=f"<{tag}>", count=unread[tag]) for tag in sorted(unread)
     ]

@@ -27,6 +27,12 @@ CORNERS = ("xmin", "ymin", "xmax", "ymax")
 """The elements of a <bndbox>."""
 ROTATED = ("cx", "cy", "w", "h", "angle")
 """The elements of roLabelImg's <robndbox>."""
+_POINTS_OF_ROTATED = tuple(
+    f"{axis}_{corner}" for corner in ("left_top", "right_top", "right_bottom", "left_bottom") for axis in "xy"
+)
+"""The elements of the <robndbox> of DIOR-R."""
+_ROOT_CHILDREN = frozenset({"folder", "filename", "path", "source", "owner", "size", "segmented", "object"})
+"""Of an XML. Those that are not read say nothing of its objects."""
 _OBJECT_CHILDREN = frozenset({"name", "bndbox", "robndbox", "difficult", "truncated", "occluded", "pose"})
 _POLYGON = "polygon"
 """The element of an outline, of which an object may have several: <x1>, <y1>, <x2>, ... of supervision, Roboflow and
@@ -77,6 +83,8 @@ class VocAnnotation(NamedTuple):
     filename: str
     size: tuple[float, float] | None
     objects: list[VocObject]
+    unread: tuple[str, ...] = ()
+    """The tags of elements beside the objects that are not read."""
 
 
 class XmlError(InputError):
@@ -109,12 +117,24 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
         what = what_is("", data) or f"the root element is <{root.tag}>, not <annotation>"
         raise XmlError("xml-not-voc", what, line=root.sourceline)
     filename = _text(_first(root, "filename")) or ""
+    unread = [child for child in root if child.tag not in _ROOT_CHILDREN]
+    for child in unread:
+        _refuse_objects_elsewhere(child)
     try:
         objects = [_object(element, index) for index, element in enumerate(root.iterchildren("object"))]
     except XmlError as error:
         error.filename = filename
         raise
-    return VocAnnotation(filename, _size(_first(root, "size")), objects)
+    return VocAnnotation(filename, _size(_first(root, "size")), objects, tuple(child.tag for child in unread))
+
+
+def _refuse_objects_elsewhere(element: Any) -> None:
+    """Raise XmlError for objects that are not children of the root: its image would be one without objects."""
+    found = next((each for each in element.iter() if str(each.tag).lower() == "object"), None)
+    if found is not None:
+        where = f"<object> in a <{element.tag}>" if found is not element else f"a <{element.tag}>"
+        remedy = f"must have each <object> directly in <annotation>, got {where}; write it so"
+        raise XmlError("xml-not-voc", remedy, line=found.sourceline)
 
 
 def _read_bytes(path: str) -> bytes:
@@ -250,6 +270,8 @@ def _numbers_of(element: Any, names: tuple[str, ...]) -> list[float]:
 
 def _rotated_corners(element: Any) -> tuple[float, ...]:
     """Return x and y of the corners of a <robndbox>: its angle is in radians, clockwise on the screen."""
+    if element.find(_POINTS_OF_ROTATED[0]) is not None:
+        return tuple(_numbers_of(element, _POINTS_OF_ROTATED))
     x, y, width, height, angle = _numbers_of(element, ROTATED)
     along_x, along_y = width / 2 * math.cos(angle), width / 2 * math.sin(angle)
     across_x, across_y = -height / 2 * math.sin(angle), height / 2 * math.cos(angle)

@@ -50,7 +50,7 @@ def convert_voc(**given: Any) -> None:
     """Convert a Pascal VOC data set to COCO json.
 
     ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included. A <robndbox> of
-    roLabelImg becomes a rotated box.
+    roLabelImg or DIOR-R becomes a rotated box.
 
     \b
     detaug convert-voc VOC2012 -o train.json --split train
