@@ -11,7 +11,7 @@ from format_files import converted, data_set, kinds, refused
 from shard_files import jpeg, write_wds
 from voc_files import box_xml, voc_xml
 
-from detaug.converters import ConversionError, webdataset_to_coco
+from detaug.converters import ConversionError, mot_to_coco, webdataset_to_coco
 
 DIOR = "".join(
     f"<{axis}_{place}>{value}</{axis}_{place}>"
@@ -90,3 +90,116 @@ def test_annotations_without_a_bbox_get_that_of_their_shape(tmp_path: Path) -> N
     webdataset_to_coco([shard], tmp_path / "out.json")
     (row,) = json.loads((tmp_path / "out.json").read_bytes())["annotations"]
     assert (row["bbox"], row["segmentation"]) == ([10, 10, 40, 30], rings)
+
+
+CORNERS = [[50, 40, 70, 60], [60, 50, 80, 70], [70, 30, 90, 50], [40, 41, 60, 61]]
+RELATIVE = [[0.5, 0.4, 0.2, 0.1], [0, 0, 1, 1]]
+PIXELS = [[0, 0, 1, 1], [1, 0, 1, 1]]
+"""The smallest boxes that pixels may have."""
+
+
+def imagefolder(boxes: list[Any]) -> dict[str, str]:
+    objects = {"bbox": boxes, "categories": ["cat"] * len(boxes)}
+    return {"metadata.jsonl": json.dumps({"file_name": "a.jpg", "objects": objects})}
+
+
+def table(boxes: list[Any]) -> dict[str, str]:
+    rows = [["a.jpg", "cat", *box] for box in boxes]
+    return {"a.csv": "\n".join(",".join(map(str, row)) for row in [["image", "class", "x", "y", "w", "h"], *rows])}
+
+
+def create_ml(boxes: list[Any]) -> dict[str, str]:
+    objects = [
+        {"label": "cat", "coordinates": {"x": x + w / 2, "y": y + h / 2, "width": w, "height": h}}
+        for x, y, w, h in boxes
+    ]
+    return {"a.json": json.dumps([{"image": "a.jpg", "annotations": objects}])}
+
+
+@pytest.mark.parametrize("files", [imagefolder, table, create_ml])
+def test_corners_in_place_of_sizes_are_found_before_they_are_cut(tmp_path: Path, files: Any) -> None:
+    message = refused(data_set(tmp_path / "corners", files(CORNERS), "a.jpg"))
+    assert "of 4 boxes 4 fit their images as corners, and 4 reach far past them as x, y, width, height" in message
+    document, _ = converted(data_set(tmp_path / "three", files(CORNERS[:3]), "a.jpg"), check=False)
+    assert len(document["annotations"]) == 3
+    sizes = [[x, y, right - x, bottom - y] for x, y, right, bottom in CORNERS]
+    document, _ = converted(data_set(tmp_path / "sizes", files(sizes), "a.jpg"))
+    assert [row["bbox"] for row in document["annotations"]] == sizes
+
+
+@pytest.mark.parametrize("files", [imagefolder, create_ml])
+def test_coordinates_that_are_all_relative_are_no_pixels(tmp_path: Path, files: Any) -> None:
+    folder = data_set(tmp_path / "relative", files(RELATIVE), "a.jpg")
+    assert "all coordinates are in 0..1, relative to their images" in refused(folder)
+    document, _ = converted(data_set(tmp_path / "pixels", files(PIXELS), "a.jpg"), check=False)
+    assert len(document["annotations"]) == 2
+    document, _ = converted(data_set(tmp_path / "both", files([*RELATIVE, [1, 1, 1, 1]]), "a.jpg"), check=False)
+    assert len(document["annotations"]) == 3
+
+
+def test_outlines_that_are_all_relative_are_no_pixels(tmp_path: Path) -> None:
+    shape = {"label": "cat", "shape_type": "polygon", "points": [[0.1, 0.1], [0.5, 0.1], [0.5, 0.9]]}
+    files = {"a.json": json.dumps({"version": "5.5.0", "shapes": [shape], "imagePath": "a.jpg"})}
+    assert "all coordinates are in 0..1" in refused(data_set(tmp_path / "set", files, "a.jpg"))
+
+
+@pytest.mark.parametrize(
+    ("boxes", "says"),
+    [(CORNERS, "of 4 boxes 4 fit their images as corners"), (RELATIVE, "all coordinates are in 0..1")],
+)
+def test_numbers_of_shards(tmp_path: Path, boxes: list[Any], says: str) -> None:
+    shards = []
+    for part in (boxes[:1], boxes[1:]):  # each alone is too little to tell
+        labels = {"annotations": [{"bbox": box, "category": "cat"} for box in part]}
+        shards.append(
+            write_wds(tmp_path / f"{len(shards)}.tar", {f"{len(shards)}": {"jpg": jpeg("a"), "json": labels}})
+        )
+    with pytest.raises(ConversionError, match=says):
+        webdataset_to_coco(shards, tmp_path / "out.json")
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_numbers_of_tracks(tmp_path: Path) -> None:
+    for name, rows in (("0", CORNERS[:1]), ("1", CORNERS[1:])):
+        text = "".join(f"1,{at},{','.join(map(str, row))},1,1,1\n" for at, row in enumerate(rows, 1))
+        info = "[Sequence]\nimDir=img1\n"
+        data_set(tmp_path / "mot", {f"{name}/gt/gt.txt": text, f"{name}/seqinfo.ini": info}, f"{name}/img1/1.jpg")
+    with pytest.raises(ConversionError, match="of 4 boxes 4 fit their images as corners"):
+        mot_to_coco(tmp_path / "mot", tmp_path / "out.json")
+
+
+def test_masks_keypoints_and_single_values_of_hugging_face(tmp_path: Path) -> None:
+    runs = {"size": [80, 100], "counts": [80 * 10 + 20, 30, 80 - 30, 30, 8000 - 80 * 10 - 130]}
+    objects = {
+        "bbox": [[10, 20, 2, 30], [1, 2, 30, 40]],
+        "categories": ["cat", "dog"],
+        "segmentation": [runs, [[1, 2, 31, 2, 31, 42]]],
+        "keypoints": [None, [1, 2, 2, 9, 8, 1, 0, 0, 0]],
+        "source": "me",
+        "nothing": None,
+    }
+    lines = json.dumps({"file_name": "a.jpg", "objects": objects})
+    document, summary = converted(data_set(tmp_path / "set", {"metadata.jsonl": lines}, "a.jpg"))
+    cat, dog = document["annotations"]
+    assert (cat["bbox"], cat["area"], dog["segmentation"]) == ([10, 20, 2, 30], 60, [[1, 2, 31, 2, 31, 42]])
+    assert (dog["keypoints"], dog["num_keypoints"]) == ([1, 2, 2, 9, 8, 1, 0, 0, 0], 2)
+    assert document["categories"][1]["keypoints"] == ["point_1", "point_2", "point_3"]
+    assert kinds(summary) == {"element-unused": 1}
+    assert "have no place in the json: objects.source\n" in str(summary)
+    assert "masks=True, keypoints=True" in str(summary)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("segmentation", {"size": [80, 100], "counts": [1, 2]}, "the counts of the run lengths add up to 3"),
+        ("segmentation", {"size": [80, 1e9], "counts": [1, 2]}, "size of run lengths must be [height, width]"),
+        ("segmentation", {"size": [1 << 20, 1 << 20], "counts": [1]}, "size of run lengths must be [height, width]"),
+        ("keypoints", [1, 2, 3], "keypoints must be x, y and a visibility of 0, 1 or 2 each"),
+        ("keypoints", [1, 2], "keypoints must be x, y and a visibility of 0, 1 or 2 each"),
+    ],
+)
+def test_shapes_of_hugging_face_that_are_invalid(tmp_path: Path, key: str, value: Any, says: str) -> None:
+    objects = {"bbox": [[1, 2, 3, 4]], "categories": ["cat"], key: [value]}
+    lines = json.dumps({"file_name": "a.jpg", "objects": objects})
+    assert says in refused(data_set(tmp_path / "set", {"metadata.jsonl": lines}, "a.jpg"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,36 @@ def test_without_flip_idx_and_names_the_reader_asks_for_the_pairs(tmp_path: Path
 def test_rows_that_cannot_be_read(tmp_path: Path, row: str, more: str, message: str) -> None:
     with pytest.raises(ConversionError, match=message):
         read(tmp_path, row, more)
+
+
+def pose_rows(each: int, count: int = 3) -> str:
+    """Return rows of boxes with four key points, all labelled, of `each` numbers."""
+    rng, rows = np.random.default_rng(4), []
+    for _ in range(count):
+        sides = rng.uniform(0.1, 0.4, 2)
+        middle = rng.uniform(sides / 2, 1 - sides / 2)
+        points = middle + sides * [[-0.4, -0.3], [0.4, -0.2], [0.3, 0.4], [0.1, 0.1]]
+        numbers = [*middle, *sides, *np.hstack([points, np.ones((4, 1))])[:, :each].ravel()]
+        rows.append(" ".join(["0", *(f"{number:.6f}" for number in numbers)]))
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("each", [2, 3])
+def test_key_points_without_kpt_shape_are_no_outlines(tmp_path: Path, each: int) -> None:
+    rows = f"{pose_rows(each)}\n1 0.5 0.5 0.2 0.2\n"
+    message = f"all 3 rows that are no boxes have {5 + 4 * each} numbers and look like boxes with key points; write "
+    with pytest.raises(ConversionError, match=re.escape(f"{message}kpt_shape: [4, {each}] into the data.yaml")):
+        read(tmp_path, rows)
+    assert len(read(tmp_path, rows, task="segment")["annotations"]) == 4
+    assert len(read(tmp_path, rows, f"kpt_shape: [4, {each}]\n")["annotations"][0]["keypoints"]) == 12
+    outline = "1 0.1 0.1 0.4 0.1 0.4 0.2\n"  # a row of another length, or too few rows to tell
+    for more in (rows + outline, pose_rows(each, 2)):
+        assert "segmentation" in read(tmp_path, more)["annotations"][0]
+
+
+def test_a_visibility_of_2_without_kpt_shape_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match="got 2, which may be the visibility of a key point; write kpt_shape"):
+        read(tmp_path, "0 0.5 0.5 0.4 0.5 0.4 0.5 2 0.6 0.25 1")
 
 
 def test_outlines_stay_beside_the_box(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ FEWEST = 4
 _FIT = 0.99
 _FAR_OUTSIDE = 0.05  # of the image's side
 _SHARE_FAR_OUTSIDE = 0.2
+_BOXES_AT_ONCE = 4096
 
 
 def look_like_corners(boxes: Floats, sizes: Ints) -> bool:
@@ -58,10 +60,15 @@ def look_like_corners(boxes: Floats, sizes: Ints) -> bool:
     """
     if len(boxes) < FEWEST:
         return False
+    fit, outside = _fit_as_corners(boxes, sizes)
+    return bool(fit.mean() >= _FIT and outside.mean() >= _SHARE_FAR_OUTSIDE)
+
+
+def _fit_as_corners(boxes: Floats, sizes: Ints | Floats) -> tuple[Mask, Mask]:
+    """Return (n,) whether boxes fit their images as corners, and whether they reach far outside as sizes."""
     first, second, sides = boxes[:, :2], boxes[:, 2:], sizes[:, ::-1]
-    fits = ((first >= -1) & (second > first) & (second <= sides + 1)).all(axis=1)
-    outside = (first + second > sides * (1 + _FAR_OUTSIDE) + 1).any(axis=1)
-    return bool(fits.mean() >= _FIT and outside.mean() >= _SHARE_FAR_OUTSIDE)
+    fit = ((first >= -1) & (second > first) & (second <= sides + 1)).all(axis=1)
+    return fit, (first + second > sides * (1 + _FAR_OUTSIDE) + 1).any(axis=1)
 
 
 SMALLEST_SIDE = 16
@@ -73,13 +80,87 @@ def look_relative(objects: Iterable[Sequence[float]]) -> bool:
 
     objects: x and y of each, in images of at least SMALLEST_SIDE. Of pixels the first number tells, so this is quick.
     """
-    fractions = count = 0
-    for numbers in objects:
-        if not all(0 <= number <= 1 + 1e-6 for number in numbers):
-            return False
-        fractions += any(number % 1 for number in numbers)
-        count += len(numbers)
-    return fractions > 0 and count >= 4
+    found = _Relative()
+    return all(map(found.add, objects)) and found.is_certain()
+
+
+@dataclass
+class _Relative:
+    """Counts numbers that are relative to the images."""
+
+    fractions: int = 0
+    count: int = 0
+
+    def add(self, numbers: Sequence[float]) -> bool:
+        """Add the numbers of an object; return whether all of them are in 0..1."""
+        self.fractions += any(number % 1 for number in numbers)
+        self.count += len(numbers)
+        return all(0 <= number <= 1 + 1e-6 for number in numbers)
+
+    def is_certain(self) -> bool:
+        """Return whether there are enough numbers, and fractions among them, which pixels of 0 and 1 are not."""
+        return self.fractions > 0 and self.count >= 4
+
+
+@dataclass
+class BoxNumbers:
+    """What the boxes of a conversion look like before they are cut, which hides it: the rules of `detaug check`."""
+
+    boxes: int = 0
+    fit: int = 0
+    outside: int = 0
+    """As `look_like_corners` counts them."""
+    are_pixels: bool = False
+    """Whether a number is not relative: see `look_relative`."""
+    relative: _Relative = field(default_factory=_Relative)
+    waiting: list[tuple[float, ...]] = field(default_factory=list)
+    """Boxes and sizes that are not counted yet: many at once are quicker."""
+
+    def add(self, boxes: Sequence[Sequence[float]], shapes: Iterable[Sequence[float]], size: tuple[int, int]) -> None:
+        """Add the objects of an image of size (H, W): boxes XYXY in pixels, and x and y of shapes beside them."""
+        self.waiting += ((*box, *size) for box in boxes)
+        if len(self.waiting) >= _BOXES_AT_ONCE:
+            self.count()
+        if not self.are_pixels and min(size) >= SMALLEST_SIDE:
+            self.are_pixels = not all(map(self.relative.add, (*boxes, *shapes)))
+
+    def count(self) -> None:
+        """Count the boxes that wait."""
+        found = np.array(self.waiting, np.float64).reshape(-1, 6)
+        found[:, 2:4] -= found[:, :2]
+        fit, outside = _fit_as_corners(found[:, :4], found[:, 4:])
+        self.boxes, self.fit = self.boxes + len(found), self.fit + int(fit.sum())
+        self.outside += int(outside.sum())
+        self.waiting.clear()
+
+    def fault(self) -> str:
+        """Return what is wrong with the numbers of all boxes, and a remedy; "" where nothing is."""
+        self.count()
+        if self.boxes >= FEWEST and self.fit >= _FIT * self.boxes and self.outside >= _SHARE_FAR_OUTSIDE * self.boxes:
+            return (
+                f"of {self.boxes:,} boxes {self.fit:,} fit their images as corners, and {self.outside:,} reach far "
+                "past them as x, y, width, height, which this format has; write widths and heights"
+            )
+        if not self.are_pixels and self.relative.is_certain():
+            return (
+                "all coordinates are in 0..1, relative to their images, and this format has pixels; multiply x by the "
+                "image's width and y by its height"
+            )
+        return ""
+
+
+def joined_numbers(parts: Iterable[BoxNumbers]) -> BoxNumbers:
+    """Return what all parts of a conversion have counted."""
+    found = BoxNumbers()
+    for part in parts:
+        part.count()
+        found.boxes += part.boxes
+        found.fit += part.fit
+        found.outside += part.outside
+        found.are_pixels |= part.are_pixels
+        found.relative.fractions += part.relative.fractions
+        found.relative.count += part.relative.count
+    return found
 
 
 def box_of_shape(row: Mapping[str, Any], size: tuple[int, int]) -> list[float] | None:

@@ -94,6 +94,12 @@ def refuse_no_object_left(objects: int, source: object, findings: Sequence[Findi
         refuse(ConversionError(message, findings), findings, report)
 
 
+def refuse_other_numbers(fault: str, source: object, findings: Sequence[Finding], report: Path | None) -> None:
+    """Write the report and raise ConversionError, if there is a fault in what the numbers of all boxes are."""
+    if fault:
+        refuse(ConversionError(f"{source}: {fault}", findings), findings, report)
+
+
 def _lost_of_kind(kind: str, findings: Iterable[Finding]) -> str:
     """Return how many findings of a kind there are, such as "3 box-outside" or "2 lines"."""
     own = [finding for finding in findings if finding.kind == kind]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from ast import literal_eval
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.coco.outlines import fault_of_rings, rings_of
 from detaug.converters.files.paths import require_file
-from detaug.converters.findings.finding import Finding
+from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.record import (
     Contents,
@@ -28,7 +28,9 @@ from detaug.converters.records.record import (
     read_objects,
     records_of_lists,
     text_of,
+    unread_elements,
 )
+from detaug.converters.records.segmentation import is_segmentation, set_segmentation
 
 _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", "class")
 
@@ -36,14 +38,16 @@ _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", 
 def read_imagefolder(source: Source) -> Contents:
     """Read file_name and objects: lists by key, `bbox` and `categories`, or a list of objects.
 
-    The `segmentation` of an object is its outline if it is rings, as COCO has them. Classes are text, or numbers, which
-    become their text. Other lists are columns, other keys those of the image.
+    The `segmentation` of an object is its outline or its mask, as COCO has them, `keypoints` x, y and visibility of
+    COCO, which are called point_1, point_2, ... here. Classes are text, or numbers, which become their text. Other
+    lists are columns, other keys those of the image; what is no list in `objects` is counted.
     """
+    unread = Counter[str]()
 
     def read(file: str) -> Iterator[Record]:
         if file.lower().endswith(".csv"):
             for line, entry in _rows(source.folder / file):
-                record = _record(file, line, entry)
+                record = _record(file, line, entry, unread)
                 names.update(item.class_name for item in record.objects)
                 yield record
             return
@@ -51,12 +55,12 @@ def read_imagefolder(source: Source) -> Contents:
         with open(source.folder / file, encoding="utf-8-sig") as lines:
             for line, text in enumerate(lines, 1):
                 if text.strip():
-                    record = _record(file, line, text)
+                    record = _record(file, line, text, unread)
                     names.update(item.class_name for item in record.objects)
                     yield record
 
     names: set[str] = set()
-    return Contents(records_of_lists(source, read), class_names=_numbers(names))
+    return Contents(records_of_lists(source, read), class_names=_numbers(names), findings=unread_elements(unread))
 
 
 def _numbers(names: set[str]) -> Iterator[str]:
@@ -90,44 +94,57 @@ def _objects(text: str) -> Any:
             raise ValueError(str(error)) from None
 
 
-def _record(file: str, line: int, text: dict[str, Any] | str) -> Record:
+def _record(file: str, line: int, text: dict[str, Any] | str, unread: Counter[str]) -> Record:
     record = Record(file)
     try:
         entry = text if isinstance(text, dict) else object_of(json.loads(text), "a line")
         record.called = text_of(entry.get("file_name"), "file_name")
         record.names = names_beside(file, record.called)
-        items = [*_items(entry.get("objects"))]
+        items = [*_items(entry.get("objects"), unread)]
     except (ValueError, RecursionError) as error:
         record.findings.append(Finding(file, "row-invalid", None, line, note=str(error)))
         return record
     record.columns = {key: each for key, each in entry.items() if key not in ("file_name", "objects")}
-    read_objects(record, items, lambda item: _object(item, line), lambda _: line)
+    read_objects(record, items, lambda item: _object(record, item, line), lambda _: line)
     return record
 
 
-def _items(objects: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an image as one each, of lists by key."""
+def _items(objects: Any, unread: Counter[str]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of an image as one each, of lists by key. unread: counts the keys without a list."""
     if isinstance(objects, list):
         yield from (object_of(each, "an object") for each in objects)
         return
-    lists = {key: each for key, each in object_of(objects or {}, "objects").items() if isinstance(each, list)}
+    values = object_of(objects or {}, "objects")
+    lists = {key: each for key, each in values.items() if isinstance(each, list)}
+    unread.update(f"objects.{key}" for key in values.keys() - lists.keys() if values[key] is not None)
     if len(lengths := {len(each) for each in lists.values()}) > 1:
         raise ObjectError(f"the lists of objects must have one length, got {sorted(lengths)}")
     for at in range(max(lengths, default=0)):
         yield {key: each[at] for key, each in lists.items()}
 
 
-def _object(item: dict[str, Any], line: int) -> Object:
+def _object(record: Record, item: dict[str, Any], line: int) -> Object:
     key = next((key for key in _CLASSES if key in item), _CLASSES[0])
     numbers = numbers_of(list_of(item.get("bbox"), "bbox"), "bbox")
     if len(numbers) != 4:
         raise ObjectError(f"bbox must be [x, y, width, height], got {len(numbers)} numbers")
     left, top, width, height = numbers
-    rings = rings_of(item.get("segmentation"))
-    are_rings = isinstance(rings, list) and bool(rings) and not fault_of_rings(rings) and min(map(len, rings)) >= 6
-    used = (key, "bbox", "segmentation") if are_rings else (key, "bbox")
-    columns = {name: each for name, each in item.items() if name not in used}
-    edges = left, top, left + width, top + height
-    found = Object(text_of(item.get(key), key), edges, columns=columns, line=line)
-    found.rings = rings if are_rings else ()
+    found = Object(text_of(item.get(key), key), (left, top, left + width, top + height), line=line)
+    used = {key, "bbox"}
+    if is_segmentation(item.get("segmentation")):  # anything else stays a column
+        set_segmentation(found, item["segmentation"], record)
+        used.add("segmentation")
+    if item.get("keypoints"):
+        found.key_points = _key_points(item["keypoints"])
+        used |= {"keypoints", "num_keypoints"}
+    found.columns = {name: each for name, each in item.items() if name not in used}
     return found
+
+
+def _key_points(value: Any) -> dict[str, tuple[float, float, int]]:
+    """Return COCO's x, y, visibility, x, ..., whose pixels count from 0 at their centres, by made-up names."""
+    numbers = numbers_of(list_of(value, "keypoints"), "keypoints")
+    points = [numbers[at : at + 3] for at in range(0, len(numbers), 3)]
+    if len(numbers) % 3 or any(visible not in (0, 1, 2) for _, _, visible in points):
+        raise ObjectError(f"keypoints must be x, y and a visibility of 0, 1 or 2 each, got {shown(value)}")
+    return {f"point_{at}": (x + 0.5, y + 0.5, int(visible)) for at, (x, y, visible) in enumerate(points, 1)}

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from detaug.converters.coco.outlines import read_runs
-from detaug.converters.coco.rings import mask_of_runs
 from detaug.converters.files.text import read_json
 from detaug.converters.records.record import (
     Contents,
-    Mask,
     Object,
     ObjectError,
     Record,
@@ -26,6 +23,7 @@ from detaug.converters.records.record import (
     text_of,
     whole_of,
 )
+from detaug.converters.records.segmentation import set_segmentation
 
 NO_CLASS = "object"
 """The class of all masks, which have none."""
@@ -46,16 +44,14 @@ def read_segment_anything(source: Source) -> Contents:
             raise ObjectError("width and height of the image must be whole numbers from 1")
         record.size = (width, height)
         items = list_of(document.get("annotations"), "annotations")
-        read_objects(record, items, lambda item: _object(item, (height, width)))
+        read_objects(record, items, lambda item: _object(item, record))
 
     return Contents(records_of_files(source.files, read), len(source.files), class_names=[NO_CLASS])
 
 
-def _object(value: Any, size: tuple[int, int]) -> Object:
+def _object(value: Any, record: Record) -> Object:
     entry = object_of(value, "an annotation")
-    ends, fault = read_runs(entry.get("segmentation"), *size)
-    if fault:
-        raise ObjectError(fault)
     columns = {key: each for key, each in entry.items() if key not in _SHAPE}
-    mask = Mask(mask_of_runs(ends, *size))  # its box is the one around it
-    return Object(NO_CLASS, masks=[mask], columns=columns, tool_id=id_of(entry.get("id")))
+    found = Object(NO_CLASS, columns=columns, tool_id=id_of(entry.get("id")))
+    set_segmentation(found, entry.get("segmentation"), record)  # its box is the one around it
+    return found

@@ -101,7 +101,8 @@ FORMATS = (
         tried="supervisely 6.74.51: rectangle, polygon with a hole, bitmap, graph with its skeleton, tags",
     ),
     Format(
-        "imagefolder", "Hugging Face imagefolder", "boxes, outlines, other lists as columns", (".jsonl", ".csv"),
+        "imagefolder", "Hugging Face imagefolder", "boxes, outlines, masks, keypoints, other lists as columns",
+        (".jsonl", ".csv"),
         reader="imagefolder.read_imagefolder",
         tried="datasets 5.2.0, which loads the same `metadata.jsonl`",
     ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from detaug.converters.coco.boxes import cut_to_image
+from detaug.converters.coco.boxes import BoxNumbers, cut_to_image
 from detaug.converters.coco.writer import Box, whole, whole_numbers
 from detaug.converters.conversion.classes_and_images import header_findings
 from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
@@ -69,6 +69,8 @@ class TrackedSequence(NamedTuple):
     class_names: tuple[str, ...]
     """Of all its numbers of classes, whether they occur or not."""
     findings: list[Finding]
+    numbers: BoxNumbers
+    """What its boxes look like."""
 
 
 @dataclass
@@ -84,6 +86,7 @@ class _Log:
     """The smallest left or top."""
     below_one: list[TruthLine] = field(default_factory=list)
     """The lines with a left or top under 1."""
+    numbers: BoxNumbers = field(default_factory=BoxNumbers)
 
     def add(self, kind: str, line: int, before: object = None, after: object = None, note: str = "") -> None:
         """Append a finding about one line."""
@@ -133,7 +136,7 @@ def read_sequence(root: Path, name: str, rules: Rules) -> TrackedSequence:
     unusable = has_error(log.findings)
     truth = _read_truth(root, name, log)
     if unusable or truth is None:
-        return TrackedSequence(name, info, [], (), log.findings)
+        return TrackedSequence(name, info, [], (), log.findings, log.numbers)
     log.findings += _notes(file_of(root, name, INFO), info, names)
     for number in sorted(truth.lines.keys() - names.keys()):
         note = f"frame {number} has boxes, and no image in {folder}"
@@ -143,7 +146,7 @@ def read_sequence(root: Path, name: str, rules: Rules) -> TrackedSequence:
     log.add_counts()
     if rules.first_pixel == 1:
         log.add_origin(has_labels=(root / file_of(root, name, LABELS)).is_file())
-    return TrackedSequence(name, info, usable, truth.class_names, log.findings)
+    return TrackedSequence(name, info, usable, truth.class_names, log.findings, log.numbers)
 
 
 def _read_truth(root: Path, name: str, log: _Log) -> _Truth | None:
@@ -183,6 +186,7 @@ def _read_frame(root: Path, name: str, number: int, truth: _Truth, rules: Rules,
     else:
         log.findings += header_findings(name, name, header)
         boxes = [*_boxes(lines, (header.height, header.width), rules, log)]
+        log.numbers.add([line.edges for line in lines], (), (header.height, header.width))
     if number in truth.bad_frames or has_error(log.findings[before:]):
         if lines:
             log.findings.append(Finding(name, "boxes-without-image", before=len(lines), count=len(lines)))

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
+from detaug.converters.coco.boxes import joined_numbers
 from detaug.converters.coco.videos import how_to_load
 from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
 from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
@@ -18,6 +19,7 @@ from detaug.converters.conversion.summary import (
     refuse_no_object_left,
     refuse_nothing_left,
     refuse_other_classes,
+    refuse_other_numbers,
     reported,
     stop_on_errors,
 )
@@ -90,6 +92,9 @@ def mot_to_coco(
     refuse_nothing_left(images, root, findings, paths.get("report"))
     refuse_other_classes(class_counts, root, findings, paths.get("report"))
     refuse_no_object_left(counts.total(), root, findings, paths.get("report"))
+    refuse_other_numbers(
+        joined_numbers(result.numbers for result in results).fault(), root, findings, paths.get("report")
+    )
     info = {"description": "MOTChallenge's ground truth, converted by detaug"}
     lists = _image_rows(results), _annotation_rows(results, class_names), category_rows(class_names)
     with reported(findings, paths.get("report")):

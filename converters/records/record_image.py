@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from detaug.converters.coco.boxes import BoxNumbers
 from detaug.converters.coco.videos import shapes_of
 from detaug.converters.files.spool import Spool
 from detaug.converters.findings.finding import Finding
@@ -49,6 +51,11 @@ class About(NamedTuple):
 
 class StoredObjects(Spool):
     """The objects of all images, in a file: memory grows with the number of images only."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.numbers = BoxNumbers()
+        """What boxes and shapes look like, of records that have pixels."""
 
     def add(
         self,

@@ -23,6 +23,7 @@ from detaug.converters.conversion.summary import (
     refuse_no_object_left,
     refuse_nothing_left,
     refuse_other_classes,
+    refuse_other_numbers,
     reported,
     stop_on_errors,
 )
@@ -94,6 +95,7 @@ def records_to_coco(
             refuse_nothing_left(len(usable), inputs[0], findings, report)
             refuse_other_classes(class_counts, inputs[0], findings, report)
             refuse_no_object_left(len(dataset.counts), inputs[0], findings, report)
+        refuse_other_numbers(stored.numbers.fault(), inputs[0], findings, report)
         folder = "" if options.part else found.deepest_folder(each.name for each in usable)
         info = {"description": f"{title}, converted by detaug"}
         rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
@@ -188,6 +190,9 @@ def _image_of(
         record.findings.append(Finding(record.file, kind, before=[*record.size], after=[*size]))
     scale = (size[0] / record.unit[0], size[1] / record.unit[1]) if record.unit else (1.0, 1.0)
     place = Place(size[::-1], scale, record)
+    if not record.unit:
+        boxes = [item.edges for item in record.objects if item.edges]
+        stored.numbers.add(boxes, (ring for item in record.objects for ring in (*item.rings, item.corners)), size[::-1])
     seen: dict[tuple[Any, ...], list[Placed]] = {}
     objects: list[Placed] = []
     regions: list[Placed] = []

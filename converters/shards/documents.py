@@ -112,6 +112,10 @@ def document_sample(document: Document, header: ImageHeader, place: Place) -> Sa
         more.setdefault("source_id", image["id"])  # some data sets have text there
     rows = [_annotation(row, document.packed, header, place) for row in document.annotations or ()]
     annotations = [row for row in rows if row is not None]
+    if not document.packed:  # by detaug, from a json that is checked
+        given = [row["bbox"] for row in document.annotations or () if row.get("bbox")]
+        boxes = [(x, y, x + width, y + height) for x, y, width, height in given]
+        place.content.numbers.add(boxes, (), (header.height, header.width))
     return Sample(name, place.offset, place.length, place.crc32c, header, more, label, annotations)
 
 

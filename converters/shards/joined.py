@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from detaug.converters.coco.boxes import joined_numbers
 from detaug.converters.coco.writer import document_text
 from detaug.converters.conversion.classes_and_images import alike_classes
 from detaug.converters.findings.finding import Finding, shown
@@ -29,6 +30,7 @@ class JoinedShards:
         """Number the classes, images and annotations. Raises ConversionError where classes contradict each other."""
         self.contents, self.extract = contents, extract
         self.findings = [finding for content in contents for finding in content.findings]
+        self.numbers = joined_numbers(content.numbers for content in contents)
         datasets = [content.dataset for content in contents if content.dataset is not None]
         self.dataset: Row = datasets[0] if datasets else {}
         if any(each.get("videos") != self.dataset.get("videos") for each in datasets):

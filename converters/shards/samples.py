@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from detaug.converters.coco.boxes import BoxNumbers
 from detaug.converters.coco.videos import shapes_of
 from detaug.converters.files.image_headers import ImageError, ImageHeader, usual_extension
 from detaug.converters.files.known_files import SHARD_FORMS, what_file_is
@@ -134,6 +135,8 @@ class ShardContent:
     findings: list[Finding] = field(default_factory=list)
     shapes: set[str] = field(default_factory=set)
     """What annotations have beside boxes, see `shapes_of`."""
+    numbers: BoxNumbers = field(default_factory=BoxNumbers)
+    """What boxes in pixels look like."""
     labelled: bool = False
     """Whether any record has a place for labels."""
     parts: Counter[str] = field(default_factory=Counter)

@@ -18,6 +18,7 @@ from detaug.converters.conversion.summary import (
     Summary,
     refuse_no_object_left,
     refuse_nothing_left,
+    refuse_other_numbers,
     reported,
     stop_on_errors,
 )
@@ -182,6 +183,7 @@ class _Conversion:
         refuse_nothing_left(joined.images, names, findings, report)
         objects = sum(joined.box_counts().values()) + sum(joined.image_counts().values())
         refuse_no_object_left(objects, names, findings, report)
+        refuse_other_numbers(joined.numbers.fault(), names, findings, report)
         with joined.extracting(), reported(findings, report):
             write_atomically(paths["output"], joined.text(f"{self.format} shards, converted by detaug"))
         return Summary(

@@ -18,6 +18,7 @@ from detaug.converters.conversion.summary import (
     Summary,
     refuse_no_object_left,
     refuse_nothing_left,
+    refuse_other_numbers,
     reported,
     stop_on_errors,
 )
@@ -36,6 +37,7 @@ from detaug.converters.yolo.files import (
 )
 from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, YoloTask, read_boxes
 from detaug.converters.yolo.pairing import Labels, find_labels, relative_to
+from detaug.converters.yolo.poses import PoseSigns
 from detaug.converters.yolo.without_yaml import read_data_set
 from detaug.errors import ConversionError, InputError
 
@@ -109,7 +111,7 @@ def yolo_to_coco(
     names = images.names if own is None else own.items(images.names)
     with closing(Spool(paths["output"].parent)) as stored:
         usable, counts, without_boxes, findings = list[str](), Counter[int](), 0, [*images.findings]
-        shapes = set[str]()
+        shapes, poses = set[str](), PoseSigns()
         for name in with_progress(names, progress):
             header, boxes, about = _read_image(dataset, images.folder, name, labels)
             findings += about
@@ -117,6 +119,8 @@ def yolo_to_coco(
                 usable.append(name)
                 stored.put((header.width, header.height, [*map(tuple, boxes)]))
                 counts.update(box.number for box in boxes)
+                if not (dataset.key_points or dataset.task):
+                    poses.add(boxes, (header.height, header.width))
                 shapes |= shapes_of(box.keys for box in boxes)
                 without_boxes += not boxes
         class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
@@ -126,6 +130,7 @@ def yolo_to_coco(
         ]
         stop_on_errors(findings, on_error, paths.get("report"))
         _refuse_no_labels(images, labels)
+        refuse_other_numbers(poses.fault(), source, findings, paths.get("report"))
         if own is None:
             refuse_nothing_left(len(usable), source, findings, paths.get("report"))
             refuse_no_object_left(counts.total(), source, findings, paths.get("report"))

@@ -1,0 +1,56 @@
+"""Tell rows of boxes with key points, whose data.yaml has no kpt_shape, from outlines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from detaug.converters.yolo.labels import LabelBox
+
+_FEWEST = 3
+"""Rows that it takes: a single outline may look like anything."""
+_SPREAD = 0.3
+"""Of a side of the box, that key points span at least. Of outlines, whose second point is taken for the sides of a box,
+points lie closer together."""
+
+
+@dataclass
+class PoseSigns:
+    """Whether all outlines of a data set may be boxes with key points, of 2 or of 3 numbers each."""
+
+    rows: int = 0
+    numbers: int = 0
+    """Of each row, without the class."""
+    pairs: bool = True
+    triples: bool = True
+
+    def add(self, boxes: Iterable[LabelBox], size: tuple[int, int]) -> None:
+        """Add the rows of an image of size (H, W)."""
+        for box in boxes:
+            if (self.pairs or self.triples) and "segmentation" in box.keys and "corners" not in box.keys:
+                points = np.array(box.keys["segmentation"][0]).reshape(-1, 2) / size[::-1]
+                self._add(points)
+
+    def _add(self, points: np.ndarray) -> None:
+        same = not self.rows or points.size == self.numbers
+        self.rows, self.numbers = self.rows + 1, points.size
+        middle, sides, rest = points[0], points[1], points[2:]
+        low, high = middle - sides / 2 - 1e-3, middle + sides / 2 + 1e-3
+        inside = bool(len(rest)) and bool(((rest >= low) & (rest <= high)).all())
+        spread = rest.max(0, initial=0) - rest.min(0, initial=1)
+        self.pairs &= same and inside and bool((spread >= _SPREAD * sides).all())
+        threes = rest.reshape(-1, 3) if rest.size and rest.size % 3 == 0 else None
+        self.triples &= same and threes is not None and set(threes[:, 2].tolist()) <= {0, 1}
+
+    def fault(self) -> str:
+        """Return what is wrong, and a remedy; "" where rows may be outlines."""
+        each = 3 if self.triples else 2
+        if self.rows < _FEWEST or not (self.pairs or self.triples):
+            return ""
+        shape = f"[{(self.numbers - 4) // each}, {each}]"
+        return (
+            f"all {self.rows:,} rows that are no boxes have {self.numbers + 1} numbers and look like boxes with key "
+            f"points; write kpt_shape: {shape} into the data.yaml, or give convert-yolo --task segment for outlines"
+        )
