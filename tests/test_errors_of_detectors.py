@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 from seeds import seeds
 
 import detaug as da
@@ -213,26 +216,94 @@ def test_results_are_those_that_were_saved(tmp_path: Path) -> None:
     assert evaluator.compute().images == 3
 
 
+BOX = [1, 2, 3, 4]
 BAD_ROWS = {
-    "has image_id 9": [9, 3, [1, 2, 3, 4], 0.5],
-    "has category_id 1": [0, 1, [1, 2, 3, 4], 0.5],
-    "category_id of a detection must be a whole number, got \\[\\]": [0, [], [1, 2, 3, 4], 0.5],
-    "image_id of a detection must be a whole number, got 0\\.5": [0.5, 1, [1, 2, 3, 4], 0.5],
-    "has image_id 77, which the json": [77, 1, [1, 2, 3, 4], 0.5],
-    "wrong numbers, or not as many": [0, 3, [1, 2, 3], 0.5],
-    "wrong numbers": [0, 3, [1, 2, 3, "a"], 0.5],
-    "a bbox must be four numbers": [0, 3, [[1, 2, 3, 4]], 0.5],
-    "too large": [0, 3, [1, 2, 3, 4], 10**400],
-    "a score must be one number": [0, 3, [1, 2, 3, 4], [0.5]],
-    "is not finite": [0, 3, [1, 2, 3, 4], float("nan")],
+    "has image_id 9, which the json": [9, 3, BOX, 0.5],
+    "has category_id 1, which the json": [0, 1, BOX, 0.5],
+    "a whole number as category_id, got \\[\\]": [0, [], BOX, 0.5],
+    "a whole number as image_id, got 0\\.5": [0.5, 3, BOX, 0.5],
+    "a whole number as image_id, got '0'": ["0", 3, BOX, 0.5],
+    "a whole number as category_id, got True": [0, True, BOX, 0.5],
+    "a whole number as category_id, got nan": [0, float("nan"), BOX, 0.5],
+    "a bbox must be four numbers": [0, 3, [1, 2, 3], 0.5],
+    "a bbox must be four numbers ": [0, 3, [[1, 2, 3, 4]], 0.5],
+    "inhomogeneous": [0, 3, [1, 2, 3, [4]], 0.5],
+    "finite numbers as bbox, got \\[1, 2, 3, 'a'\\]": [0, 3, [1, 2, 3, "a"], 0.5],
+    "finite numbers as bbox, got \\['1'": [0, 3, ["1", "2", "3", "4"], 0.5],
+    "finite numbers as bbox, got \\[1, 2, None, 4\\]": [0, 3, [1, 2, None, 4], 0.5],
+    "finite numbers as bbox, got None": [0, 3, None, 0.5],
+    "finite numbers as bbox, got \\[True": [0, 3, [True, 2, 3, 4], 0.5],
+    "finite numbers as bbox, got .*inf": [0, 3, [1, 2, float("inf"), 4], 0.5],
+    "finite numbers as bbox, got \\[10": [0, 3, [10**400, 2, 3, 4], 0.5],
+    "finite number as score, got 10": [0, 3, BOX, 10**400],
+    "finite number as score, got \\[0\\.5\\]": [0, 3, BOX, [0.5]],
+    "finite number as score, got nan": [0, 3, BOX, float("nan")],
+    "finite number as score, got '0\\.9'": [0, 3, BOX, "0.9"],
+    "finite number as score, got True": [0, 3, BOX, True],
+    "finite number as score, got None": [0, 3, BOX, None],
 }
 
 
 @pytest.mark.parametrize("message", BAD_ROWS)
 def test_rows_that_do_not_fit(tmp_path: Path, message: str) -> None:
-    path, bad = write(tmp_path, [[0, 3, [10, 10, 50, 60]]]), write_results(tmp_path, [BAD_ROWS[message]])
-    with pytest.raises(da.InputError, match=rf"results\.json: .*{message}"):
+    path = write(tmp_path, [[0, 3, [10, 10, 50, 60]]])
+    bad = write_results(tmp_path, [[0, 3, BOX, 0.5], BAD_ROWS[message]])
+    with pytest.raises(da.InputError, match=rf"results\.json: \[1\] .*{message.strip()}") as raised:
         da.CocoEvaluator(path).load(bad)
+    assert len(str(raised.value)) < 400
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("missing", ["image_id", "category_id", "bbox", "score"])
+def test_a_row_without_an_entry(tmp_path: Path, missing: str) -> None:
+    path, given = write(tmp_path, [[0, 3, [10, 10, 50, 60]]]), write_results(tmp_path, [[0, 3, BOX, 0.5]])
+    rows = json.loads(given.read_bytes())
+    del rows[0][missing]
+    given.write_text(json.dumps(rows))
+    with pytest.raises(da.InputError, match=rf"results\.json: \[0\] .*{missing}"):
+        da.CocoEvaluator(path).load(given)
+
+
+SHAPES = {"segm": "segmentation", "keypoints": "keypoints", "rotated": "corners"}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("value", [None, "1", [], ["1"] * 51, [True] * 8, [[1, 2]], {"size": [1, 1]}, 5], ids=repr)
+def test_rows_of_other_shapes(tmp_path: Path, kind: Any, value: Any) -> None:
+    points = {"keypoints": [1, 2, 2] * 17, "num_keypoints": 17}
+    path, name = write(tmp_path, [[0, 3, [10, 10, 50, 60], points]]), SHAPES[kind]
+    given = tmp_path / "results.json"
+    given.write_text(json.dumps([{"image_id": 0, "category_id": 3, "score": 0.5, name: value}]))
+    with pytest.raises(da.InputError, match=rf"results\.json: \[0\] .*{name}"):
+        da.CocoEvaluator(path, kind).load(given)
+
+
+ODD_ROWS = {
+    "2 scores outside 0..1, such as 90.0": [[0, 3, BOX, 0.5], [0, 3, [50, 60, 20, 30], 90], [0, 5, BOX, -1.5]],
+    "1 bbox has a negative width or height, such as [50.0, 60.0, 20.0, -30.0]": [
+        [0, 3, BOX, 0.5],
+        [0, 3, [50, 60, 20, -30], 0.5],
+    ],
+    "each bbox looks like [x0, y0, x1, y1], such as [300.0, 200.0, 390.0, 280.0]": [
+        [0, 3, [300, 200, 390, 280], at / 10] for at in range(5)
+    ],
+    "each bbox is in 0..1, such as [0.25, 0.25, 0.5, 0.5]": [[0, 3, [0.25, 0.25, 0.5, 0.5], 0.5]],
+}
+
+
+@pytest.mark.parametrize("message", ODD_ROWS)
+def test_rows_that_are_odd_are_scored_and_counted(tmp_path: Path, message: str) -> None:
+    path = write(tmp_path, [[0, 3, [50, 60, 20, 30], {"iscrowd": 0}], [0, 3, [10, 10, 90, 80], {"iscrowd": 0}]])
+    with pytest.warns(UserWarning, match=re.escape(message)) as warned:
+        found = da.CocoEvaluator(path).load(write_results(tmp_path, ODD_ROWS[message]))
+    assert len(warned) == 1
+    truth = COCO(str(path))
+    peer = COCOeval(truth, truth.loadRes(json.loads((tmp_path / "results.json").read_bytes())), "bbox")
+    peer.evaluate()
+    peer.accumulate()
+    peer.summarize()
+    metrics = found.compute()
+    assert [peer.stats[at] for at in (0, 1, 8)] == [metrics.AP, metrics.AP50, metrics.AR100]
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "not json", '{"annotations": []}'])
