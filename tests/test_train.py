@@ -38,7 +38,7 @@ from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import DETECTORS, make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
 from detaug.training.optimization import make_optimizer, make_schedule
-from detaug.training.torch_files import write_torch_file
+from detaug.training.torch_files import read_torch_file, write_torch_file
 from detaug.training.weights import load_weights
 
 HERE = Path(__file__).parent
@@ -1076,6 +1076,76 @@ def test_a_file_that_is_no_trained_model_is_refused(tmp_path: Path) -> None:
     torch.save({"model": {}}, tmp_path / "other.pt")
     with pytest.raises(ValueError, match=r"other.pt is not a model\.pt of detaug train: it lacks name"):
         load_model(tmp_path / "other.pt")
+
+
+def damaged_copies(content: bytes) -> Iterator[bytes]:
+    """Yield copies of a file with one flipped bit, and copies that are cut off."""
+    for at in range(0, len(content), len(content) // 60):
+        copy = bytearray(content)
+        copy[at] ^= 1 << at % 8
+        yield bytes(copy)
+    for length in (0, 1, 3, 4, 100, len(content) // 2, len(content) - 1):
+        yield content[:length]
+
+
+def values_of(content: Any) -> Any:
+    """Return a content of torch.save in a form that == compares."""
+    if isinstance(content, torch.Tensor):
+        return content.numpy().tobytes()
+    if isinstance(content, dict):
+        return {name: values_of(each) for name, each in content.items()}
+    return [values_of(each) for each in content] if isinstance(content, list | tuple) else content
+
+
+@pytest.mark.parametrize("name", ["model.pt", "best.pt", "checkpoint.pt"])
+def test_damaged_files_are_refused_or_the_same(trained: Trained, tmp_path: Path, name: str) -> None:
+    """A bit may be one of the padding between records, which says nothing. torch.load would take all others, too."""
+    content, copy = (trained.output / name).read_bytes(), tmp_path / name
+    wanted = values_of(read_torch_file(trained.output / name))
+    errors = []
+    for damaged in damaged_copies(content):
+        copy.write_bytes(damaged)
+        try:
+            found = read_torch_file(copy)
+        except InputError as error:
+            errors.append(str(error))
+        else:
+            assert values_of(found) == wanted
+    assert len(errors) > 30
+    assert all(error.startswith(f"{copy} is ") and "\n" not in error for error in errors)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_damaged_checkpoint_leaves_the_training_as_it_is(painted: Folder, tmp_path: Path, cut: bool) -> None:
+    out = tmp_path / "run"
+    run(painted, out, epochs=1)
+    path = out / "checkpoint.pt"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content[: len(content) // 2] if cut else content)
+    before = {each: each.read_bytes() for each in out.iterdir()}
+    with pytest.raises(InputError, match=r"checkpoint\.pt is damaged or cut off, .*; copy or download it again"):
+        run(painted, out, epochs=1, resume=True)
+    assert {each: each.read_bytes() for each in out.iterdir()} == before
+
+
+@pytest.mark.skipif(not hasattr(torch.serialization, "set_crc32_options"), reason="before torch 2.6")
+def test_a_file_without_checksums_is_refused_and_the_remedy_works(tmp_path: Path) -> None:
+    path = tmp_path / "other.pt"
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"a": torch.arange(9)}, path)
+    finally:
+        torch.serialization.set_crc32_options(True)
+    with pytest.raises(InputError, match=r"write it again where torch\.serialization\.set_crc32_options\(True\)"):
+        read_torch_file(path)
+    torch.save(torch.load(path, weights_only=True), path)
+    assert read_torch_file(path)["a"].tolist() == [*range(9)]
+
+
+def test_files_of_the_form_before_zip_are_read(tmp_path: Path) -> None:
+    torch.save({"a": torch.arange(9)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert read_torch_file(tmp_path / "old.pt")["a"].tolist() == [*range(9)]
 
 
 def test_a_checkpoint_is_not_taken_for_a_model(trained: Trained) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import pickle
 import re
 import struct
 import warnings
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import torch
 
 from detaug import __version__
 from detaug.converters.files.atomic import write_atomically
+from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
 
 
@@ -42,6 +46,7 @@ def read_torch_file(path: Path) -> dict[str, Any]:
 
     torch's own messages are not passed on: they advise to read the file in the way that runs its code.
     """
+    _check_sums(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, about files that are refused here
@@ -51,6 +56,32 @@ def read_torch_file(path: Path) -> dict[str, Any]:
     if not isinstance(content, Mapping):
         raise InputError(f"{path} must hold a dict of tensors, got {type(content).__name__}")
     return dict(content)
+
+
+_ZIP = b"PK\x03\x04"
+
+_ZIPS_ERRORS = (*_TORCHS_ERRORS, zipfile.BadZipFile, zlib.error)
+
+
+def _check_sums(path: Path) -> None:
+    """Raise InputError for a file whose bytes are not those that torch.save wrote: torch.load reads no checksum."""
+    with open(path, "rb") as file:
+        if file.read(len(_ZIP)) != _ZIP:  # torch's form before 1.6 has no checksums
+            return
+        try:
+            with zipfile.ZipFile(file) as records:
+                damaged = records.testzip()
+        except _ZIPS_ERRORS:
+            damaged = "its list of records"
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # of a position before the start
+                raise
+            damaged = "its list of records"
+    if damaged:
+        raise InputError(
+            f"{path} is damaged or cut off, {shown(damaged)} does not fit its checksum; copy or download it again, or "
+            "write it again where torch.serialization.set_crc32_options(True) holds"
+        )
 
 
 def _reason(message: str) -> str:
