@@ -242,3 +242,17 @@ def test_a_number_for_each_band(tmp_path: Path) -> None:
         da.batch([np.zeros((9, 9, 3), np.uint8)]).then(da.RandomZoomOut(fill=(0, 0, 300)))
     with pytest.raises(da.InputError, match=r"Normalize \(2nd\).scale must be left out"):
         da.batch([np.zeros((9, 9, 3), np.uint8)]).then(da.Resize((9, 9)), da.Normalize(scale=100))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_the_mean_and_the_sigma_of_noise(tmp_path: Path, dtype: str) -> None:
+    """They are shares of the white of the type, of each band, and nothing is clamped."""
+    source, white = values(6, dtype).astype(np.float64), 65535 if dtype == "uint16" else 300
+    for mean, sigma in ((0.3, 0.05), (-0.2, 0.1), (0.0, 0.2)):
+        ops: list[da.Op] = [da.Resize(SIZE), da.GaussianNoise(mean, sigma, p=1), da.Normalize(scale=white)]
+        noise = six_bands(tmp_path / f"{mean}", ops, dtype=dtype)[0] - source / white
+        few = 6 * sigma / noise[..., 0].size ** 0.5
+        np.testing.assert_allclose(noise.mean((0, 1)), mean, atol=few)
+        np.testing.assert_allclose(noise.std((0, 1)), sigma, rtol=0.08)
+        assert noise.min() < mean - 3 * sigma
+        assert noise.max() > mean + 3 * sigma

@@ -80,6 +80,35 @@ def test_a_run_resumes_in_the_middle_of_a_stage_on_two_shards(folder: Folder) ->
         assert [[*one, *other] for one, other in zip(*map(epoch, shards), strict=True)] == expected
 
 
+@pytest.mark.filterwarnings("ignore:Mosaic mixes images within groups")
+@pytest.mark.parametrize("world", [1, 2])
+def test_the_partial_batch_of_each_stage(folder: Folder, world: int) -> None:
+    """61 images in steps of 12 leave one, to which others are added, as many as a later stage needs to mix.
+
+    The batches are those that loaders of one recipe fill, as far as they go.
+    """
+    plain, mosaic = [FLIP, da.RandomIoUCrop(), FIT, NORMALIZE], [FIT, da.Mosaic(), NORMALIZE]
+    stages, of_epoch = da.Stages([(0, plain), (1, mosaic), (3, END)]), [plain, mosaic, mosaic, END]
+    for rank in range(world):
+        options: dict[str, Any] = {"batch_size": 12 // world, "shard": (rank, world)}
+        with loader(folder, stages, last_batch="partial", **options) as staged:
+            assert len(staged) == 6
+            for number, ops in enumerate(of_epoch):
+                found = [batch.clone() for batch in staged]
+                assert [len(batch) for batch in found] == [12 // world] * 5 + [2]
+                assert [batch.image_id.tolist() for batch in found] == [
+                    each.tolist() for each in staged.schedule(number)
+                ]
+                assert {batch.epoch for batch in found} == {number}
+                with loader(folder, ops, **options) as filled:
+                    filled.set_epoch(number)
+                    wanted = [[*digests(batch)] for batch in filled]
+                assert [[*digests(batch)] for batch in found[:5]] == wanted[:5]
+                if ops is not mosaic and world == 1:
+                    assert [*digests(found[5])] == wanted[5][:2]
+                assert found[5].images.shape[2:] == ((80, 96) if ops is END else (64, 64))
+
+
 def test_an_iterator_goes_to_a_state_of_another_stage(folder: Folder) -> None:
     """As Lightning makes it before it loads states."""
     with loader(folder) as staged:
