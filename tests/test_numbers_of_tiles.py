@@ -148,12 +148,12 @@ def test_rotated_boxes_of_tiles(tmp_path: Path) -> None:
         rotated = batch.rotated_boxes(border="whole")
         for image, count in enumerate(batch.counts):
             x, y, width, height = tiles.windows[at].tolist()
-            scale = batch.image_size[image].flip(0).numpy() / (width, height)  # a letterbox is of whole pixels
+            matrix = batch.matrix[image].double().numpy()
             view = shapely.box(x, y, x + width, y + height)
             for place in range(count):
                 row = int(batch.rows[image, place])
                 corners = np.array(source[ids[tiles.cut.rows[row]].item()]["corners"])
-                whole, moved = shapely.Polygon(corners), (corners - (x, y)) * scale
+                whole, moved = shapely.Polygon(corners), (corners - (x, y)) @ matrix[:, :2].T + matrix[:, 2]
                 assert tiles.cut.visible[row] == pytest.approx(view.intersection(whole).area / whole.area)
                 np.testing.assert_allclose(batch.corners[image, place], moved, atol=0.01)
                 assert np.allclose(rotated[image, place, :2], moved.mean(0), atol=0.1)
