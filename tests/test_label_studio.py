@@ -295,7 +295,7 @@ def test_a_rotation_needs_the_size_of_the_image(tmp_path: Path, rotation: int) -
             {"value": {"x": 1, "y": 2, "width": 3, "height": "x", "rectanglelabels": ["a"]}},
             "height must be a finite number",
         ),
-        ({"value": {"x": 1, "y": 2, "width": 3, "height": 4}}, "its label must be text, got None"),
+        ({"value": {"x": 1, "y": 2, "width": 3, "height": 4}}, "a region must have a label, or one choice"),
         ({"value": {"rle": [1, 2], "brushlabels": ["a"]}}, "rle is cut off"),
         (
             {"value": {"rle": [0] * 99, "brushlabels": ["a"]}},

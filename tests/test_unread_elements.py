@@ -203,3 +203,127 @@ def test_shapes_of_hugging_face_that_are_invalid(tmp_path: Path, key: str, value
     objects = {"bbox": [[1, 2, 3, 4]], "categories": ["cat"], key: [value]}
     lines = json.dumps({"file_name": "a.jpg", "objects": objects})
     assert says in refused(data_set(tmp_path / "set", {"metadata.jsonl": lines}, "a.jpg"))
+
+
+def test_a_table_of_four_corners_is_none_of_boxes(tmp_path: Path) -> None:
+    text = "file,class,x1,y1,x2,y2,x3,y3,x4,y4\na.jpg,cat,10,10,40,12,38,50,8,48\n"
+    folder = data_set(tmp_path / "set", {"a.csv": text}, "a.jpg")
+    assert "is a table of four corners (x1, y1, ..., x4, y4); write a text file of DOTA" in refused(folder)
+    assert "must have the columns filename, class" in refused(folder / "a.csv", format="csv")
+
+
+def test_a_project_of_videos_of_supervisely(tmp_path: Path) -> None:
+    video = {"size": {"height": 80, "width": 100}, "framesCount": 1, "objects": [], "frames": [], "tags": []}
+    files = {"meta.json": json.dumps({"classes": [], "tags": []}), "ds/ann/v.mp4.json": json.dumps(video)}
+    message = refused(data_set(tmp_path / "set", files, "ds/a.jpg"))
+    assert "no annotations of images, ann/NAME.jpg.json; ds/ann/v.mp4.json is a Supervisely json of a video" in message
+
+
+def test_masks_of_mots_are_named(tmp_path: Path) -> None:
+    files = {"1/gt/gt.txt": "1 2001 2 80 100 WSV:2\n", "1/seqinfo.ini": "[Sequence]\n"}
+    with pytest.raises(ConversionError, match="must be numbers; masks of MOTS are not read"):
+        mot_to_coco(data_set(tmp_path / "mot", files, "1/img1/1.jpg"), tmp_path / "out.json")
+
+
+def cvat(body: str) -> dict[str, str]:
+    return {"annotations.xml": f"<annotations><version>1.1</version><meta/>{body}</annotations>"}
+
+
+def test_groups_of_tracks_and_attributes_of_points_of_cvat(tmp_path: Path) -> None:
+    box = '<box frame="0" outside="0" keyframe="1" xtl="1" ytl="1" xbr="9" ybr="9"/>'
+    tracks = f'<track id="0" label="a" group_id="3">{box}</track><track id="1" label="b">{box}<attribute/></track>'
+    document, summary = converted(data_set(tmp_path / "video", cvat(tracks), "frame_000000.jpg"))
+    assert [row.get("group_id") for row in document["annotations"]] == [3, None]
+    assert "have no place in the json: <attribute>\n" in str(summary)
+    points = "".join(
+        f'<points label="{at}" points="{at}0,{at}5"><attribute name="x">y</attribute></points>' for at in (1, 2)
+    )
+    image = f'<image name="a.jpg" width="100" height="80"><skeleton label="a">{points}</skeleton><note/></image>'
+    _, summary = converted(data_set(tmp_path / "images", cvat(image), "a.jpg"))
+    assert kinds(summary) == {"element-unused": 3}
+    assert "have no place in the json: <attribute> of <points>, <note>\n" in str(summary)
+
+
+def test_keys_of_supervisely_labelme_and_crowdhuman_are_counted(tmp_path: Path) -> None:
+    box = {"geometryType": "rectangle", "classTitle": "cat", "points": {"exterior": [[1, 1], [9, 9]], "interior": []}}
+    box |= {"id": 1, "classId": 2, "labelerLogin": "me", "createdAt": "now", "instance": "x", "customData": {}}
+    document = {"size": {"height": 80, "width": 100}, "tags": [], "objects": [box, box], "customBigData": {"a": 1}}
+    folder = data_set(tmp_path / "supervisely", {"ann/a.jpg.json": json.dumps(document)}, "img/a.jpg")
+    _, summary = converted(folder)
+    assert "have no place in the json: customBigData, instance\n" in str(summary)
+    assert kinds(summary)["element-unused"] == 3
+
+    shape = {"label": "cat", "points": [[1, 1], [9, 9]], "shape_type": "rectangle"}
+    document = {
+        "version": "5",
+        "shapes": [shape],
+        "imagePath": "a.jpg",
+        "description": "x",
+        "attributes": {},
+        "text": "",
+    }
+    _, summary = converted(data_set(tmp_path / "labelme", {"a.json": json.dumps(document)}, "a.jpg"))
+    assert "have no place in the json: description\n" in str(summary)
+
+    person = {"tag": "person", "fbox": [1, 2, 30, 40], "pose": 3}
+    text = json.dumps({"ID": "a", "gtboxes": [person], "source": "web"})
+    _, summary = converted(data_set(tmp_path / "crowdhuman", {"a.odgt": text}, "a.jpg"))
+    assert "have no place in the json: pose, source\n" in str(summary)
+
+
+def test_the_hull_of_a_cuboid_of_supervisely(tmp_path: Path) -> None:
+    corners = [[10, 10], [50, 10], [50, 40], [10, 40], [15, 15], [55, 15], [55, 45], [15, 45]]
+    vertices = {str(at): {"loc": point} for at, point in enumerate(corners)}
+    cuboid = {"geometryType": "cuboid_2d", "classTitle": "cat", "vertices": vertices}
+    document = {"size": {"height": 80, "width": 100}, "tags": [], "objects": [cuboid]}
+    folder = data_set(tmp_path / "set", {"ann/a.jpg.json": json.dumps(document)}, "img/a.jpg")
+    (row,) = converted(folder)[0]["annotations"]
+    assert (row["bbox"], row["area"]) == ([10, 10, 45, 35], 45 * 35 - 25)
+
+
+def region(value: dict[str, Any], **more: Any) -> dict[str, Any]:
+    size = {"original_width": 100, "original_height": 80, "image_rotation": 0}
+    place = {"x": 10, "y": 10, "width": 20, "height": 25, "rotation": 0}
+    return {"id": "r", "to_name": "image", "from_name": "f", **size, "value": place | value, **more}
+
+
+def tasks(*results: dict[str, Any], **more: Any) -> dict[str, str]:
+    task = {"id": 1, "data": {"image": "a.jpg"}, "annotations": [{"result": results}] if results else []}
+    return {"tasks.json": json.dumps([task | more])}
+
+
+def test_the_only_choice_of_a_region_without_a_label_is_its_class(tmp_path: Path) -> None:
+    shape, choice = region({}, type="rectangle", score=0.5), region({"choices": ["cat"]}, type="choices")
+    document, summary = converted(data_set(tmp_path / "set", tasks(shape, choice), "a.jpg"))
+    (row,) = document["annotations"]
+    assert (row["bbox"], row["score"], summary.class_counts) == ([10, 8, 20, 20], 0.5, {"cat": 1})
+    two = region({"choices": ["cat", "dog"]}, type="choices")
+    for at, results in enumerate(([shape], [shape, two], [shape, choice, choice | {"from_name": "other"}])):
+        message = refused(data_set(tmp_path / f"set{at}", tasks(*results), "a.jpg"))
+        assert "a region must have a label, or one choice of one tag: use RectangleLabels" in message
+        assert "1 problem, nothing written" in message
+
+
+@pytest.mark.parametrize("key", ["predictions", "drafts"])
+def test_tasks_with_nothing_but_predictions_say_so(tmp_path: Path, key: str) -> None:
+    more = {key: [{"result": [region({"rectanglelabels": ["cat"]}, type="rectanglelabels")]}]}
+    message = refused(data_set(tmp_path / "set", tasks(**more), "a.jpg"))
+    assert (
+        f"no image is left to write; nothing was written; tasks.json: a.jpg: a task has {key} only: submit" in message
+    )
+
+
+def test_images_that_are_skipped_count_as_lost_where_no_object_is_left(tmp_path: Path) -> None:
+    """One image of an invalid object is left out, and one without objects stays."""
+    bad, good = {"bbox": [[1, 2, 3, "x"]], "categories": ["cat"]}, {"bbox": [[1, 2, 3, 4]], "categories": ["cat"]}
+    lines = [{"file_name": "a.jpg", "objects": bad}, {"file_name": "b.jpg"}]
+    files = {"metadata.jsonl": "".join(f"{json.dumps(line)}\n" for line in lines)}
+    message = refused(data_set(tmp_path / "set", files, "a.jpg", "b.jpg"), on_error="skip")
+    assert "no object is left to write, of 1 object-invalid" in message
+    files = {
+        "metadata.jsonl": "".join(
+            f"{json.dumps(line)}\n" for line in [lines[0], {"file_name": "b.jpg", "objects": good}]
+        )
+    }
+    document, _ = converted(data_set(tmp_path / "some", files, "a.jpg", "b.jpg"), on_error="skip")
+    assert len(document["annotations"]) == 1

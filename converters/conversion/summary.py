@@ -71,8 +71,9 @@ def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding]
     """Write the report and raise ConversionError, if no image is left to write."""
     if not images:
         errors = [finding for finding in findings if finding.effect == "error"]
-        more = f", and {len(errors) - 1:,} more" if errors[1:] else ""
-        reason = f"; {errors[0]}{more}" if errors else ""
+        reasons = errors or [finding for finding in findings if finding.effect == "dropped" and finding.note]
+        more = f", and {len(reasons) - 1:,} more" if reasons[1:] else ""
+        reason = f"; {reasons[0]}{more}" if reasons else ""
         message = f"{source}: no image is left to write; nothing was written{reason}"
         refuse(ConversionError(message, findings), findings, report)
 
@@ -81,12 +82,18 @@ _LOST = (
     *("shape-unused", "box-outside", "box-empty", "mask-unusable", "class-not-listed", "difficult-dropped"),
     *("entry-ignored", "entry-invalid", "crowd-dropped", "boxes-without-image", "label-unused"),
 )
-"""Kinds of findings about objects that are not in the result; not those of images that --on-error skip leaves out."""
+"""Kinds of findings about objects that are not in the result; those of errors about an object or a row are not either,
+since --on-error skip leaves their image out.
+"""
 
 
 def refuse_no_object_left(objects: int, source: object, findings: Sequence[Finding], report: Path | None) -> None:
     """Write the report and raise ConversionError, if the input had objects and none of them is left to write."""
-    lost = [finding for finding in findings if finding.kind in _LOST]
+    lost = [
+        finding
+        for finding in findings
+        if finding.kind in _LOST or (finding.effect == "error" and finding.object_index is not None)
+    ]
     if lost and not objects:
         counts = [_lost_of_kind(kind, lost) for kind in count_kinds(lost)]
         where = f"each of them is in {report}" if report else "--report FILE lists each of them"

@@ -136,7 +136,30 @@ def is_panoptic(it: Sample) -> bool:
     return it.has("images", "annotations") and "segments_info" in it.first("annotations")
 
 
+def _is_visdrone_video(it: Sample) -> bool:
+    """Return whether rows are VisDrone's of a video: frame, track, box, a score of 0 or 1, class, and two more."""
+    rows = [row.rstrip(",").split(",") for row in it.rows]
+    fit = all(len(row) == 10 and all(word.strip().lstrip("-").isdecimal() for word in row) for row in rows)
+    # MOT's own have -1 at the end, where they have ten numbers, and CVAT's a fraction or -1.
+    return bool(rows) and fit and it.name != "gt.txt" and all(row[6] in "01" and int(row[8]) >= 0 for row in rows)
+
+
+def _is_boxes_in_rows(it: Sample) -> bool:
+    """Return whether rows are a path of an image and boxes left,top,right,bottom,class."""
+    boxes = [re.fullmatch(r"\S+\.(jpe?g|png)((?:\s+[0-9]+(?:,[0-9]+){4})*)", row, re.IGNORECASE) for row in it.rows]
+    return bool(boxes) and all(boxes) and any(box[2] for box in boxes if box)
+
+
+def _is_kitti_tracking(words: Sequence[str]) -> bool:
+    return len(words) in (17, 18) and _are_numbers([*words[:2], *words[3:]]) and not _are_numbers(words[2:3])
+
+
+def _is_mots(words: Sequence[str]) -> bool:
+    return len(words) == 6 and all(map(str.isdecimal, words[:5])) and not _are_numbers(words[5:])
+
+
 _COCO_LISTS = ("images", "annotations", "categories")
+_CORNERS_OF_TABLE = ("x1", "y1", "x2", "y2", "x3", "y3", "x4", "y4")
 _SCRIPT = "write it as a COCO json: docs/own-data.md has a script to begin with"
 _CONVERT = "convert it: detaug convert FILE -o OUT.json"
 _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
@@ -161,6 +184,7 @@ FORMS = (
         _CONVERT,
         "cvat",
     ),
+    Form("HRSC2016's XML", lambda it: it.root == "hrsc_image", _SCRIPT),
     Form("dlib's XML", lambda it: it.root == "dataset" and "<images" in it.text, _SCRIPT),
     Form(
         "the XML of the LabelMe web tool",
@@ -203,6 +227,11 @@ FORMS = (
         lambda it: it.has("data", "predictions", many=True),
         "import it into Label Studio, correct and submit its tasks, and export them as JSON",
     ),
+    Form(
+        "an export of Label Studio as CSV, which does not have whole shapes",
+        lambda it: it.is_table("annotation_id", "annotator"),
+        "export the project as JSON",
+    ),
     Form("a CreateML json", _is_createml, _CONVERT, "createml"),
     Form(
         "a list of detections (COCO results), which has no images",
@@ -219,6 +248,11 @@ FORMS = (
         lambda it: it.has("image", "annotations") and "segmentation" in it.first("annotations"),
         _CONVERT_FOLDER,
         "segment-anything",
+    ),
+    Form(
+        "a Supervisely json of a video",
+        lambda it: it.has("frames", "framesCount"),
+        "convert the project to one of images in Supervisely, and export that",
     ),
     Form(
         "a Supervisely json",
@@ -251,6 +285,40 @@ FORMS = (
         "write its table as metadata.jsonl beside the images: pandas.read_parquet(FILE).to_json('metadata.jsonl', "
         "orient='records', lines=True)",
     ),
+    Form(
+        "YouTube-VIS's json, whose annotations are of videos",
+        lambda it: it.has("videos", "annotations") and not it.has("images"),
+        _SCRIPT,
+    ),
+    Form("BDD100K's json", lambda it: it.has("name", "frames") or "labels" in it.first("frames"), _SCRIPT),
+    Form("Cityscapes' json of polygons", lambda it: it.has("imgHeight", "imgWidth", "objects"), _SCRIPT),
+    Form(
+        "a json of V7 Darwin",
+        lambda it: (
+            it.has("item", "annotations") or (it.has("image", "annotations") and "name" in it.first("annotations"))
+        ),
+        "export it as COCO from V7",
+    ),
+    Form(
+        "a json of SuperAnnotate",
+        lambda it: (
+            it.has("metadata", "instances")
+            or (it.has("type", "points", many=True) and not it.keys.isdisjoint(("classId", "className")))
+        ),
+        "convert it with superannotate's export_annotation(..., dataset_format='COCO')",
+    ),
+    Form("a list of tasks of Scale AI", lambda it: it.has("task_id", "params", many=True), _SCRIPT),
+    Form(
+        "an ODVG json of Grounding DINO",
+        lambda it: it.has("filename") and not it.keys.isdisjoint(("detection", "grounding")),
+        _SCRIPT,
+    ),
+    Form(
+        "an NDJSON of Ultralytics",
+        lambda it: it.has("type", "task", "class_names"),
+        "convert_ndjson_to_yolo of ultralytics.data.converter writes it as YOLO's data set",
+    ),
+    Form("an old export of Labelbox", lambda it: it.has("External ID", "Label", many=True), _SCRIPT),
     Form("BDD100K's json", lambda it: it.has("name", "labels", many=True), _SCRIPT),
     Form(
         "a json of FiftyOne",
@@ -260,6 +328,16 @@ FORMS = (
     Form("a Datumaro json", lambda it: it.has("items", "categories"), "datum convert -f coco makes a COCO json of it"),
     Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
     Form("an export of Labelbox", lambda it: "data_row" in it.keys, _SCRIPT),
+    Form(
+        "Open Images' table of masks, which are files of their own",
+        lambda it: it.is_table("maskpath", "imageid"),
+        "convert the table of the boxes, with XMin, XMax, YMin and YMax",
+    ),
+    Form(
+        "a table of four corners (x1, y1, ..., x4, y4)",
+        lambda it: it.is_table(*_CORNERS_OF_TABLE),
+        "write a text file of DOTA for each image, with rows x1 y1 x2 y2 x3 y3 x4 y4 class difficult",
+    ),
     Form("a table of Open Images", lambda it: it.is_table("imageid", "labelname", "xmin"), _CONVERT, "csv"),
     Form("a table of boxes (CSV)", _is_table_of_boxes, _CONVERT, "csv"),
     Form("a table of keras-retinanet", _is_retinanet, _CONVERT, "csv"),
@@ -326,6 +404,19 @@ FORMS = (
         lambda it: it.all_rows(lambda words: len(words) == 8 and _are_numbers(words), ","),
         _CONVERT_FOLDER,
         "visdrone",
+    ),
+    Form(
+        "a file of VisDrone's videos (VID, MOT)",
+        _is_visdrone_video,
+        "make a folder of each video in MOT's layout for detaug convert-mot: gt/gt.txt is this file without the rows "
+        "of class 0, gt/labels.txt has the 11 names of the classes",
+    ),
+    Form("a tracking label file of KITTI", lambda it: it.all_rows(_is_kitti_tracking), _SCRIPT),
+    Form("a file of masks of MOTS", lambda it: it.all_rows(_is_mots), _SCRIPT),
+    Form(
+        "a list of boxes of keras-yolo3 and YOLOv4",
+        _is_boxes_in_rows,
+        "export the data set in another format, such as YOLO's or VOC's",
     ),
     Form("a list of faces of WIDER FACE", _is_wider_face, _CONVERT, "wider-face"),
     Form(

@@ -6,6 +6,7 @@ Source: https://www.crowdhuman.org/download.html.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,13 +19,17 @@ from detaug.converters.records.record import (
     ObjectError,
     Record,
     Source,
+    count_unread,
     list_of,
     numbers_of,
     object_of,
     read_objects,
     records_of_lists,
     text_of,
+    unread_elements,
 )
+
+_BOX_KEYS = ("tag", "fbox", "vbox", "hbox", "extra", "head_attr")
 
 
 def read_crowdhuman(source: Source) -> Contents:
@@ -35,23 +40,28 @@ def read_crowdhuman(source: Source) -> Contents:
     is no single person, one of each class.
     """
 
+    unread = Counter[str]()
+
     def read(file: str) -> Iterator[Record]:
         path = source.folder / file
         require_file(path)
         with open(path, encoding="utf-8-sig") as lines:
             for line, text in enumerate(lines, 1):
                 if text.strip():
-                    yield _record(file, line, text)
+                    yield _record(file, line, text, unread)
 
-    return Contents(records_of_lists(source, read), class_names=["person"])
+    return Contents(records_of_lists(source, read), class_names=["person"], findings=unread_elements(unread))
 
 
-def _record(file: str, line: int, text: str) -> Record:
+def _record(file: str, line: int, text: str, unread: Counter[str]) -> Record:
     record = Record(file)
     try:
         entry = object_of(json.loads(text), "a line")
         record.names = [text_of(entry.get("ID"), "ID")]
         items = list_of(entry.get("gtboxes"), "gtboxes")
+        count_unread(unread, entry, ("ID", "gtboxes"))
+        for each in items:
+            count_unread(unread, each if isinstance(each, dict) else {}, _BOX_KEYS)
     except (ValueError, RecursionError) as error:
         record.findings.append(Finding(file, "row-invalid", None, line, note=f"does not parse: {error}"))
         return record

@@ -71,7 +71,7 @@ def table_with_head(head: Sequence[str]) -> Table | None:
     edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
     free = at.keys() - {*edges}
     image, class_name, width, height = (next((at[name] for name in each if name in free), None) for each in _NAMES)
-    if not edges or image is None or class_name is None:
+    if not edges or image is None or class_name is None or at.keys() >= {"x1", "y1", "x3", "y3"}:  # four corners
         return None
     size = (width, height) if width is not None and height is not None else ()
     used = {image, class_name, *size, *(at[name] for name in edges)}

@@ -16,7 +16,15 @@ from typing import Any
 from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
 from detaug.converters.files.paths import last_part, list_files, stem_of
 from detaug.converters.findings.finding import Finding
-from detaug.converters.formats.cvat_images import SHAPES, key_point, read_image, read_shape, skeleton_of
+from detaug.converters.formats.cvat_images import (
+    SHAPES,
+    group_of,
+    key_point,
+    read_image,
+    read_shape,
+    skeleton_of,
+    unread_parts,
+)
 from detaug.converters.records.frames import Frames, KeyPoint, Stored
 from detaug.converters.records.record import (
     Contents,
@@ -58,8 +66,7 @@ def _records(source: Source, unread: Counter[str]) -> Iterator[Record]:
                     if element.tag == "image" and not around:
                         yield read_image(element, file, unread)
                         continue
-                    if around and element.tag not in SHAPES | {"track", "attribute"}:
-                        unread[f"<{element.tag}>"] += 1
+                    unread.update(unread_parts(element, ("track", "image")))
                     track = around[0] if around else element
                     task, subset = track.get("task_id", ""), track.get("subset", "")
                     if task not in videos:
@@ -157,6 +164,8 @@ class _Video:
         record, found = Record(self.file), None
         if element.get("outside") != "1":
             found = read_shape(element, self._track.get("label"), record)
+        if found and "group_id" not in found.columns:
+            found.columns = {**found.columns, **group_of(self._track)}
         if self._before:
             self._frames.add_between(self._number, self._before, (frame, found or self._before[1]))
         if found:

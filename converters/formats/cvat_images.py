@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Iterator
 from html import unescape
 from operator import attrgetter
 from typing import Any
@@ -48,10 +49,18 @@ def read_image(element: Any, file: str, unread: Counter[str]) -> Record:
     record.size = None if width is None or height is None else (width, height)
     record.columns = _tags(element)
     shapes = [child for child in element if child.tag in SHAPES]
-    unread.update(f"<{child.tag}>" for child in element if child.tag not in SHAPES | {"tag"})
+    unread.update(name for child in element for name in unread_parts(child, {"tag"}))
     read_objects(record, shapes, lambda each: read_shape(each, each.get("label"), record), attrgetter("sourceline"))
     _join_groups(record)
     return record
+
+
+def unread_parts(element: Any, others: Collection[str]) -> Iterator[str]:
+    """Yield what is not read of an element of an image or a track. others: tags beside those of shapes that are."""
+    if element.tag not in SHAPES and element.tag not in others:
+        yield f"<{element.tag}>"
+    for point in element.iterchildren("points"):
+        yield from ("<attribute> of <points>" for _ in point.iterchildren("attribute"))
 
 
 def _tags(element: Any) -> dict[str, Any]:
@@ -120,9 +129,13 @@ def _columns(element: Any) -> dict[str, Any]:
     columns: dict[str, Any] = {name: each.text or "" for each in attributes if (name := each.get("name"))}
     if element.get("occluded") in ("0", "1"):
         columns["occluded"] = int(element.get("occluded"))
-    if (element.get("group_id") or "").isdecimal():
-        columns["group_id"] = int(element.get("group_id")[:18])
-    return columns
+    return columns | group_of(element)
+
+
+def group_of(element: Any) -> dict[str, int]:
+    """Return the group that a shape, or all shapes of a track, are in, as a column; {} for none."""
+    group = element.get("group_id") or ""
+    return {"group_id": int(group[:18])} if group.isdecimal() else {}
 
 
 def _points(element: Any, least: int) -> list[float]:

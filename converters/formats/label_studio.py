@@ -116,7 +116,7 @@ def _records(
         if results is None:
             with suppress(ObjectError):
                 record.names = _names(data, upload, "", usual_tag)
-            findings.append(Finding(record.about(None), "task-unfinished"))
+            findings.append(Finding(record.about(None), "task-unfinished", note=_unfinished(task)))
             return
         results = [object_of(result, "a result") for result in results]
         unread.update(str(each["type"]) for each in results if each.get("type") in _UNREAD)
@@ -145,6 +145,12 @@ def _records(
     except ObjectError as error:
         record.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
         yield record
+
+
+def _unfinished(task: dict[str, Any]) -> str:
+    """Return why a task has no annotation, where it has what may become one; "" where it has nothing."""
+    found = [what for what in ("predictions", "drafts") if isinstance(task.get(what), list) and task[what]]
+    return f"a task has {' and '.join(found)} only: submit it in Label Studio, and export again" if found else ""
 
 
 def _further(data: dict[str, Any], tag: str) -> dict[str, Any]:
@@ -331,11 +337,12 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
     size = next(((w, h) for w, h in sizes if type(w) is type(h) is int and min(w, h) > 0 and max(w, h) < 1e6), None)
     record.size, record.unit = size, size or (100, 100)
     by_id: dict[str, Object] = {}
+    tried = set[str]()  # a region with several results is at fault once
     points: list[tuple[int, dict[str, Any]]] = []
 
     def parse(item: tuple[int, tuple[str, str, dict[str, Any]]]) -> Object | None:
         index, (kind, key, result) = item
-        if key in by_id:  # the same region with its labels, of a tag of its own
+        if key in tried:  # the same region with its labels, of a tag of its own
             return None
         if kind == "keypoint":
             points.append((index, result))
@@ -344,6 +351,7 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
             object_of(result.get("value"), "value")
             unused_shape(record, index, str(result.get("type"))[:40])
             return None
+        tried.add(key)
         by_id[key] = _object(record, kind, result, about[key])
         return by_id[key]
 
@@ -373,7 +381,15 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
     if result.get("image_rotation"):
         raise ObjectError("image_rotation must be 0: turn the image back in Label Studio, and export again")
     labels = [name for each in about for name in _labels_of(each)]
-    name, columns = text_of(labels[0] if labels else None, "its label"), _columns(about, labels)
+    if not labels:  # shapes whose class is chosen in a tag of its own, <Choices perRegion>
+        choices = [each["value"]["choices"] for each in about if "choices" in object_of(each.get("value"), "value")]
+        labels = choices[0] if len(choices) == 1 and isinstance(choices[0], list) and len(choices[0]) == 1 else []
+    if not labels:
+        rule = "a region must have a label, or one choice of one tag"
+        raise ObjectError(f"{rule}: use RectangleLabels or the like in the labeling interface", "object-no-name")
+    name, columns = text_of(labels[0], "its label"), _columns(about, labels)
+    if result.get("score") is not None:  # of a model
+        columns["score"] = result["score"]
     found = Object(name, columns=columns, tool_id=id_of(result.get("id")))
     degrees = number_of(value.get("rotation") or 0, "rotation")
     if degrees % 180 and record.size is None:  # percent of the width are not percent of the height

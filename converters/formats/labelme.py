@@ -20,6 +20,7 @@ from detaug.converters.records.record import (
     ObjectError,
     Record,
     Source,
+    count_unread,
     edges_of,
     hull_of,
     object_of,
@@ -45,6 +46,14 @@ _SHAPE_KEYS = frozenset(
     )
 )
 """Of a shape, those that are read, and those that say nothing more: of colours, and of the angle of its points."""
+
+_FILE_KEYS = frozenset(
+    (
+        *("version", "flags", "shapes", "imagePath", "imageData", "imageHeight", "imageWidth", "checked"),
+        *("lineColor", "fillColor"),
+    )
+)
+"""Of a file, those that are read, and those that say nothing of its objects."""
 
 CROWD = "iscrowd"
 """The flag of crowds, which `coco_to_labelme` writes."""
@@ -74,9 +83,9 @@ def read_labelme(source: Source) -> Contents:
         width, height = document.get("imageWidth"), document.get("imageHeight")
         record.size = (width, height) if type(width) is type(height) is int else None
         record.columns = _flags(document)
+        count_unread(unread, document, _FILE_KEYS)
         for shape in document["shapes"]:
-            more = shape.keys() - _SHAPE_KEYS if isinstance(shape, dict) else ()
-            unread.update(key for key in more if shape[key] not in (None, "", [], {}))
+            count_unread(unread, shape if isinstance(shape, dict) else {}, _SHAPE_KEYS)
         _read_shapes(record, document["shapes"])
 
     return Contents(records_of_files(source.files, read), len(source.files), findings=unread_elements(unread))

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.files.paths import last_part
+from detaug.converters.files.known_files import what_file_is
+from detaug.converters.files.paths import last_part, list_files
 from detaug.converters.files.text import read_json
 from detaug.converters.records import record as records
 from detaug.converters.records.png_mask import mask_of_png
@@ -20,6 +22,17 @@ from detaug.errors import ConversionError, InputError
 
 _FOLDER = re.compile(r"(?<![^/])ann/(?=[^/]*$)")
 """Of the annotations of a data set: the images are in img."""
+
+_FILE_KEYS = frozenset(
+    ("description", "tags", "size", "objects", "name", "imageId", "imageName", "createdAt", "updatedAt")
+)
+_OBJECT_KEYS = frozenset(
+    (
+        *("id", "classId", "classTitle", "geometryType", "description", "tags", "points", "angle", "bitmap", "nodes"),
+        *("vertices", "faces", "labelerLogin", "createdAt", "updatedAt", "nnCreated", "nnUpdated"),
+    )
+)
+"""Those that are read, and those that say nothing of the object: who drew it, and when."""
 
 
 def read_supervisely(source: Source) -> Contents:
@@ -33,22 +46,37 @@ def read_supervisely(source: Source) -> Contents:
     classes = [entry for file in metas for entry in _classes(source.folder / file)]
     nodes = {str(entry.get("title")): _node_names(entry) for entry in classes}
 
+    unread = Counter[str]()
+
     def read(file: str, record: Record) -> None:
         document = object_of(read_json(source.name(file)), "an annotation")
+        records.count_unread(unread, document, _FILE_KEYS)
         record.names = [_FOLDER.sub("img/", record.stem)]
         size = document.get("size")
         width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))
         record.size = (width, height) if type(width) is int and type(height) is int else None
         record.columns = _tags(document) | _description(document)
-        items = enumerate(records.list_of(document.get("objects"), "objects"))
+        objects = records.list_of(document.get("objects"), "objects")
+        for each in objects:
+            records.count_unread(unread, each if isinstance(each, dict) else {}, _OBJECT_KEYS)
+        items = enumerate(objects)
         records.read_objects(record, items, lambda item: _object(record, *item, nodes))
 
     files = [file for file in source.files if file not in metas]
+    if not files:
+        others = (name for name in list_files(source.folder, (".json",)) if name not in metas)
+        known = next((f"; {name} {what}" for name in others if (what := what_file_is(source.folder / name))), "")
+        raise ConversionError(f"{source.folder} has {metas[0]} and no annotations of images, ann/NAME.jpg.json{known}")
     names = [str(entry["title"]) for entry in classes if str(entry.get("title") or "").strip()]
     key_points = {name: list(found.values()) for name, found in nodes.items() if found}
     skeletons = {str(entry.get("title")): _edges(entry) for entry in classes}
     return Contents(
-        records.records_of_files(files, read), len(files), list(dict.fromkeys(names)), key_points, skeletons
+        records.records_of_files(files, read),
+        len(files),
+        list(dict.fromkeys(names)),
+        key_points,
+        skeletons,
+        records.unread_elements(unread),
     )
 
 
@@ -121,6 +149,11 @@ def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[
         found.set_box(edges, degrees, (left + right) / 2, (top + bottom) / 2)
     elif kind == "cuboid" and isinstance(entry.get("points"), list):
         found.rings = [records.hull_of(records.points_of(entry["points"], "points", 4))]
+    elif kind == "cuboid_2d":
+        corners = [
+            object_of(each, "a vertex").get("loc") for each in object_of(entry.get("vertices"), "vertices").values()
+        ]
+        found.rings = [records.hull_of(records.points_of(corners, "vertices", 4))]
     elif kind in ("bitmap", "alpha_mask"):
         bitmap = object_of(entry.get("bitmap"), "bitmap")
         left, top = records.points_of([bitmap.get("origin")], "origin")

@@ -104,7 +104,8 @@ def _numbers(words: Sequence[str]) -> list[float]:
     try:
         numbers = [float(word) for word in words]
     except ValueError:
-        raise _LineError("row-invalid", "must be numbers") from None
+        masks = "; masks of MOTS are not read: write the boxes around them" if len(words) == 6 else ""
+        raise _LineError("row-invalid", f"must be numbers{masks}") from None
     if "_" in "".join(words) or not all(map(math.isfinite, numbers)):  # float() accepts 1_000
         raise _LineError("row-invalid", "must be finite numbers")
     if not 7 <= len(numbers) <= 10:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import attrgetter
@@ -220,6 +221,11 @@ def ring_of_line(
     if apart:
         record.findings.append(Finding(record.about(row), "line-closed", index, row, before=round(apart, 3)))
     return ring
+
+
+def count_unread(unread: Counter[str], entry: Mapping[str, Any], read: Collection[str]) -> None:
+    """Count the keys of an entry of a json that are not read and have a value."""
+    unread.update(key for key, value in entry.items() if key not in read and value not in (None, "", [], {}))
 
 
 def unread_elements(counts: Mapping[str, int]) -> Iterator[Finding]:
