@@ -9,6 +9,26 @@ if TYPE_CHECKING:
     from detaug.converters.findings.finding import Finding
 
 
+_LONGEST = 4000, 3000, 900
+"""Letters of a line, and those that stay at its start and its end, where the remedy is, of a longer one."""
+
+
+def printable(text: str, kept: str = "\n") -> str:
+    """Return text with control characters, line breaks beside `kept`, and bytes that are not UTF-8 escaped.
+
+    Names in files may hold what a terminal obeys.
+    """
+    if text.isprintable():
+        return text
+    chars = (char if char in kept or char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(chars)
+
+
+def _bounded(line: str) -> str:
+    longest, start, end = _LONGEST
+    return line if len(line) <= longest else f"{line[:start]} ... {line[-end:]}"
+
+
 class InputError(ValueError):
     """An argument, a file or a folder that cannot be used. The message says what is wrong, the rule, and what to do.
 
@@ -22,6 +42,10 @@ class InputError(ValueError):
     """
 
     __module__ = "detaug"  # tracebacks show the public name
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__("\n".join(map(_bounded, printable(str(message)).split("\n"))))
+
     ag_pass_through = True  # DALI with conditionals replaces an error without this attribute by one of its own
 
 

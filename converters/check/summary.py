@@ -9,7 +9,7 @@ from pathlib import Path
 from detaug.converters.check.clean import NOT_CLEANABLE, Cleaned, NotCleaned
 from detaug.converters.coco.table import Table
 from detaug.converters.findings.entries import Findings
-from detaug.converters.findings.finding import counted, on_one_line, shown
+from detaug.converters.findings.finding import counted, on_one_line, short_name
 from detaug.converters.findings.kinds import CHECK_KINDS, Severity
 
 _EXAMPLES = 3
@@ -137,7 +137,7 @@ def _group_lines(table: Table, group: Findings) -> Iterator[str]:
 
 
 def _class_lines(counts: dict[str, int]) -> Iterator[str]:
-    names = {name: shown(name)[1:-1] for name in list(counts)[:_MOST_CLASSES]}
+    names = {name: short_name(name) for name in list(counts)[:_MOST_CLASSES]}
     width = max(map(len, names.values()), default=0)
     yield from (f"  {short:<{width}}  {counts[name]:>9,}" for name, short in names.items())
     if len(counts) > len(names):

@@ -11,7 +11,14 @@ from typing import NoReturn
 
 from detaug.converters.conversion.arguments import OnError
 from detaug.converters.files.atomic import json_written_with
-from detaug.converters.findings.finding import Finding, count_kinds, counted, on_one_line, report_document
+from detaug.converters.findings.finding import (
+    Finding,
+    count_kinds,
+    counted,
+    on_one_line,
+    report_document,
+    short_name,
+)
 from detaug.converters.findings.kinds import KINDS
 from detaug.errors import ConversionError
 
@@ -125,7 +132,7 @@ def _shapes_by_kind(findings: Iterable[Finding]) -> str:
     """Return how many shapes of each kind have no place in the json: "3 keypoints without a box, 2 lines"."""
     counts = Counter[tuple[str, str]]()
     for finding in findings:
-        name = str(finding.before)
+        name = short_name(finding.before)
         counts[_SHAPE_NAMES.get(name, (name, f"{name}s"))] += finding.count
     return ", ".join(counted(number, *names) for names, number in sorted(counts.items()))
 
@@ -173,15 +180,14 @@ def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[s
 
 
 def _lines(summary: Summary) -> Iterator[str]:
-    width = max((len(name) for name in summary.class_counts), default=0)
     images, boxes = counted(summary.images, "image"), counted(summary.boxes, "box", "boxes")
     classes = counted(len(summary.class_counts), "class", "classes")
     yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes} in {classes}"
     if summary.boxes or not summary.image_class_counts:
-        yield from (f"  {name:<{width}}  {count:>9,}" for name, count in summary.class_counts.items())
+        yield from _counts(summary.class_counts)
     if summary.image_class_counts:
         yield f"{counted(sum(summary.image_class_counts.values()), 'image')} with a class"
-        yield from (f"  {name:<{width}}  {count:>9,}" for name, count in summary.image_class_counts.items())
+        yield from _counts(summary.image_class_counts)
     for kind, count in summary.kind_counts.items():
         effect = KINDS[kind].effect.replace("error", "skipped")  # a summary with errors is one of --on-error skip
         yield f"{effect:>8} {count:>7,}  {kind}: {KINDS[kind].meaning}{_examples(summary, kind)}"
@@ -196,6 +202,12 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield summary.next_step
 
 
+def _counts(counts: Mapping[str, int]) -> Iterator[str]:
+    names = {name: short_name(name) for name in counts}
+    width = max(map(len, names.values()), default=0)
+    yield from (f"  {names[name]:<{width}}  {count:>9,}" for name, count in counts.items())
+
+
 def _examples(summary: Summary, kind: str) -> str:
     """Return one of the members that are not read, the kinds of shapes, and names of classes, where typos show."""
     if kind == "member-unused":
@@ -207,7 +219,7 @@ def _examples(summary: Summary, kind: str) -> str:
     if kind == "shape-unused":
         return ": " + _shapes_by_kind(finding for finding in summary.findings if finding.kind == kind)
     if kind == "element-unused":
-        names = [*dict.fromkeys(str(finding.before) for finding in summary.findings if finding.kind == kind)]
+        names = [*dict.fromkeys(short_name(finding.before) for finding in summary.findings if finding.kind == kind)]
         return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
     if kind not in ("class-not-listed", "class-unused"):
         return ""
@@ -216,6 +228,6 @@ def _examples(summary: Summary, kind: str) -> str:
 
 def listed_names(findings: Iterable[Finding]) -> str:
     """Return the class names of findings, each once, with the name that a misspelt one may mean."""
-    names = list(dict.fromkeys((str(finding.before), finding.after) for finding in findings))
+    names = list(dict.fromkeys((short_name(finding.before), finding.after) for finding in findings))
     texts = [f"{name} (did you mean {similar}?)" if similar else name for name, similar in names[:_MOST_NAMES_SHOWN]]
     return ", ".join(texts) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)

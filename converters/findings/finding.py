@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from detaug.converters.findings.kinds import KINDS, Effect
+from detaug.errors import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def report_document(findings: Iterable[Finding]) -> dict[str, object]:
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 160
 _repr.maxlist, _repr.maxlevel = 8, 4
+_MOST_NAMES = 100
 _LONGEST = 600
 """Letters: eight lists of eight in each other, as aliases of YAML make them, are more than one can read."""
 
@@ -93,7 +95,18 @@ def shown(value: object) -> str:
 
 def on_one_line(text: str) -> str:
     """Return text with its line breaks, control characters and bytes that are not UTF-8 escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return printable(text, "")
+
+
+def short_name(name: object) -> str:
+    """Return a name of a file, such as a class, on one line of bounded length."""
+    return shown(str(name))[1:-1]
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return names of a file for a message: a, b, c."""
+    texts = [*map(short_name, names)]
+    return ", ".join(texts[:_MOST_NAMES]) + f" and {len(texts) - _MOST_NAMES:,} more" * (len(texts) > _MOST_NAMES)
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -69,7 +69,7 @@ def bench(
             write_json(json_file, result)
 
     result = run_bench(annotations, images, say=_say(quiet), after_turn=save, **more)
-    click.echo(format_table(result))
+    options.echo(format_table(result))
     if chart:
         draw_chart(result, chart)
 
@@ -95,9 +95,9 @@ def tune(annotations: Path, images: Path, quiet: bool, device: str | None, **mor
     from detaug.bench import tune as run_tune
 
     options.keep_freed_memory_on_cpu(device)
-    click.echo(str(run_tune(annotations, images, device=device, say=_say(quiet), **more)))
+    options.echo(str(run_tune(annotations, images, device=device, say=_say(quiet), **more)))
 
 
 def _say(quiet: bool) -> Callable[[str], None]:
     """Return a function that prints a line of progress."""
-    return lambda line: None if quiet else click.echo(line, err=True)
+    return lambda line: None if quiet else options.echo(line, err=True)

@@ -135,14 +135,14 @@ def preview(
     if bands != {"channels": 3, "dtype": "uint8", "bands": ()}:
         kept = {name: more.pop(name) for name in ("recipe", "ops", "epoch", "columns", "size")}
         _refuse_with("--channels", more | {"frames": frames})
-        click.echo(preview_bands(annotations, images, output, rows=rows, seed=seed, **bands, **kept))
+        options.echo(preview_bands(annotations, images, output, rows=rows, seed=seed, **bands, **kept))
         return
     if frames is None:
-        click.echo(preview_file(annotations, images, output, rows=rows, seed=seed, **more))
+        options.echo(preview_file(annotations, images, output, rows=rows, seed=seed, **more))
         return
     kept = {name: more.pop(name) for name in ("preset", "recipe", "ops", "epoch", "size")}
     _refuse_with("--frames", more)
-    click.echo(
+    options.echo(
         preview_clips(annotations, images, output, frames=frames, stride=stride or 1, rows=rows, seed=seed, **kept)
     )
 
@@ -175,4 +175,4 @@ def demo(device: str | None, **more: Any) -> None:
     from detaug.demo.demo import demo as run_demo
 
     options.keep_freed_memory_on_cpu(device)
-    run_demo(**more, device=device, say=click.echo)
+    run_demo(**more, device=device, say=options.echo)

@@ -35,11 +35,12 @@ from detaug.cli.convert import (
 from detaug.cli.dataset import check, demo, preview
 from detaug.cli.evaluate import evaluate, predict
 from detaug.cli.formats import convert, formats
+from detaug.cli.options import echo
 from detaug.cli.recipe import import_recipe
 from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
 from detaug.cli.tiles import tile
 from detaug.cli.train import train
-from detaug.errors import InputError
+from detaug.errors import InputError, printable
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -100,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message())
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        name = printable(str(error.filename), "") if error.filename else ""
+        return _fail(f"{name}: {error.strerror}" if name else str(error))
     except InputError as error:
         return _fail(str(error))
 
@@ -126,5 +128,5 @@ def _interrupted_by_signals() -> Iterator[None]:
 
 
 def _fail(message: str, code: int = 2) -> int:
-    click.echo(f"detaug: {message}", err=True)
+    echo(f"detaug: {message}", err=True)
     return code

@@ -12,6 +12,7 @@ import click
 
 from detaug.cli.progress_bar import progress_bar
 from detaug.converters.files.addresses import check_on_disk
+from detaug.errors import printable
 
 
 class PathOnDisk(click.Path):
@@ -209,16 +210,21 @@ group_name = click.option(
 )
 
 
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a text; control characters of the names in it are escaped, which a terminal would obey."""
+    click.echo(printable(str(text)), err=err)
+
+
 def print_unless(quiet: bool, result: object) -> None:
     """Print a result, unless the command is to be quiet."""
     if not quiet:
-        click.echo(str(result))
+        echo(result)
 
 
 def say_working(what: str) -> None:
     """Say on a terminal what takes seconds, before it does."""
     if sys.stderr.isatty():
-        click.echo(what, err=True)
+        echo(what, err=True)
 
 
 def print_converted(convert: Callable[..., object], label: str, *, quiet: bool, **given: Any) -> None:

@@ -55,7 +55,7 @@ def import_recipe(file: str, output: Path, size: Any, settings: dict[str, Any], 
         check_name(*parts)
         output_files({"output": output}, parts[0], extensions=extensions)
         if not quiet:
-            click.echo(f"running {parts[0]}", err=True)
+            options.echo(f"running {parts[0]}", err=True)
         imported = import_recipe(run_file(*parts, settings), name=file, size=size)
     else:
         if settings:

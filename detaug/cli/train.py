@@ -36,13 +36,13 @@ class _Output(NamedTuple):
 @contextmanager
 def _terminal() -> Iterator[_Output]:
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
-        yield _Output(click.echo, None)
+        yield _Output(options.echo, None)
         return
     bar = ProgressBar()
 
     def say(line: str) -> None:
         bar.end()
-        click.echo(line)
+        options.echo(line)
 
     try:
         yield _Output(say, bar.draw)

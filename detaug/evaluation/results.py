@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from detaug.arguments import is_number
 from detaug.converters.coco.boxes import SMALLEST_SIDE, look_like_corners, look_relative
 from detaug.converters.files.text import read_json
 from detaug.converters.findings.finding import counted, shown
@@ -67,12 +67,16 @@ def _known(row: dict[str, Any], name: str, known: Any) -> Any:
 
 def _check_numbers(row: Mapping[str, Any], entry: str) -> None:
     """Raise InputError unless score and shape are finite numbers: NumPy would read the text "5", and true as 1."""
-    if not is_number(row.get("score")):
+    if not _is_float(row.get("score")):
         raise InputError(f"must have a finite number as score, got {shown(row.get('score'))}; {_FORM}")
     if entry not in row:
         raise InputError(f"has no {entry}; {_FORM}")
-    if entry != "segmentation" and not (isinstance(row[entry], list) and all(map(is_number, _flat(row[entry])))):
+    if entry != "segmentation" and not (isinstance(row[entry], list) and all(map(_is_float, _flat(row[entry])))):
         raise InputError(f"must have a list of finite numbers as {entry}, got {shown(row[entry])}; {_FORM}")
+
+
+def _is_float(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # not of NaN
 
 
 def _flat(values: list[Any]) -> Iterator[Any]:

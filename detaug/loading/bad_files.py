@@ -19,6 +19,7 @@ from detaug.converters.files.decodable import as_decodable
 from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 from detaug.converters.files.large_images import allow_pixels, too_few_bytes
 from detaug.converters.files.threads import Threads
+from detaug.converters.findings.finding import on_one_line
 from detaug.converters.machine import available_cores
 from detaug.errors import DataError, InputError
 from detaug.loading.decoding import decoded, inputs
@@ -85,6 +86,7 @@ class SkippedImages:
 
     def add(self, files: BadFiles) -> None:
         """Skip these images with a warning, or refuse them. Raises DataError if too many were skipped."""
+        files = {index: on_one_line(reason) for index, reason in files.items()}
         if not self._skip:
             self._refused |= files
             return

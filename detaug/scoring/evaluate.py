@@ -13,6 +13,7 @@ import torch
 from detaug.arguments import SCORE
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.atomic import write_json
+from detaug.converters.findings.finding import listed, short_name
 from detaug.errors import InputError
 from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
@@ -84,16 +85,17 @@ class Evaluation:
 
     def __str__(self) -> str:
         errors, curve = self.errors, self.errors.curve
-        width = max(map(len, ("class", *errors.class_names)))
+        names = {name: short_name(name) for name in errors.class_names}
+        width = max(map(len, ("class", *names.values())))
         lines = [str(self.metrics), *(f"{kind}: {each}" for kind, each in self.more.items()), ""]
         lines.append(f"{'class':{width}}     AP   AP50  precision  recall  objects")
         for name, ap, ap50, precision, recall, objects in self.rows():
             numbers = f"{_number(ap)}  {_number(ap50)}      {_number(precision)}   {_number(recall)}"
-            lines.append(f"{name:{width}}  {numbers}  {objects:>7,}")
+            lines.append(f"{names[name]:{width}}  {numbers}  {objects:>7,}")
         kinds = ", ".join(f"{kind} {each.sum():,}" for kind, each in errors.kinds.items())
         lines += ["", f"errors of detections with a score of {errors.min_score:g} or more: {kinds}"]
         if pairs := self.confused(3):
-            lines.append("confused: " + ", ".join(f"{a} as {b} {count:,}" for a, b, count in pairs))
+            lines.append("confused: " + ", ".join(f"{names[a]} as {names[b]} {count:,}" for a, b, count in pairs))
         if len(curve.scores):
             at = curve.f1.argmax()
             best = f"precision {curve.precision[at]:.2f}, recall {curve.recall[at]:.2f}"
@@ -150,8 +152,8 @@ def evaluate_model(
     reader = CocoReader(images, annotations, **READS[trained.finds])
     if reader.class_names != trained.class_names:
         raise InputError(
-            f"{os.fspath(model)} finds the classes {', '.join(trained.class_names[1:])}, and {os.fspath(annotations)} "
-            f"has {', '.join(reader.class_names[1:])}; {SAME_CLASSES}"
+            f"{os.fspath(model)} finds the classes {listed(trained.class_names[1:])}, and {os.fspath(annotations)} "
+            f"has {listed(reader.class_names[1:])}; {SAME_CLASSES}"
         )
     own, others = trained.keypoints, reader.shapes.keypoints
     if own and others and own.count != others.count:

@@ -19,6 +19,7 @@ from detaug.boxes.views import rows_left
 from detaug.converters.files.image_headers import read_orientation, upright
 from detaug.converters.files.large_images import allow_pixels, too_few_bytes
 from detaug.converters.files.pixel_types import refuse_loss
+from detaug.converters.findings.finding import on_one_line
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
@@ -235,7 +236,7 @@ def _flags(path: Path) -> dict[int, Flags]:
 
 
 def _pixels(reader: CocoReader, row: int) -> Array:
-    path, (height, width) = reader.path(row), reader.sizes[row].tolist()
+    path, (height, width) = on_one_line(str(reader.path(row))), reader.sizes[row].tolist()
     try:
         content = BytesIO(encoded := reader.read(row))
         if fault := too_few_bytes(width, height, len(encoded)):

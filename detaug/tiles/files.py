@@ -18,6 +18,7 @@ from detaug.converters.files.decodable import contiguous_tiff
 from detaug.converters.files.parallel import Progress
 from detaug.converters.files.pixel_types import PixelType, read_pixel_type
 from detaug.converters.files.threads import Threads
+from detaug.converters.findings.finding import on_one_line
 from detaug.converters.machine import available_cores
 from detaug.errors import ConversionError, InputError
 from detaug.pixel_format import PixelFormat
@@ -143,7 +144,7 @@ class TileFiles(NamedTuple):
 
 
 def _unusable(reader: TileReader, tiles: Ints, why: str) -> ConversionError:
-    return ConversionError(f"{reader.path(int(tiles[0]))} {why}")
+    return ConversionError(on_one_line(f"{reader.path(int(tiles[0]))} {why}"))
 
 
 def _save_png(image: Image.Image, path: Path) -> None:

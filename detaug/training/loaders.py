@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from detaug import presets
-from detaug.converters.findings.finding import counted
+from detaug.converters.findings.finding import counted, listed
 from detaug.errors import InputError
 from detaug.loading.loader import Loader
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
@@ -178,8 +178,8 @@ def read_of_data(options: TrainOptions) -> OfData:
         val = _of_reader(read_val(options.val, options))
         if val.class_names != train.class_names:
             raise InputError(
-                f"{options.val} has the classes {val.class_names[1:]}, {options.annotations} {train.class_names[1:]}; "
-                f"{SAME_CLASSES}"
+                f"{options.val} has the classes {listed(val.class_names[1:])}, and {options.annotations} has "
+                f"{listed(train.class_names[1:])}; {SAME_CLASSES}"
             )
         if val != train:
             raise InputError(

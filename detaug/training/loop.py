@@ -18,7 +18,7 @@ from torch import nn
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.conversion.folder import check_folder, locked_folder
 from detaug.converters.files.atomic import remove_leftovers
-from detaug.converters.findings.finding import counted
+from detaug.converters.findings.finding import counted, listed
 from detaug.drawing import save_picture
 from detaug.errors import InputError
 from detaug.loading.loader import Loader
@@ -149,7 +149,7 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progr
         if missing:
             progress.say(f"{path}: {len(missing)} weights are initialised at random for {num_classes - 1} classes")
         elif class_names and class_names != of_data.class_names:
-            then, now = (", ".join(names[1:]) for names in (class_names, of_data.class_names))
+            then, now = (listed(names[1:]) for names in (class_names, of_data.class_names))
             progress.say(f"{path}: its head for the classes {then} is kept, and trained on {now}")
     if dist.is_initialized() and dist.get_backend() == "nccl":
         convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
