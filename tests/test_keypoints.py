@@ -379,3 +379,36 @@ def test_a_wrong_skeleton_is_no_reason_to_refuse(tmp_path: Path, skeleton: Any) 
     points = da.CocoReader(tmp_path, right, keypoints=True).shapes.keypoints
     assert points is not None
     assert points.skeletons[0] == [(0, 2)]
+
+
+def test_each_class_has_its_own_swaps_sides_and_lines() -> None:
+    """Of several objects and images; only some images are flipped."""
+    names = [["left_eye", "right_eye", "nose"], ["top", "left_end", "right_end"], ["a", "b"]]
+    bones = [[(0, 2), (1, 2)], [(0, 1)], []]
+    swapped = [[1, 0, 2], [0, 2, 1], [0, 1, 2]]
+    classes = [[2, 0, 1], [1, 2, 2, 0], [0], [1, 0]]
+    rng = np.random.default_rng(0)
+    points = [np.append(rng.uniform(5, 95, (len(own), 3, 2)), np.full((len(own), 3, 1), 2), 2) for own in classes]
+    key_points = da.KeyPoints(np.concatenate(points), names, bones, np.array(swapped))
+    for at, (own, lines) in enumerate(zip(names, bones, strict=True)):
+        found_names, found_lines, found_swaps = key_points.of_class(at, 3)
+        assert (found_names, found_lines, found_swaps.tolist()) == (own, lines, swapped[at])
+    labels = [np.array(own) + 1 for own in classes]
+    boxes = [[[0, 0, 100, 100]] * len(own) for own in classes]
+    images = [np.arange(100, dtype=np.uint8)[None, :, None].repeat(100, 0).repeat(3, 2)] * 4
+    samples = da.batch(images, boxes, labels, shapes=da.Shapes(keypoints=key_points), seed=1)
+    flipped = samples.then(da.RandomHorizontalFlip(p=0.5))
+    is_flipped = [image[0, 0, 0] == 99 for image in flipped.images]
+    assert 0 < sum(is_flipped) < 4
+    assert not is_flipped[0], "places of objects and of images in the batch are to differ"
+    shown = zip(flipped.keypoints, flipped.marks(), points, classes, is_flipped, strict=True)
+    for found, marks, own, numbers, mirrored in shown:
+        expected = own.copy()
+        if mirrored:
+            order = np.array(swapped)[numbers]
+            expected = np.take_along_axis(own, order[..., None], 1) * (-1, 1, 1) + (100, 0, 0)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        assert marks is not None
+        assert marks.skeletons == [bones[number] for number in numbers]
+        sides = {0: ["left", "right", ""], 1: ["", "left", "right"], 2: ["", "", ""]}
+        assert marks.sides == [sides[number] for number in numbers]
