@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 import detaug as da
 from detaug.boxes.views import Views
 from detaug.ops.op import Node, Nodes
+from detaug.samples.annotations import _from_xyxy, _to_xyxy
 
 GEOMETRY = [da.RandomIoUCrop(), da.RandomHorizontalFlip()]
 RECIPES = {
@@ -546,3 +547,12 @@ print(da.Compose([da.RandomHorizontalFlip(p=1)])(np.zeros((60, 80, 3), np.uint8)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "[40.0, 30.0, 30.0, 12.0]\n", done.stderr
+
+
+def test_forms_of_boxes_by_hand() -> None:
+    """The numbers of two boxes in each form; torchvision's own are in a slow test."""
+    xyxy = np.array([[10.0, 20, 40, 80], [5, 1, 6, 4]])
+    forms = {"XYXY": xyxy, "XYWH": [[10, 20, 30, 60], [5, 1, 1, 3]], "CXCYWH": [[25, 50, 30, 60], [5.5, 2.5, 1, 3]]}
+    for form, boxes in forms.items():
+        assert _to_xyxy(np.array(boxes, float), form).tolist() == xyxy.tolist()
+        assert _from_xyxy(xyxy, form).tolist() == np.array(boxes, float).tolist()

@@ -17,6 +17,7 @@ from PIL import Image
 from seeds import slow
 
 import detaug as da
+from detaug.loading.epochs import replace_skipped
 
 pytestmark = pytest.mark.filterwarnings("ignore:aspect_ratio_grouping makes steps")
 
@@ -408,3 +409,19 @@ def test_groups_and_a_resumed_epoch_with_other_last_batches(painted: Folder, las
     resumed = loader()
     resumed.load_state_dict(json.loads(json.dumps(state)))
     assert all(same(a, b) for a, b in zip(batches[2:], [*resumed, *resumed], strict=True))
+
+
+@pytest.mark.parametrize("hop", [1, 4])
+def test_a_stand_in_is_the_next_good_image_of_its_group_a_hop_later(hop: int) -> None:
+    """Against a search one by one."""
+    rng = np.random.default_rng(hop)
+    for _ in range(50):
+        order, groups, skipped = rng.permutation(17), rng.integers(0, 3, 17), rng.random(17) < rng.uniform(0, 1)
+        batches = np.split(order, [4, 8, 12, 16])
+        found = np.concatenate(replace_skipped(skipped, batches, groups, hop))
+        for at, (image, stand_in) in enumerate(zip(order.tolist(), found.tolist(), strict=True)):
+            later = [*order[(at + hop + np.arange(17)) % 17]] if at + hop < 17 else [*order]
+            good = [each for each in later if not skipped[each]]
+            same = [each for each in good if groups[each] == groups[image]]
+            expected = same or good or [image]
+            assert stand_in == (expected[0] if skipped[image] else image)
