@@ -478,7 +478,7 @@ def test_broken_xml_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_every_bad_file_is_listed_then_the_count_and_the_remedy(tmp_path: Path) -> None:
-    xmls = {"a": "<annotation>", "b": voc_xml(), "c": voc_xml("<object/>"), "d": voc_xml()}
+    xmls = {"a": "<annotation>", "b": voc_xml(box_xml(1, 1, 9, 9)), "c": voc_xml("<object/>"), "d": voc_xml()}
     root = devkit(tmp_path / "voc", xmls)
     (root / "JPEGImages/d.jpg").write_bytes(b"\xff\xd8 no jpeg")
     report = tmp_path / "report.json"
@@ -676,7 +676,8 @@ def test_an_image_without_xml(tmp_path: Path, unlabelled: str, names: list[str])
 def test_a_bad_xml_takes_the_image_of_its_filename_with_it(tmp_path: Path) -> None:
     """Else the image would be one without boxes."""
     bad = voc_xml(box_xml(11, 11, 40, 40), "<object><name>cat</name></object>", filename="real.jpg")
-    root = devkit(tmp_path / "voc", {"frame": bad, "b": voc_xml()}, {"real.jpg": image_bytes(), "b.jpg": image_bytes()})
+    xmls = {"frame": bad, "b": voc_xml(box_xml(1, 1, 9, 9))}
+    root = devkit(tmp_path / "voc", xmls, {"real.jpg": image_bytes(), "b.jpg": image_bytes()})
     document, summary = convert(root, on_error="skip")
     assert [row["file_name"] for row in document["images"]] == ["b.jpg"]
     assert kinds(summary) == {"object-no-box": 1}
