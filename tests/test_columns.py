@@ -16,6 +16,7 @@ import torch
 from dali_pipelines import make
 from nvidia.dali import fn
 from painted_files import Folder
+from PIL import Image
 
 import detaug as da
 from detaug.converters.coco.annotations import annotation_cache, read_annotations
@@ -282,3 +283,37 @@ def test_columns_are_cached(coded: Folder, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("detaug.converters.coco.annotations._checked", lambda *each: parsed.append(each))
     read_annotations(coded[1], columns=["score", "corner"])
     assert not parsed
+
+
+def two_sources(folder: Path, first: int, **more: Any) -> list[da.CocoReader]:
+    """Return two readers of two images each; the ids of the second begin at `first`. more: arguments of the second."""
+    readers = []
+    for name, start in (("a", 1), ("b", first)):
+        (folder / name).mkdir(parents=True)
+        images = [{"id": start + n, "file_name": f"{n}.png", "width": 9, "height": 8} for n in range(2)]
+        for image in images:
+            Image.new("RGB", (9, 8)).save(folder / name / image["file_name"])
+        rows = [
+            {"id": start + n, "image_id": start + n // 2, "category_id": 4 + n % 2, "bbox": [n, 1, 3, 4]}
+            for n in range(4)
+        ]
+        categories = [{"id": 4, "name": f"only {name}"}, {"id": 5, "name": "both"}]
+        content = {"images": images, "annotations": rows, "categories": categories}
+        (folder / f"{name}.json").write_text(json.dumps(content))
+        names = {"columns": ["id", "image_id", "category_id"]} | (more if readers else {})
+        readers.append(da.CocoReader(folder / name, folder / f"{name}.json", **names))
+    return readers
+
+
+def test_ids_of_several_sources_differ_in_columns_as_those_of_images_do(tmp_path: Path) -> None:
+    both = da.ConcatReader(two_sources(tmp_path / "same", 1))
+    assert both.columns["id"].tolist() == [*range(1, 9)]
+    assert both.columns["image_id"].tolist() == np.repeat(both.image_ids, 2).tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert both.columns["category_id"].tolist() == [1, 2, 1, 2, 3, 2, 3, 2]
+    assert [both.class_names[both.category_ids.index(n)] for n in (1, 2, 3)] == ["only a", "both", "only b"]
+    both = da.ConcatReader(two_sources(tmp_path / "other", 11))
+    assert both.columns["id"].tolist() == [1, 2, 3, 4, 11, 12, 13, 14]
+    assert both.columns["image_id"].tolist() == [1, 1, 2, 2, 11, 11, 12, 12]
+    both = da.ConcatReader(two_sources(tmp_path / "one", 1, columns=["image_id"]))
+    assert both.columns["id"].tolist() == [1, 2, 3, 4, -1, -1, -1, -1]
+    assert both.columns["image_id"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4]

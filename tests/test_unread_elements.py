@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coco_files import document, write, write_images
+from command import detaug
 from format_files import converted, data_set, kinds, refused
 from shard_files import jpeg, write_wds
 from voc_files import box_xml, voc_xml
@@ -327,3 +329,22 @@ def test_images_that_are_skipped_count_as_lost_where_no_object_is_left(tmp_path:
     }
     document, _ = converted(data_set(tmp_path / "some", files, "a.jpg", "b.jpg"), on_error="skip")
     assert len(document["annotations"]) == 1
+
+
+def test_crowds_are_named_where_boxes_are_counted(tmp_path: Path) -> None:
+    content = document()
+    content["annotations"][0]["iscrowd"] = content["annotations"][3]["iscrowd"] = 1
+    images, source = write_images(tmp_path / "images"), write(tmp_path / "a.json", content)
+    says = "5 boxes, of which 2 are crowds, in 2 classes"
+    for command in (
+        ("merge", source, "--classes", "cat,dog", "-o", tmp_path / "b.json"),
+        ("pack", source, images, "-o", tmp_path / "shards"),
+        ("convert-webdataset", tmp_path / "shards/a-00000.tar", "-o", tmp_path / "c.json"),
+        ("convert-coco-to-labelme", source, tmp_path / "labelme", "--images", images, "--with-images", "copy"),
+        ("convert", tmp_path / "labelme", "-o", tmp_path / "d.json"),
+    ):
+        result = detaug(*command)
+        assert says in result.out, command
+    content["annotations"][0]["iscrowd"] = 0
+    result = detaug("merge", write(source, content), "--classes", "cat,dog", "-o", tmp_path / "b.json")
+    assert "5 boxes, of which 1 is a crowd, in 2 classes" in result.out

@@ -124,6 +124,7 @@ class FolderExport:
             images=len(rows.images),
             images_without_boxes=rows.images_without_boxes(),
             class_counts=rows.class_counts(),
+            crowds=rows.crowds(),
             findings=tuple(findings),
             report=self.report,
             next_step=next_step,

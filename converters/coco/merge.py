@@ -154,10 +154,15 @@ def _merge_parts(sources: Sequence[Path], paths: dict[str, Path]) -> Summary:
         images=len(document["images"]),
         images_without_boxes=len(document["images"]) - len({row["image_id"] for row in objects}),
         class_counts=class_counts,
+        crowds=_crowds(objects),
         findings=(),
         report=report,
         next_step=how_to_load(paths["output"], None, document.get("videos", ()), shapes_of(objects)),
     )
+
+
+def _crowds(rows: Iterable[Mapping[str, Any]]) -> int:
+    return sum(row.get("iscrowd") == 1 for row in rows)
 
 
 def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, list[str]]:
@@ -394,6 +399,7 @@ class _Merged:
             images=len(self.images),
             images_without_boxes=len(self.images) - len({row["image_id"] for row in self.annotations}),
             class_counts={name: counts[name] for name in self.categories},
+            crowds=_crowds(self.annotations),
             image_class_counts={name: of_images[name] for name in self.categories} if of_images else {},
             findings=tuple(self.findings),
             report=paths.get("report"),

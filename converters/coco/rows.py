@@ -66,6 +66,10 @@ class CocoRows:
         counts = Counter(map(self.class_name, self.boxes.tolist()))
         return {name: counts[name] for name in self.table.categories.values()}
 
+    def crowds(self) -> int:
+        """Count the boxes that are crowds."""
+        return int(self.table.crowd[self.boxes].sum())
+
     def images_without_boxes(self) -> int:
         """Count the images without boxes."""
         return int((np.diff(self.first) == 0).sum())

@@ -50,6 +50,8 @@ class Summary:
     """The last line of the text: what to do with the output."""
     image_class_counts: dict[str, int] = field(default_factory=dict)
     """Images of each class, where images themselves have classes."""
+    crowds: int = 0
+    """How many of the boxes are crowds (iscrowd 1), which are not trained on."""
     other_splits: tuple[str, ...] = ()
     """Splits of the data set that were not converted."""
 
@@ -182,7 +184,8 @@ def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[s
 def _lines(summary: Summary) -> Iterator[str]:
     images, boxes = counted(summary.images, "image"), counted(summary.boxes, "box", "boxes")
     classes = counted(len(summary.class_counts), "class", "classes")
-    yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes} in {classes}"
+    crowds = f", of which {counted(summary.crowds, 'is a crowd', 'are crowds')}," if summary.crowds else ""
+    yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes}{crowds} in {classes}"
     if summary.boxes or not summary.image_class_counts:
         yield from _counts(summary.class_counts)
     if summary.image_class_counts:

@@ -105,6 +105,7 @@ def mot_to_coco(
         images=images,
         images_without_boxes=sum(not frame.boxes for result in results for frame in result.frames),
         class_counts=class_counts,
+        crowds=sum(box.is_crowd for result in results for frame in result.frames for box in frame.boxes),
         findings=tuple(findings),
         report=paths.get("report"),
         next_step=how_to_load(paths["output"], root, [{}]),  # frames of videos

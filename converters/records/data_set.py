@@ -31,6 +31,8 @@ class DataSet(NamedTuple):
     """The largest number of a track, None where no object has one."""
     shapes: frozenset[str]
     """Kinds that objects have beside boxes: masks, corners."""
+    crowds: int
+    """How many of the objects are crowds."""
 
 
 def data_set_of(
@@ -42,7 +44,7 @@ def data_set_of(
 ) -> tuple[DataSet, int, list[Finding]]:
     """Return the data set with the objects of its classes, how many images have none, and findings about classes."""
     findings, without_boxes, last_track = list[Finding](), 0, None
-    counts, shapes = Counter[str](), set[str]()
+    counts, crowds, shapes = Counter[str](), 0, set[str]()
     key_points = {name: [*points] for name, points in contents.key_points.items()}
     for each in images:
         about = stored.about(each)
@@ -50,6 +52,7 @@ def data_set_of(
         if len(own) < len(about.counts):
             findings += _not_listed(each, about, stored, own)
         counts.update(own)
+        crowds += sum(n for name, n in about.crowds.items() if name in own)
         without_boxes += not own
         shapes |= about.shapes
         if about.last_track is not None:
@@ -63,7 +66,16 @@ def data_set_of(
     left_out = left_out_classes((*earlier, *findings))
     findings += [*unused_classes((name for name in names if not counts[name]), left_out), *alike_classes(names)]
     dataset = DataSet(
-        images, stored, names, len(listed), counts, key_points, contents.skeletons, last_track, frozenset(shapes)
+        images,
+        stored,
+        names,
+        len(listed),
+        counts,
+        key_points,
+        contents.skeletons,
+        last_track,
+        frozenset(shapes),
+        crowds,
     )
     return dataset, without_boxes, findings
 

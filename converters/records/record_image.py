@@ -47,6 +47,8 @@ class About(NamedTuple):
     last_track: int | None
     shapes: frozenset[str]
     """What objects have beside boxes and keypoints: masks, rotated."""
+    crowds: dict[str, int]
+    """Objects that are crowds, by class."""
 
 
 class StoredObjects(Spool):
@@ -67,17 +69,20 @@ class StoredObjects(Spool):
     ) -> None:
         """Store the objects and the regions of an image. row, file: those of `About`, and its entry."""
         counts: dict[str, int] = {}
+        crowds: dict[str, int] = {}
         key_points: dict[str, list[str]] = {}
         shapes: set[str] = set()
         for item in objects:
             counts[item.class_name] = counts.get(item.class_name, 0) + 1
+            if item.is_crowd:
+                crowds[item.class_name] = crowds.get(item.class_name, 0) + 1
             if item.keys:
                 shapes |= shapes_of([item.keys])
             if item.key_points:
                 known = key_points.setdefault(item.class_name, [])
                 known += [name for name in item.key_points if name not in known]
         last_track = max((item.track for item in objects if item.track is not None), default=None)
-        about = About(row, *file, counts, key_points, last_track, frozenset(shapes))
+        about = About(row, *file, counts, key_points, last_track, frozenset(shapes), crowds)
         image.has_regions = bool(regions)
         image.start = self.put(tuple(about), [*map(tuple, objects)], [*map(tuple, regions)])
 

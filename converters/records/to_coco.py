@@ -113,6 +113,7 @@ def records_to_coco(
         images=len(usable),
         images_without_boxes=without_boxes,
         class_counts=class_counts,
+        crowds=dataset.crowds,
         findings=tuple(findings),
         report=report,
         next_step=how_to_load(

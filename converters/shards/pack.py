@@ -143,6 +143,7 @@ def pack_coco(
         images=len(rows.images),
         images_without_boxes=rows.images_without_boxes(),
         class_counts=rows.class_counts(),
+        crowds=rows.crowds(),
         findings=tuple(findings),
         report=paths.get("report"),
         next_step=how_to_load(

@@ -137,6 +137,7 @@ class ShardContent:
     """What annotations have beside boxes, see `shapes_of`."""
     numbers: BoxNumbers = field(default_factory=BoxNumbers)
     """What boxes in pixels look like."""
+    crowds: int = 0
     labelled: bool = False
     """Whether any record has a place for labels."""
     parts: Counter[str] = field(default_factory=Counter)
@@ -155,6 +156,7 @@ class ShardContent:
             self.samples.append(_encoded(sample, self.labels))
         except (ValueError, RecursionError) as error:
             raise SampleError("sample-invalid", f"its labels cannot be written as json: {error}") from None
+        self.crowds += sum(annotation.row.get("iscrowd") == 1 for annotation in sample.annotations)
         self.shapes |= shapes_of(annotation.row for annotation in sample.annotations)
 
 

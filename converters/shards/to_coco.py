@@ -192,6 +192,7 @@ class _Conversion:
             images=joined.images,
             images_without_boxes=sum(not sample.labels for _, sample in joined.samples()),
             class_counts=joined.box_counts(),
+            crowds=sum(content.crowds for content in contents),
             findings=tuple(findings),
             report=report,
             image_class_counts=joined.image_counts(),

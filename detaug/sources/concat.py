@@ -15,6 +15,7 @@ from detaug.arrays import Bools, Bytes, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.shapes import Shapes, corners_of_boxes
 from detaug.converters.coco.outlines import OutlineColumns, join_outlines, read_outlines
+from detaug.converters.coco.values import Column
 from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
 from detaug.pixel_format import PixelFormat
@@ -28,7 +29,9 @@ class ConcatReader(Source):
 
     `sources`: of any kinds; files may stand beside shards. A class has one label, in the order in which the names come
     first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n. `source_of` leads
-    back. A column that only some sources have is -1, NaN or None in the others.
+    back. A column that only some sources have is -1, NaN or None in the others. The columns `image_id` and
+    `category_id` are those of the joined images and classes, and `id` stays, or is 1..n, by the rule of image ids; a
+    json that is read twice keeps its ids.
 
     Raises InputError for no source, for clips, and for sources of which only some have a class for each image, or
     decode their images themselves.
@@ -53,22 +56,28 @@ class ConcatReader(Source):
         names = list(dict.fromkeys(name for source in self.sources for name in source.class_names[1:]))
         objects = [source.objects() for source in self.sources]
         image_ids = np.concatenate([source.image_ids for source in self.sources])
+        counts = np.concatenate([counts for _, counts, _ in objects])
+        labels = np.concatenate(
+            [_renamed(source, names)[labels] for source, (_, _, labels) in zip(self.sources, objects, strict=True)]
+        )
+        columns = join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects])
         super().__init__(
             np.concatenate([source.sizes for source in self.sources]),
             names,
             boxes=np.concatenate([boxes for boxes, _, _ in objects]),
-            counts=np.concatenate([counts for _, counts, _ in objects]),
-            labels=np.concatenate(
-                [_renamed(source, names)[labels] for source, (_, _, labels) in zip(self.sources, objects, strict=True)]
-            ),
+            counts=counts,
+            labels=labels,
             classes=_classes(self.sources, names),
             image_ids=image_ids if len(np.unique(image_ids)) == len(image_ids) else None,
             category_ids=_category_ids(self.sources, names),
             relative=True,
             shapes=join_shapes(self.sources, names),
-            columns=join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects]),
+            columns=columns,
             origin=" + ".join(source.origin for source in self.sources),
         )
+        origins = [source.origin for source in self.sources]
+        origin_of = np.repeat([origins.index(each) for each in origins], [len(boxes) for boxes, _, _ in objects])
+        _renumber(self.columns, origin_of, np.repeat(self.image_ids, counts), np.array(self.category_ids)[labels])
         self.decodes = self.sources[0].decodes
         self.pixel_format = _pixel_format(self.sources)
         self.files = all(source.files for source in self.sources)
@@ -150,6 +159,21 @@ class ConcatReader(Source):
     def _at(self, index: int) -> tuple[Source, int]:
         source, at = self.source_of(index)
         return self.sources[source], at
+
+
+def _renumber(columns: dict[str, Column], origin_of: Ints, image_ids: Ints, category_ids: Ints) -> None:
+    """Let the columns of ids, in place, be those of all sources; -1, where a source has none, stays.
+
+    `origin_of`, `image_ids`, `category_ids`: (A,) of the annotations. One json that is read twice has the same ids.
+    """
+    for name, new in (("image_id", image_ids), ("category_id", category_ids)):
+        if name in columns and columns[name].dtype.kind == "i":
+            columns[name] = np.where(columns[name] < 0, -1, new)
+    ids = columns.get("id")
+    if ids is not None and ids.dtype.kind == "i":
+        with_origins = np.unique(np.stack([origin_of, ids])[:, ids >= 0], axis=1)
+        if len(np.unique(with_origins[1])) < with_origins.shape[1]:
+            columns["id"] = np.where(ids < 0, -1, np.arange(1, len(ids) + 1))
 
 
 def _pixel_format(sources: Sequence[Source]) -> PixelFormat:
