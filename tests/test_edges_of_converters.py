@@ -48,6 +48,10 @@ def test_the_box_of_a_shape(row: dict[str, Any], expected: list[float] | None) -
         ((100, 80, 120, 99), "box-clipped"),
         ((10, 10, 9.001, 20), "box-empty"),
         ((10, 10, 20, 9.001), "box-empty"),
+        ((10, -5, 20, -5.999), "box-outside"),  # thin, and past an edge
+        ((10, 90, 20, 89.001), "box-outside"),
+        ((-5, 10, -5.999, 20), "box-outside"),
+        ((110, 10, 109.001, 20), "box-outside"),
     ],
 )
 def test_where_a_box_of_voc_ends(corners: tuple[float, ...], kind: str) -> None:

@@ -10,10 +10,10 @@ import pytest
 from coco_files import document, write, write_images
 from command import detaug
 from format_files import converted, data_set, kinds, refused
-from shard_files import jpeg, write_wds
+from shard_files import detection, jpeg, write_tfrecord, write_wds
 from voc_files import box_xml, voc_xml
 
-from detaug.converters import ConversionError, mot_to_coco, webdataset_to_coco
+from detaug.converters import ConversionError, mot_to_coco, tfrecord_to_coco, webdataset_to_coco
 
 DIOR = "".join(
     f"<{axis}_{place}>{value}</{axis}_{place}>"
@@ -92,6 +92,21 @@ def test_annotations_without_a_bbox_get_that_of_their_shape(tmp_path: Path) -> N
     webdataset_to_coco([shard], tmp_path / "out.json")
     (row,) = json.loads((tmp_path / "out.json").read_bytes())["annotations"]
     assert (row["bbox"], row["segmentation"]) == ([10, 10, 40, 30], rings)
+
+
+def test_features_of_tfrecords_are_named(tmp_path: Path) -> None:
+    more = {"image/object/mask": [b"png"], "image/object/group_of": [1]}
+    shard = write_tfrecord(tmp_path / "a.tfrecord", [detection("a.jpg", [[10, 10, 50, 50]], [1]) | more] * 2)
+    summary = tfrecord_to_coco([shard], tmp_path / "out.json")
+    assert kinds(summary)["element-unused"] == 4
+    assert "have no place in the json: image/object/group_of, image/object/mask\n" in str(summary)
+
+
+def test_keys_that_another_format_does_not_have_are_named(tmp_path: Path) -> None:
+    content = document()
+    content["annotations"][0] |= {"score": 0.5, "note": "x"}
+    result = detaug("convert-coco-to-yolo", write(tmp_path / "a.json", content), tmp_path / "yolo")
+    assert "key-dropped: a key of the json has no place in the other format: annotations.note, ann" in result.out
 
 
 CORNERS = [[50, 40, 70, 60], [60, 50, 80, 70], [70, 30, 90, 50], [40, 41, 60, 61]]

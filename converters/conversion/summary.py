@@ -221,8 +221,9 @@ def _examples(summary: Summary, kind: str) -> str:
         return "; " + next(finding.note for finding in summary.findings if finding.kind == kind)
     if kind == "shape-unused":
         return ": " + _shapes_by_kind(finding for finding in summary.findings if finding.kind == kind)
-    if kind == "element-unused":
-        names = [*dict.fromkeys(short_name(finding.before) for finding in summary.findings if finding.kind == kind)]
+    if kind in ("element-unused", "key-dropped"):
+        found = (finding.before for finding in summary.findings if finding.kind == kind)
+        names = [*dict.fromkeys(short_name(each[0] if isinstance(each, list) else each) for each in found)]
         return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
     if kind not in ("class-not-listed", "class-unused"):
         return ""

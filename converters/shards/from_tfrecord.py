@@ -93,7 +93,7 @@ def read_tfrecord(options: TFRecordOptions, shard: Shard) -> ShardContent:
     for name, count in sorted(content.parts.items()):
         if name not in known:
             note = f"the feature {name}, in {count:,} records, has no place in the json"
-            content.note("key-dropped", "", note, [name, count])
+            content.note("element-unused", "", note, name, count=count)
     return content
 
 
