@@ -30,7 +30,42 @@ UNKNOWN: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
         {"box": 1},
         "augment has no argument 'box'; it has images, boxes, labels, ops, seed",
     ),
+    (da.ClipReader, ("a", "b"), {"clip": 4}, "ClipReader has no argument 'clip'; it has images, annotations, frames"),
+    (da.VideoReader, ("a", "b"), {"fps": 4}, "VideoReader has no argument 'fps'; it has videos, frames, stride"),
+    (da.ImageFolder, ("a",), {"split": 1}, "ImageFolder has no argument 'split'; it has root, list_file"),
+    (da.TileReader, (None, 9), {"stride": 1}, "TileReader has no argument 'stride'; it has reader, size, overlap"),
+    (da.ConcatReader, ([],), {"weights": 1}, "ConcatReader has no argument 'weights'; it has sources"),
+    (da.StackReader, ([],), {"bands": 1}, "StackReader has no argument 'bands'; it has sources"),
+    (da.DaliIterator, (None,), {"size": 1}, "DaliIterator has no argument 'size'; it has pipelines, output_map"),
+    (da.Stages, ([],), {"epoch": 1}, "Stages has no argument 'epoch'; it has stages"),
+    (da.CocoEvaluator, ("a",), {"iou": "segm"}, "CocoEvaluator has no argument 'iou'; it has annotations, kind"),
+    (da.load_model, ("a",), {"map_location": "cpu"}, "load_model has no argument 'map_location'; it has path, device"),
+    (da.load_recipe, ("a",), {"op": 1}, "load_recipe has no argument 'op'; it has path, ops"),
+    (da.save_recipe, ([], "a"), {"text": 1}, "save_recipe has no argument 'text'; it has ops, path, comment"),
+    (da.import_recipe, ([],), {"sizes": 1}, "import_recipe has no argument 'sizes'; it has pipeline, name, size"),
+    (da.merge_tiles, ([], [], ()), {"iou": 1}, "merge_tiles has no argument 'iou'; it has predictions, windows"),
+    (da.tile_coco, ("a", "b", "c"), {"stride": 1}, "tile_coco has no argument 'stride'; it has annotations, images"),
+    (da.RepeatFactorSampler, (), {"t": 1}, "RepeatFactorSampler has no argument 't'; it has threshold"),
+    (da.ClassBalancedSampler, (), {"t": 1}, "ClassBalancedSampler has no argument 't'; it has none"),
+    *(
+        (function, (1, 2, 3), {"box": 1}, f"{function.__name__} has no argument 'box'; it has images, boxes, labels")
+        for function in (da.fn.paste, da.fn.random_bbox_crop, da.fn.flip, da.fn.resize)
+    ),
+    (da.fn.coco, ("a", "b"), {"ratio": 1}, "coco has no argument 'ratio'; it has images, annotations"),
 ]
+
+
+def test_every_public_function_and_class_lists_its_arguments() -> None:
+    """Those that are called by users; what detaug makes itself, errors and bases of own classes are not."""
+    made = {"Batch", "ClipBatch", "DetectionErrors", "ImportedRecipe", "KeyPoints", "KeypointMetrics", "MaskMetrics"}
+    made |= {"Metrics", "RotatedMetrics", "Samples", "Shapes", "Source", "TileSummary", "TrainedModel", "Views"}
+    made |= {"PixelFormat", "GeometricOp", "Op", "PixelOp", "keep_freed_memory"}
+    for name in sorted({*dir(da)} - made):
+        value = getattr(da, name)
+        if name.startswith("_") or not callable(value) or (isinstance(value, type) and issubclass(value, Exception)):
+            continue
+        with pytest.raises(TypeError, match=rf"{name} has no argument 'no_such'; it has "):
+            value(no_such=1)
 
 
 @pytest.mark.parametrize(("function", "given", "named", "text"), UNKNOWN)

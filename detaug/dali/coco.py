@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn, types
 from nvidia.dali.pipeline import do_not_convert
 
-from detaug.arguments import check, is_whole, is_wholes
+from detaug.arguments import check, checks_names, is_whole, is_wholes
 from detaug.arrays import Bools, Ints
 from detaug.boxes.masks import placed_outlines
 from detaug.boxes.placement import Placement
@@ -36,6 +36,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
+@checks_names
 def coco(
     images: str | os.PathLike[str],
     annotations: str | os.PathLike[str],

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 from typing_extensions import Self
 
-from detaug.arguments import check
+from detaug.arguments import check, checks_names
 from detaug.arrays import Ints, padded
 from detaug.errors import InputError
 from detaug.loading.batch import Batch
@@ -69,6 +69,7 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
     _counter: int
     """DALI's: how many images of each shard the epoch has taken."""
 
+    @checks_names
     def __init__(
         self,
         pipelines: Pipeline | Sequence[Pipeline],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nvidia.dali.pipeline import do_not_convert
 
-from detaug.arguments import FILL, RGB
+from detaug.arguments import FILL, RGB, checks_names
 from detaug.dali.augment import augment_to, checked_recipe
 from detaug.dali.batch_planner import Units
 from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip, RandomZoomOut
@@ -19,6 +19,7 @@ Three = tuple[Node, Node, Node]
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
+@checks_names
 def paste(
     images: Node,
     boxes: Node,
@@ -47,6 +48,7 @@ def paste(
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
+@checks_names
 def random_bbox_crop(
     images: Node,
     boxes: Node,
@@ -77,6 +79,7 @@ def random_bbox_crop(
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
+@checks_names
 def flip(
     images: Node,
     boxes: Node,
@@ -105,6 +108,7 @@ def flip(
 
 
 @do_not_convert  # type: ignore[untyped-decorator]
+@checks_names
 def resize(
     images: Node,
     boxes: Node,

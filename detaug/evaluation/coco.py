@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from detaug.arguments import SCORE, check, is_number, is_whole
+from detaug.arguments import SCORE, check, checks_names, is_number, is_whole
 from detaug.converters.conversion.arguments import output_files
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
@@ -106,6 +106,7 @@ class CocoEvaluator(Generic[M]):
         min_iou: float = 0.5,
         max_detections: int | None = None,
     ) -> None: ...
+    @checks_names
     def __init__(
         self,
         annotations: str | os.PathLike[str] | CocoReader,

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from detaug.arguments import check, is_number, is_wholes, to_python
+from detaug.arguments import check, checks_names, is_number, is_wholes, to_python
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.polygons import area, hull
 from detaug.converters.coco.table import load_coco
@@ -222,6 +222,7 @@ def _best(rows: Ints, where: Where, compared: Compared, min_iou: float) -> Bools
     return stays
 
 
+@checks_names
 def merge_tiles(
     predictions: Sequence[Mapping[str, Tensor]],
     windows: ArrayLike,

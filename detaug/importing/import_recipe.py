@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from detaug.arguments import checks_names
 from detaug.errors import InputError
 from detaug.importing.arrange import Size, arrange
 from detaug.importing.library_ops import SAVED, read_pipeline, read_saved_file
@@ -62,6 +63,7 @@ class ImportedRecipe:
         return "\n".join([self.title, *map(str, entries), *(f"note: {note}" for note in self.notes), summary])
 
 
+@checks_names
 def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None = None) -> ImportedRecipe:
     """Translate a pipeline of Albumentations or torchvision to a recipe.
 

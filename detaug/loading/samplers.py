@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from detaug.arguments import check, is_number
+from detaug.arguments import check, check_names, is_number
 from detaug.arrays import Floats
 from detaug.converters.files.text import read_json
 from detaug.errors import InputError
@@ -20,8 +21,15 @@ from detaug.sources.concat import ConcatReader
 from detaug.sources.source import Source
 
 
+class _Sampler:
+    def __new__(cls, *given: Any, **named: Any) -> _Sampler:
+        """Raise TypeError for the name of an argument that the sampler does not have."""
+        check_names(cls.__name__, named, [field.name for field in fields(cls)])  # type: ignore[arg-type]
+        return super().__new__(cls)
+
+
 @dataclass(frozen=True)
-class RepeatFactorSampler:
+class RepeatFactorSampler(_Sampler):
     """Repeat images with a rare class sqrt(threshold / f) times, f being the share of images with that class.
 
     The rarest class of an image counts; no image comes less than once. From LVIS (Gupta et al. 2019),
@@ -53,7 +61,7 @@ class RepeatFactorSampler:
 
 
 @dataclass(frozen=True)
-class ClassBalancedSampler:
+class ClassBalancedSampler(_Sampler):
     """Sample all classes equally, as if a class were drawn first, and then one of the images with it.
 
     An epoch has as many images as the data set; images without objects never come. Shen et al. 2016 (class-aware
@@ -75,7 +83,7 @@ class ClassBalancedSampler:
 
 
 @dataclass(frozen=True)
-class EmptyImageSampler:
+class EmptyImageSampler(_Sampler):
     """Let images without objects be a share of each epoch, whatever their share of the data set.
 
     `share`: of the images of an epoch, 0..1. An epoch has as many images as the data set. Images without objects teach
@@ -106,7 +114,7 @@ class EmptyImageSampler:
 
 
 @dataclass(frozen=True)
-class HardImageSampler:
+class HardImageSampler(_Sampler):
     """Repeat images in which a detector makes many errors: those that `detaug evaluate --report` counted.
 
     `report`: its json. An image with e errors comes 1 + e / m times, m being the mean of all images, but no more than
@@ -151,7 +159,7 @@ def _errors_of_images(path: Path) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class SourceWeightSampler:
+class SourceWeightSampler(_Sampler):
     """Sample the sources of a `ConcatReader` in the shares of their weights, whatever their sizes.
 
     `weights`: one for each source, in their order. An epoch has as many images as the data set.

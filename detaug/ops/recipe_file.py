@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from detaug.arguments import check_names
+from detaug.arguments import check_names, checks_names
 from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.ops.op import GeometricOp, Op, PixelOp
@@ -38,6 +38,7 @@ _FROM, _OPS = "from_epoch", "ops"
 _STAGE = f"{{{_FROM}: 0, {_OPS}: [...]}}"
 
 
+@checks_names
 def save_recipe(ops: Iterable[Op] | Stages, path: str | Path, *, comment: str = "") -> None:
     """Write ops, or `Stages`, with all arguments, also defaults, to a file: JSON if it ends in .json, else YAML.
 
@@ -69,6 +70,7 @@ def save_recipe(ops: Iterable[Op] | Stages, path: str | Path, *, comment: str = 
     write_atomically(path, [text])
 
 
+@checks_names
 def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | Stages:
     """Load the ops, or `Stages`, of a JSON or YAML file. `ops`: classes of your own that it may name.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from detaug.arguments import check, is_whole
+from detaug.arguments import check, checks_names, is_whole
 from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.ops.public_names import name_here, public_names
@@ -41,6 +41,7 @@ class Stages:
 
     stages: tuple[Stage, ...]
 
+    @checks_names
     def __init__(self, stages: Iterable[tuple[int, Iterable[Op]]]) -> None:
         checked = tuple(Stage(_epoch(at, each), listed(each[1])) for at, each in enumerate(_pairs(stages), 1))
         starts = [each.from_epoch for each in checked]

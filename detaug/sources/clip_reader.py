@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from detaug.arguments import checks_names
 from detaug.converters.coco.annotations import AnnotationError, Annotations
 from detaug.converters.files.paths import PathLike
 from detaug.sources.clips import FrameColumns, Last, Tracks, check_clips, clips_of_videos
@@ -37,6 +38,7 @@ class ClipReader(CocoReader):
     frames: FrameColumns
     tracks: Tracks
 
+    @checks_names
     def __init__(
         self,
         images: PathLike,

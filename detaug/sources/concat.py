@@ -11,6 +11,7 @@ from threading import Lock
 
 import numpy as np
 
+from detaug.arguments import checks_names
 from detaug.arrays import Bools, Bytes, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.shapes import Shapes, corners_of_boxes
@@ -42,6 +43,7 @@ class ConcatReader(Source):
     96 (1, 2)
     """
 
+    @checks_names
     def __init__(self, sources: Sequence[Source]) -> None:
         check_sources(sources)
         if any(source.frames is not None for source in sources):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from detaug.arguments import checks_names
 from detaug.converters.files import heif
 from detaug.converters.files.addresses import check_on_disk
 from detaug.converters.files.image_file import short_digest
@@ -43,6 +44,7 @@ class ImageFolder(FolderSource):
     [1 0 1] {'pond': 0, 'street': 1}
     """
 
+    @checks_names
     def __init__(
         self, root: str | os.PathLike[str], *, list_file: str | os.PathLike[str] | None = None, cache: bool = True
     ) -> None:

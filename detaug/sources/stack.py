@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arguments import checks_names
 from detaug.arrays import Ints
 from detaug.converters.files.decodable import contiguous_tiff
 from detaug.converters.files.image_file import short_digest
@@ -45,6 +46,7 @@ class StackReader(Source):
 
     files, decodes = False, True
 
+    @checks_names
     def __init__(self, sources: Sequence[Source]) -> None:
         check_sources(sources)
         if any(source.frames is not None for source in sources):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.arguments import check, check_share, is_whole, parse_size
+from detaug.arguments import check, check_share, checks_names, is_whole, parse_size
 from detaug.arrays import Bools, Ints
 from detaug.converters.files.decodable import contiguous_tiff
 from detaug.converters.files.threads import Threads
@@ -59,6 +59,7 @@ class TileReader(Source):
 
     files, decodes = False, True
 
+    @checks_names
     def __init__(
         self,
         reader: Source,

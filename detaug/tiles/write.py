@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from detaug.arguments import checks_names
 from detaug.arrays import Bools, Ints
 from detaug.converters.coco.annotations import raise_on_errors
 from detaug.converters.coco.examine import examine_file
@@ -86,6 +87,7 @@ class TileSummary:
         )
 
 
+@checks_names
 def tile_coco(
     annotations: PathLike,
     images: PathLike,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
-from detaug.arguments import SCORE, check, is_number
+from detaug.arguments import SCORE, check, checks_names, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.converters.coco.table import THIN
@@ -194,6 +194,7 @@ def _read_keypoints(entry: dict[str, Any] | None) -> KeyPoints | None:
     return KeyPoints(np.zeros((0, entry["count"], 3)), entry["names"], skeletons, swapped, unknown)
 
 
+@checks_names
 def load_model(path: str | os.PathLike[str], device: torch.device | str | None = None) -> TrainedModel:
     """Load the model.pt of `detaug train`. `device`: as in `Loader`. Raises InputError for another file.
 

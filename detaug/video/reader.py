@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from detaug.arguments import checks_names
 from detaug.arrays import Bytes, Ints
 from detaug.converters.files.image_file import short_digest
 from detaug.converters.files.paths import PathLike
@@ -69,6 +70,7 @@ class VideoReader(Source):
     frames: FrameColumns
     files, decodes = False, True
 
+    @checks_names
     def __init__(
         self,
         videos: PathLike | Sequence[PathLike],
