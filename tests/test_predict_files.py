@@ -173,6 +173,41 @@ def test_what_cannot_be_predicted(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "drawn").exists()
 
 
+def cut_off(path: Path) -> None:
+    """Leave a header that is right, so that the image fails when it is decoded, after others."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_image_that_fails_leaves_nothing_and_everything_as_it_was(folder: Path, tmp_path: Path) -> None:
+    """The drawings of the images before it, too: they would stand beside those, and a json, of another model."""
+    drawn, out = tmp_path / "drawn", tmp_path / "found.json"
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 80, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(folder / "z.png")
+    whole = (folder / "z.png").read_bytes()
+    cut_off(folder / "z.png")
+    for _ in range(2):
+        with pytest.raises(da.DataError, match=r"z\.png"):
+            predict_files(model(), [folder], out, drawings=drawn, batch_size=1, min_score=0)
+        assert not drawn.exists()
+        assert not out.exists()
+    (folder / "z.png").write_bytes(whole)
+    predict_files(model(), [folder], out, drawings=drawn, batch_size=1, min_score=0)
+    before = contents(tmp_path)
+    assert {path.name for path in drawn.rglob("*.*")} >= {"a.png", "z.png"}
+    cut_off(folder / "z.png")
+    with pytest.raises(da.DataError, match=r"z\.png"):
+        predict_files(model(), [folder], out, drawings=drawn, batch_size=1, min_score=0.5)
+    (folder / "z.png").write_bytes(whole)
+    assert contents(tmp_path) == before
+    predict_files(model(), [folder], out, drawings=drawn, batch_size=1, min_score=0.5)
+    assert {*contents(tmp_path)} == {*before}
+    assert contents(tmp_path) != before
+
+
 @pytest.mark.parametrize(
     "wrong", [{"every": 0}, {"every": 2}, {"batch_size": 0}, {"batch_size": 1.5}, {"min_score": 2}]
 )

@@ -170,6 +170,26 @@ def appearing_folder(folder: Path, files: Sequence[str] = ()) -> Iterator[Path]:
             raise
 
 
+@contextmanager
+def files_together(folder: Path) -> Iterator[Path]:
+    """Yield a folder whose files replace those of the same names in `folder` at the end; after an error none does."""
+    with made_folder(folder):
+        unfinished = temporary_path(folder / "part")
+        unfinished.mkdir()
+        try:
+            yield unfinished
+            for path in [path for path in unfinished.rglob("*") if path.is_file()]:
+                target = folder / path.relative_to(unfinished)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, target)
+        except OSError as error:
+            if os.fspath(unfinished) in str(error.filename):  # a name that is gone says nothing
+                raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
+            raise
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
 def unfinished_folders(folder: Path) -> list[Path]:
     """Return what `appearing_folder` left where a process was killed; one that is running has such a folder, too."""
     real = Path(os.path.realpath(folder))

@@ -39,6 +39,9 @@ class CopyPaste(Overlay):
     are hidden as a whole, which is `max_hidden=1`; MMDetection's rule is `max_hidden=1, min_mask_area=301,
     max_box_shift=10`.
 
+    Out of an image that `MixUp` averaged, either op pastes what the image shows: in an object's pixels the other
+    image's object shines through, and with `masks=True` it gets no label. Place `CopyPaste` before `MixUp`.
+
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
     >>> after = samples.then(da.Resize((100, 100)), da.CopyPaste(p=1))

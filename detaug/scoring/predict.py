@@ -19,7 +19,7 @@ from detaug.arguments import SCORE, check, is_number, is_whole
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
 from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters.conversion.arguments import output_files
-from detaug.converters.conversion.folder import check_folder, made_folder, refuse_other_content
+from detaug.converters.conversion.folder import check_folder, files_together, refuse_other_content
 from detaug.converters.conversion.summary import SKIP_REMEDY
 from detaug.converters.files.atomic import write_json
 from detaug.converters.files.image_headers import DECODED_FORMATS
@@ -112,18 +112,19 @@ def predict_files(
     labels = _checked(pre_labels or {}, is_video)
     trained = model if isinstance(model, TrainedModel) else load_model(model, device)
     source = VideoFiles(files, folder, every) if is_video else ImageFiles(files, folder, trained.class_names)
-    pictures = None if drawings is None else _drawings(Path(drawings), source, files)
+    names = [] if drawings is None else _drawings(Path(drawings), source, files)
     _try_pre_labels(labels, target, _document(trained, source, []), folder)
     rows = list[dict[str, Any]]()
-    with torch.inference_mode(), nullcontext() if drawings is None else made_folder(Path(drawings)):
+    together = nullcontext() if drawings is None else files_together(Path(drawings))
+    with torch.inference_mode(), together as folder_of_drawings:
         for at, found in enumerate(source.detections(trained, batch_size, min_score)):
             image = source.images[at]
             rows += _rows(found, (image["height"], image["width"]))
-            if pictures is not None:
-                _draw(trained, source.read_pixels(at), found, pictures[at])
+            if folder_of_drawings is not None:
+                _draw(trained, source.read_pixels(at), found, folder_of_drawings / names[at])
             if progress:
                 progress(at + 1, len(source.images))
-    write_json(target, _document(trained, source, rows))
+        write_json(target, _document(trained, source, rows))
     steps = tuple(TOOLS[tool](target, out, images=folder).next_step for tool, out in labels.items())
     videos, written = len(source.videos), tuple(labels.values())
     return Predicted(len(source.images), len(rows), target, folder, videos, written, min_score, steps)
@@ -198,8 +199,8 @@ def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[st
             refuse_other_content(texts, {})
 
 
-def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[Path]:
-    """Return the pictures to write. Raises ConversionError for one that is someone else's."""
+def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[str]:
+    """Return the names of the pictures to write. Raises ConversionError for one that is someone else's."""
     check_folder(drawings)
     names = [image["file_name"] for image in source.images]
     drawn = [name if name.lower().endswith(PICTURES) else name + ".jpg" for name in names]
@@ -207,10 +208,9 @@ def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[P
     for name, other in zip(names, drawn, strict=True):
         if name != other and other in taken:
             raise InputError(f"{name} and {other} would have the same drawing; predict one without the other")
-    pictures = [drawings / name for name in drawn]
-    for picture in filter(Path.exists, pictures):
+    for picture in filter(Path.exists, (drawings / name for name in drawn)):
         output_files({"drawings": picture}, *files, extensions=PICTURES)
-    return pictures
+    return drawn
 
 
 def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
