@@ -26,6 +26,9 @@ ROWS, COLUMNS, WARPS, PROGRAMS = 32, 32, 1, 32
 fastest of 13 on an H100. A row of a block is a word of 32 bits.
 """
 
+POINTS = 1 << 22
+"""Points of bent outputs that are moved at once, by some hundred small kernels: they take up to 1 GB of memory."""
+
 OPTIONS = {"enable_fp_fusion": False}
 """NumPy rounds products before it adds."""
 
@@ -137,18 +140,24 @@ class ObjectsOnGpu:
         assert self._field is not None
         out = torch.empty((len(objects), *grid.shape), dtype=torch.bool, device=self._device)
         numbers = objects.cpu().numpy()
-        one_grid = grid.y.ndim == 1
+        one_grid = grid.y.ndim == 1  # then all objects of an image have the same points
         places = self._image[numbers] if one_grid else np.arange(len(numbers))
-        for place in np.unique(places).tolist():
-            at = np.flatnonzero(places == place)
-            these, image = to_device(at, self._device), self._image[numbers[at[0]]]
-            own = grid if one_grid else GridOnGpu(grid.y[at[0]], grid.x[at[0]])
-            if not self._bent[numbers[at[0]]]:
-                out[these] = self._straight_masks(objects[these], own)
-                continue
-            out[these] = self._masks_of_points(
-                objects[these], *self._field.undistorted_units(image, own.x, own.y[:, None])
-            )
+        straight = np.flatnonzero(~self._bent[numbers])
+        if len(straight):
+            chosen = to_device(straight, self._device)
+            own = grid if one_grid else GridOnGpu(grid.y[chosen], grid.x[chosen])
+            out[chosen] = self._straight_masks(objects[chosen], own)
+        bent = np.flatnonzero(self._bent[numbers])
+        _, firsts, place = np.unique(places[bent], return_index=True, return_inverse=True)
+        at_once = max(1, POINTS // max(1, grid.shape[0] * grid.shape[1]))
+        for start in range(0, len(firsts), at_once):
+            first = bent[firsts[start : start + at_once]]
+            image, rows = self._image[numbers[first]][:, None, None], to_device(first, self._device)
+            own_x, own_y = (each[None] if one_grid else each[rows] for each in (grid.x, grid.y))
+            x, y = self._field.undistorted_units(image, own_x[:, None], own_y[:, :, None])
+            for number in range(len(first)):
+                these = to_device(bent[place == start + number], self._device)
+                out[these] = self._masks_of_points(objects[these], x[number], y[number])
         return out
 
     def _masks_of_points(self, objects: Tensor, x: Tensor, y: Tensor) -> Tensor:
