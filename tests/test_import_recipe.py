@@ -880,3 +880,13 @@ def test_no_library_is_imported_for_a_saved_pipeline(save: Any, tmp_path: Path) 
     code += "print([each for each in ('albumentations', 'torchvision', 'cv2') if each in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert result.stdout == "[]\n"
+
+
+def test_pairs_of_torchvision_keep_their_order() -> None:
+    """ScaleJitter's target is (width, height)."""
+    jitter, resize = import_ops("v2.ScaleJitter((300, 200), (0.5, 1.5))").ops
+    assert (jitter, resize) == (da.ScaleJitter((200, 300), (0.5, 1.5)), da.Resize((200, 300)))
+    *_, blur = import_ops("v2.Resize((9, 9)), v2.GaussianBlur((3, 7), 1.0)").ops
+    assert blur == da.GaussianBlur(5, (1.0, 1.0), 1.0)
+    (crop,) = import_ops("v2.RandomIoUCrop(sampler_options=[0.2, 1.0])").ops
+    assert crop == da.RandomIoUCrop((0.2,), allow_no_crop=True)

@@ -12,6 +12,7 @@ import pytest
 from imported import import_ops, live
 
 import detaug as da
+from detaug.importing.units import FLOATS as FLOAT_UNITS
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
 BEFORE = {
@@ -257,3 +258,14 @@ def _pieces(ops: str) -> Any:
         while hasattr(piece.op, "ops"):
             piece.op = piece.op.ops[0]
     return pieces
+
+
+def test_units_by_hand() -> None:
+    """Each channel with a mean and a std of its own; two Normalize one after the other."""
+    once = FLOAT_UNITS.divided((0.5, 0.4, 0.2), (0.1, 0.2, 0.6))
+    assert once.color((1, 0, 0.5)) == (153, 102, 128)  # 0.6, 0.4 and 0.5 of white
+    assert once.level(0) == pytest.approx((128 + 102 + 51) / 3)
+    assert once.step(0.5) == pytest.approx(0.15)
+    twice = once.divided((1, 2, 0.5), (2, 4, 0.5))
+    assert twice.scale == pytest.approx((0.2, 0.8, 0.3))
+    assert twice.offset == pytest.approx((0.6, 0.8, 0.5))

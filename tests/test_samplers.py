@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -425,3 +425,18 @@ def test_a_stand_in_is_the_next_good_image_of_its_group_a_hop_later(hop: int) ->
             same = [each for each in good if groups[each] == groups[image]]
             expected = same or good or [image]
             assert stand_in == (expected[0] if skipped[image] else image)
+
+
+def plain_source(labels: list[list[int]]) -> da.Source:
+    """Return images with a box for each label."""
+    counts = [len(each) for each in labels]
+    boxes = np.tile([[1.0, 1, 5, 5]], (sum(counts), 1))
+    return da.Source([(9, 9)] * len(labels), ["a", "b"], boxes=boxes, counts=counts, labels=[*chain(*labels)])
+
+
+def test_factors_by_hand() -> None:
+    """Of an image whose rarest class comes first, and of sources of two sizes."""
+    source = plain_source([[2, 1], [1], [1, 1], [1]])
+    assert da.RepeatFactorSampler(1.0)(source).tolist() == [2, 1, 1, 1]
+    both = da.ConcatReader([plain_source([[1], [2]]), plain_source([[1]] * 6)])
+    assert da.SourceWeightSampler([3, 1])(both) == pytest.approx([3, 3, *[1 / 3] * 6])

@@ -288,6 +288,14 @@ def test_samples_and_batches_are_drawn_in_true_colors(tmp_path: Path) -> None:
     assert samples_sheet(samples).size == samples_sheet(samples, reader.class_names).size
 
 
+def test_each_image_of_samples_has_its_own_names() -> None:
+    images, boxes, names = [np.zeros((90, 90, 3), np.uint8)] * 2, [[[9, 30, 70, 80]]] * 2, ["", "cat", "dog"]
+    sheets = [np.asarray(samples_sheet(da.batch(images, boxes, [[1], [label]]), names)) for label in (1, 2)]
+    left, right = (np.split(each[:, : each.shape[1] // 8 * 8], 8, axis=1) for each in sheets)
+    assert np.array_equal(left[0], right[0])
+    assert any(not np.array_equal(*each) for each in zip(left, right, strict=True))
+
+
 def test_a_batch_without_its_recipe_is_stretched(tmp_path: Path) -> None:
     reader = painted_reader(tmp_path, 1)
     for ops in ([], [da.RandomPhotometricDistort()], [da.Normalize()], [da.Normalize(MEAN, STD)]):
