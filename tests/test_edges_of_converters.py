@@ -11,7 +11,7 @@ from coco_files import document, write
 from format_files import converted, data_set, kinds, refused
 
 from detaug.converters import merge_coco, split_coco
-from detaug.converters.coco.boxes import box_of_shape
+from detaug.converters.coco.boxes import BoxNumbers, box_of_shape, joined_numbers
 from detaug.converters.voc.xml import to_coco_box
 from detaug.converters.yolo.labels import LabelLog, RowForm, read_boxes
 
@@ -199,3 +199,33 @@ def test_tiles_of_the_first_image_are_of_image_1_after_a_merge(tmp_path: Path) -
     merge_coco(paths, tmp_path / "c.json")
     rows = json.loads((tmp_path / "c.json").read_bytes())["images"]
     assert [row["tile_of"]["id"] for row in rows if "tile_of" in row] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("fit", "far", "is_fault"), [(100, 20, True), (99, 20, True), (98, 20, False), (100, 19, False)]
+)
+def test_how_many_boxes_tell_corners_from_sizes(fit: int, far: int, is_fault: bool) -> None:
+    """Of 100 boxes, in images of 100 x 80, in two parts."""
+    corners = [[60, 40, 65, 45]] * far + [[10, 10, 30, 30]] * (fit - far) + [[50, 10, 20, 30]] * (100 - fit)
+    parts = [BoxNumbers(), BoxNumbers()]
+    for at, (x, y, right, bottom) in enumerate(corners):
+        parts[at % 2].add([(x, y, x + right, y + bottom)], (), SIZE)
+    assert bool(joined_numbers(parts).fault()) == is_fault
+
+
+@pytest.mark.parametrize(
+    ("boxes", "is_fault"),
+    [
+        ([(0, 0, 1, 1), (0, 0, 1, 1)], False),  # the first pixel, twice
+        ([(0, 0, 1, 1), (0, 0.5, 1, 1)], True),
+        ([(0, 0, 1, 1.1), (0, 0.5, 1, 1)], False),
+        ([], False),
+    ],
+)
+def test_numbers_that_are_relative(boxes: list[Any], is_fault: bool) -> None:
+    numbers = BoxNumbers()
+    numbers.add(boxes, (), SIZE)
+    assert bool(numbers.fault()) == is_fault
+    numbers = BoxNumbers()
+    numbers.add(boxes, (), (15, 100))  # in so small an image pixels are in 0..1 too
+    assert not numbers.fault()
