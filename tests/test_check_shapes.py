@@ -158,6 +158,11 @@ NOTED: list[tuple[str, Document, str]] = [
     ),
     ("segmentation-empty", first_annotation(segmentation=[[10, 10, 20, 25, 30, 40]]), "no area in its image"),
     (
+        "segmentation-between",
+        first_annotation(segmentation=[[10.6, 10.1, 11, 10.1, 30.9, 30, 30.5, 30]], bbox=[10.6, 10.1, 20.3, 19.9]),
+        "no pixel's centre is inside of the segmentation",
+    ),
+    (
         "corners-empty",
         first_annotation(corners=[[10, 10], [30, 40], [30, 40.005], [10, 10.005]]),
         "a side of their rectangle is shorter than 0.01 pixel",
@@ -420,3 +425,25 @@ def test_a_hundred_thousand_annotations_take_seconds(tmp_path: Path) -> None:
     start = time.process_time()
     assert {found.kind for found in check_shapes(table)} == set()
     assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("rings", "is_between"),
+    [
+        ([[10, 10.6, 50, 10.6, 50, 11.4, 10, 11.4]], True),  # a strip between two rows of centres
+        ([[10, 10.6, 50, 10.6, 50, 11.6, 10, 11.6]], False),
+        ([[20.6, 10, 21.4, 10, 21.4, 40, 20.6, 40]], True),
+        ([[20.6, 10, 21.4, 10, 21.4, 40, 20.6, 40], [30, 30, 40, 30, 40, 40]], False),
+        ([[20.6, 10, 21.4, 10, 21.4, 40, 20.6, 40], [40.6, 10, 41.4, 10, 41.4, 40, 40.6, 40]], True),
+        ([[10, 11, 11, 10, 30, 29, 29, 30]], False),  # along the diagonal, over centres
+        ([[10.2, 10.7, 10.7, 10.2, 30.7, 30.2, 30.2, 30.7]], False),
+        ([[10.6, 10.1, 11, 10.1, 30.9, 30, 30.5, 30]], True),  # beside it
+        ([[10, 10, 10.4, 10, 10.4, 10.4, 10, 10.4]], True),
+        ([[10, 10, 10.8, 10, 10.8, 10.8, 10, 10.8]], False),
+    ],
+)
+def test_outlines_between_the_centres_of_pixels(folder: Path, rings: list[Any], is_between: bool) -> None:
+    points = np.concatenate([np.reshape(ring, (-1, 2)) for ring in rings])
+    low, high = points.min(0), points.max(0)
+    content = first_annotation(segmentation=rings, bbox=[*low.tolist(), *(high - low).tolist()])
+    assert ("segmentation-between" in checked(content, folder).kind_counts) == is_between

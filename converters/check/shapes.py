@@ -23,7 +23,7 @@ from detaug.converters.coco.key_points import (
     read_key_points,
 )
 from detaug.converters.coco.outlines import next_points, read_outlines
-from detaug.converters.coco.rings import are_flat, area_of, cut_ring
+from detaug.converters.coco.rings import are_flat, area_of, cut_ring, paint_ring
 from detaug.converters.coco.table import MIN_SIDE, THIN, Floats, Ints, Mask, Table
 from detaug.converters.findings.entries import Findings, from_messages
 from detaug.converters.findings.finding import shown
@@ -112,7 +112,7 @@ class _Outlines:
         flat = self.has_corners & are_flat(np.nan_to_num(self.corners))
         text = f"the corners have no area: a side of their rectangle is shorter than {MIN_SIDE} pixel"
         yield from self._those("corners-empty", flat, text)
-        _, areas, _ = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
+        _, areas, around = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
         there = self.read.are_there(np.arange(len(self.rows)))
         leaves = np.zeros(len(self.rows), bool)
         leaves[self.point_row[_past(self.points, self.sizes[self.point_row, ::-1]) > 0]] = True
@@ -122,6 +122,10 @@ class _Outlines:
         empty = there & (areas + self.read.pixels_of_runs() <= THIN**2)
         sound = self.sound & ~crossed  # the halves of a ring that crosses itself may cancel each other
         yield from self._those("segmentation-empty", empty & sound, "the segmentation has no area in its image")
+        thin = there & sound & ~empty & (2 * areas < around) & (self.read.pixels_of_runs() == 0)
+        for n in np.flatnonzero(thin).tolist():  # a wider one has a pixel's centre inside
+            thin[n] = not any(_has_centre(ring) for ring in self._rings(n))
+        yield from self._those("segmentation-between", thin, "no pixel's centre is inside of the segmentation")
 
     def _rings(self, n: int) -> list[Floats]:
         starts = self.read.first_point
@@ -218,6 +222,11 @@ class _Outlines:
         cut = np.concatenate([cut_ring(ring, width, height) for ring in rings])
         around = [*cut.min(0), *cut.max(0)] if len(cut) else [np.inf] * 4
         return float(np.abs(np.array(around) - box).max())
+
+
+def _has_centre(ring: Floats) -> bool:
+    (left, top), (right, bottom) = np.floor(ring.min(0)).astype(int).tolist(), np.ceil(ring.max(0)).astype(int).tolist()
+    return bool(paint_ring(ring, (left, top, right, bottom)).any())
 
 
 def _past(points: Floats, sides: Ints) -> Floats:

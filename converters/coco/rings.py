@@ -124,7 +124,7 @@ def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
         right, bottom = np.minimum(boxes[one][2:], boxes[other][2:]).tolist()
         if left < right and top < bottom and not overlapping >= {one, other}:
             window = left, top, right, bottom
-            if (_paint(rings[one], window) & _paint(rings[other], window)).any():
+            if (paint_ring(rings[one], window) & paint_ring(rings[other], window)).any():
                 overlapping |= {one, other}
     if not overlapping:
         return rings, False
@@ -133,12 +133,12 @@ def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
     union = np.zeros((bottom - top, right - left), bool)
     for at in overlapping:
         x0, y0, x1, y1 = boxes[at].tolist()
-        union[y0 - top : y1 - top, x0 - left : x1 - left] |= _paint(rings[at], (x0, y0, x1, y1))
+        union[y0 - top : y1 - top, x0 - left : x1 - left] |= paint_ring(rings[at], (x0, y0, x1, y1))
     apart = [ring for at, ring in enumerate(rings) if at not in overlapping]
     return [*apart, *(ring + np.array([left, top]) for ring in rings_of_mask(union))], True
 
 
-def _paint(ring: Floats, window: tuple[int, int, int, int]) -> NDArray[np.bool_]:
+def paint_ring(ring: Floats, window: tuple[int, int, int, int]) -> NDArray[np.bool_]:
     """Return (H, W) the pixels of a window (x0, y0, x1, y1) whose centres are in a ring, by the even-odd rule."""
     left, top, right, bottom = window
     height, width = bottom - top, right - left

@@ -283,6 +283,10 @@ CHECK_KINDS: dict[str, Kind] = {
     "segmentation-empty": Kind(
         "warning", "for outlines: a segmentation has no area in its image, so an object with masks is left out"
     ),
+    "segmentation-between": Kind(
+        "warning",
+        "for outlines: a segmentation lies between the pixels' centres, so its mask has none of the image's pixels",
+    ),
     "segmentation-crossed": Kind("warning", "for outlines: a ring crosses itself, so parts of it count as outside"),
     "segmentation-outside": Kind("warning", "for outlines: a ring reaches more than 1 pixel past its image"),
     "segmentation-area": Kind(
