@@ -23,8 +23,8 @@ import torch
 from frame_folders import images_of, rate
 
 import detaug as da
-from detaug.converters.machine import available_cores
 from detaug.demo.shapes import paint
+from detaug.machine.cores import available_cores
 from detaug.ops.op import Op
 
 COLORS: dict[str, list[Op]] = {

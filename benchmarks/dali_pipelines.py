@@ -29,7 +29,7 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 import detaug as da
 from detaug.bench.loaders import RECIPES
-from detaug.converters.machine import available_cores
+from detaug.machine.cores import available_cores
 
 
 class Task(NamedTuple):

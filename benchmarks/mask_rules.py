@@ -21,7 +21,7 @@ from pycocotools import mask as coco_mask
 
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import pixel_grid, rasterise, whole_objects
-from detaug.converters.coco.outlines import read_outlines
+from detaug.coco.outlines import read_outlines
 
 SIDE = 160
 Points = NDArray[np.float64]

@@ -30,7 +30,7 @@ from PIL import Image, ImageDraw
 
 import detaug as da
 from detaug.converters import check_coco
-from detaug.converters.files.image_headers import ImageError, read_image_header
+from detaug.files.image_headers import ImageError, read_image_header
 
 Rng = np.random.Generator
 Original = tuple[str, bytes]

@@ -30,9 +30,9 @@ import numpy as np
 import torch
 
 import detaug as da
-from detaug.converters.files.video_file import read_index
-from detaug.converters.machine import available_cores
 from detaug.demo.shapes import paint
+from detaug.files.video_file import read_index
+from detaug.machine.cores import available_cores
 from detaug.video.nvdec import NvdecPipelines, engines_for, pipelines_for
 
 FRAMES = 300

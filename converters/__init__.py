@@ -6,16 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from detaug.converters.check.check import check_coco as check_coco
-    from detaug.converters.coco.merge import merge_coco as merge_coco
-    from detaug.converters.coco.split import SplitSummary as SplitSummary
-    from detaug.converters.coco.split import split_coco as split_coco
-    from detaug.converters.conversion.classes_and_images import read_class_names as read_class_names
-    from detaug.converters.conversion.summary import Summary as Summary
+    from detaug.check.check import check_coco as check_coco
+    from detaug.coco.classes_and_images import read_class_names as read_class_names
+    from detaug.coco.merge import merge_coco as merge_coco
+    from detaug.coco.split import SplitSummary as SplitSummary
+    from detaug.coco.split import split_coco as split_coco
     from detaug.converters.dota.from_coco import coco_to_dota as coco_to_dota
     from detaug.converters.dota.to_coco import dota_to_coco as dota_to_coco
-    from detaug.converters.findings.finding import Finding as Finding
-    from detaug.converters.findings.kinds import KINDS as KINDS
     from detaug.converters.formats.convert import convert_to_coco as convert_to_coco
     from detaug.converters.from_coco.csv_tables import coco_to_csv as coco_to_csv
     from detaug.converters.from_coco.cvat import coco_to_cvat as coco_to_cvat
@@ -33,17 +30,20 @@ if TYPE_CHECKING:
     from detaug.errors import AnnotationError as AnnotationError
     from detaug.errors import ConversionError as ConversionError
     from detaug.errors import InputError as InputError
+    from detaug.findings.finding import Finding as Finding
+    from detaug.findings.kinds import KINDS as KINDS
+    from detaug.outputs.summary import Summary as Summary
 
 _MODULE_OF = {
     "AnnotationError": "detaug.errors",
     "ConversionError": "detaug.errors",
-    "Finding": "detaug.converters.findings.finding",
+    "Finding": "detaug.findings.finding",
     "InputError": "detaug.errors",
-    "KINDS": "detaug.converters.findings.kinds",
-    "SplitSummary": "detaug.converters.coco.split",
-    "Summary": "detaug.converters.conversion.summary",
+    "KINDS": "detaug.findings.kinds",
+    "SplitSummary": "detaug.coco.split",
+    "Summary": "detaug.outputs.summary",
     "VocSummary": "detaug.converters.voc.to_coco",
-    "check_coco": "detaug.converters.check.check",
+    "check_coco": "detaug.check.check",
     "coco_to_csv": "detaug.converters.from_coco.csv_tables",
     "coco_to_cvat": "detaug.converters.from_coco.cvat",
     "coco_to_dota": "detaug.converters.dota.from_coco",
@@ -53,11 +53,11 @@ _MODULE_OF = {
     "coco_to_yolo": "detaug.converters.yolo.from_coco",
     "convert_to_coco": "detaug.converters.formats.convert",
     "dota_to_coco": "detaug.converters.dota.to_coco",
-    "merge_coco": "detaug.converters.coco.merge",
+    "merge_coco": "detaug.coco.merge",
     "mot_to_coco": "detaug.converters.mot.to_coco",
     "pack_coco": "detaug.converters.shards.pack",
-    "read_class_names": "detaug.converters.conversion.classes_and_images",
-    "split_coco": "detaug.converters.coco.split",
+    "read_class_names": "detaug.coco.classes_and_images",
+    "split_coco": "detaug.coco.split",
     "tfrecord_to_coco": "detaug.converters.shards.to_coco",
     "voc_to_coco": "detaug.converters.voc.to_coco",
     "webdataset_to_coco": "detaug.converters.shards.to_coco",

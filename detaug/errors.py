@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from detaug.converters.findings.finding import Finding
+    from detaug.findings.finding import Finding
 
 
 _LONGEST = 4000, 3000, 900

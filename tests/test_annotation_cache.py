@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from detaug.converters.coco import annotation_cache, annotations
-from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
+from detaug.coco import annotation_cache, annotations
+from detaug.coco.annotations import AnnotationError, Annotations, read_annotations
 
 
 @pytest.fixture

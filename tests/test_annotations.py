@@ -13,10 +13,10 @@ from coco_files import BOXES, Document, document, write
 from hypothesis import strategies as st
 from properties import check_examples, few_or_many
 
-from detaug.converters.check.clean import Cleaned, write_clean
-from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
-from detaug.converters.coco.examine import examine
-from detaug.converters.coco.table import load_coco
+from detaug.check.clean import Cleaned, write_clean
+from detaug.coco.annotations import AnnotationError, Annotations, read_annotations
+from detaug.coco.examine import examine
+from detaug.coco.table import load_coco
 
 
 def test_columns(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from detaug.converters.files import atomic
-from detaug.converters.files.atomic import remove_leftovers, replacing, write_atomically, write_json
+from detaug.files import atomic
+from detaug.files.atomic import remove_leftovers, replacing, write_atomically, write_json
 
 
 def test_the_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from PIL import Image
 
 import detaug as da
 from detaug.converters import check_coco, pack_coco
-from detaug.converters.files.decodable import as_decodable
 from detaug.drawing.images import stretched
+from detaug.files.decodable import as_decodable
 from detaug.sheets import batch_sheet
 
 FILES: dict[str, tuple[int, str, str, dict[str, Any]]] = {

@@ -21,15 +21,15 @@ from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
 import detaug as da
-from detaug.converters.check import decode as check_decode
-from detaug.converters.check.check import check_coco
-from detaug.converters.check.decode import Fault, Limits
-from detaug.converters.check.summary import CheckSummary
-from detaug.converters.coco.annotations import AnnotationError, read_annotations
-from detaug.converters.coco.boxes import look_like_corners
-from detaug.converters.files.image_file import ImageFile
-from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
+from detaug.check import decode as check_decode
+from detaug.check.check import check_coco
+from detaug.check.decode import Fault, Limits
+from detaug.check.summary import CheckSummary
+from detaug.coco.annotations import AnnotationError, read_annotations
+from detaug.coco.boxes import look_like_corners
 from detaug.errors import InputError
+from detaug.files.image_file import ImageFile
+from detaug.findings.kinds import CHECK_KINDS, KINDS
 
 Change = Callable[[Document, Path], object]
 

@@ -16,10 +16,10 @@ from pycocotools import mask as coco_mask
 from shapely.geometry import LinearRing
 
 import detaug as da
-from detaug.converters.check.check import check_coco
-from detaug.converters.check.shapes import crossing_rings
-from detaug.converters.check.summary import CheckSummary
-from detaug.converters.findings.kinds import CHECK_KINDS
+from detaug.check.check import check_coco
+from detaug.check.shapes import crossing_rings
+from detaug.check.summary import CheckSummary
+from detaug.findings.kinds import CHECK_KINDS
 
 RING = [10, 10, 30, 10, 30, 40, 10, 40]
 NAMES = ["left_eye", "right_eye", "nose"]
@@ -418,8 +418,8 @@ def test_a_hundred_thousand_annotations_take_seconds(tmp_path: Path) -> None:
     images = [{"id": n, "file_name": f"{n}/../a.jpg", "width": 640, "height": 480} for n in range(5000)]
     categories = [{"id": 1, "name": "a", "flip_idx": [*range(17)]}]
     content = {"images": images, "annotations": annotations, "categories": categories}
-    from detaug.converters.check.shapes import check_shapes
-    from detaug.converters.coco.examine import examine_file
+    from detaug.check.shapes import check_shapes
+    from detaug.coco.examine import examine_file
 
     table = examine_file(write(tmp_path / "a.json", content))
     start = time.process_time()

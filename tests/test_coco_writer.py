@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from detaug.converters.coco.writer import whole, write_coco
-from detaug.converters.files.atomic import write_json
+from detaug.coco.writer import whole, write_coco
+from detaug.files.atomic import write_json
 
 
 def rows(count: int) -> Iterator[dict[str, object]]:

@@ -19,7 +19,7 @@ from painted_files import Folder
 from PIL import Image
 
 import detaug as da
-from detaug.converters.coco.annotations import annotation_cache, read_annotations
+from detaug.coco.annotations import annotation_cache, read_annotations
 from detaug.sources.columns import as_columns, gather, join
 
 TURNED = [da.RandomPerspective(p=0.7), da.RandomIoUCrop(p=0.7), da.RandomRotate90(p=0.5), da.Resize((64, 64))]
@@ -280,7 +280,7 @@ def test_columns_are_cached(coded: Folder, tmp_path: Path, monkeypatch: pytest.M
             np.testing.assert_array_equal(read.columns[name], plain.columns[name])
             assert read.columns[name].dtype == plain.columns[name].dtype
     parsed: list[Any] = []
-    monkeypatch.setattr("detaug.converters.coco.annotations._checked", lambda *each: parsed.append(each))
+    monkeypatch.setattr("detaug.coco.annotations._checked", lambda *each: parsed.append(each))
     read_annotations(coded[1], columns=["score", "corner"])
     assert not parsed
 

@@ -212,7 +212,7 @@ _PEAK = """if True:
     import sys
     import numpy, lxml.etree
     from detaug.converters import convert_to_coco
-    from detaug.converters.files import spool
+    from detaug.files import spool
     from detaug.converters.records import to_coco
     spool._MOST_WAITING, spool._IN_MEMORY = 100, 1 << 14  # as for a long video
     convert_to_coco(sys.argv[1], sys.argv[1] + ".json", format="cvat")

@@ -13,8 +13,8 @@ from PIL import Image, ImageDraw
 from pycocotools import mask as coco_mask
 
 import detaug as da
+from detaug.coco.outlines import decode_counts
 from detaug.converters import check_coco
-from detaug.converters.coco.outlines import decode_counts
 from detaug.demo import make_people, make_ships
 from detaug.demo.people import NAMES, draw_person
 from detaug.demo.ships import Ship, hull, paint_ship

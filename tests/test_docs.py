@@ -40,9 +40,9 @@ from PIL import Image
 
 import detaug as da
 from detaug.cli.main import cli, main
-from detaug.converters.findings.kinds import CHECK_KINDS, KINDS
 from detaug.demo.demo import demo
 from detaug.drawing import draw_boxes
+from detaug.findings.kinds import CHECK_KINDS, KINDS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -16,7 +16,7 @@ from PIL import Image
 from test_rotated_boxes import random_rectangles, write_quadrangles
 
 import detaug as da
-from detaug.converters.coco.key_points import side_of
+from detaug.coco.key_points import side_of
 from detaug.drawing import Marks, Tile, class_color, draw_boxes, draw_key_points, make_sheet
 from detaug.drawing.points import SIDES
 from detaug.sheets import batch_sheet

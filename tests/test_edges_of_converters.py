@@ -10,8 +10,8 @@ import pytest
 from coco_files import document, write
 from format_files import converted, data_set, kinds, refused
 
+from detaug.coco.boxes import BoxNumbers, box_of_shape, joined_numbers
 from detaug.converters import merge_coco, split_coco
-from detaug.converters.coco.boxes import BoxNumbers, box_of_shape, joined_numbers
 from detaug.converters.voc.xml import to_coco_box
 from detaug.converters.yolo.labels import LabelLog, RowForm, read_boxes
 

@@ -20,7 +20,7 @@ from seeds import slow
 
 import detaug as da
 from detaug.converters import check_coco
-from detaug.converters.files.large_images import too_few_bytes
+from detaug.files.large_images import too_few_bytes
 from detaug.training.predict import pixels_of
 
 SIDE = 60_000

@@ -13,8 +13,8 @@ import torch
 
 import detaug as da
 from detaug import converters
-from detaug.converters.check import check
-from detaug.converters.coco import annotations
+from detaug.check import check
+from detaug.coco import annotations
 
 HAVE_NO_DOCSTRING = {"converters.KINDS"}
 """A dict, which has none."""

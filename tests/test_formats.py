@@ -20,12 +20,12 @@ from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
 import detaug as da
+from detaug.coco import writer
 from detaug.converters import ConversionError, InputError, convert_to_coco
-from detaug.converters.coco import writer
-from detaug.converters.files import known_files, spool
-from detaug.converters.files.known_files import FORMS
 from detaug.converters.formats.table import FORMATS
 from detaug.converters.records import json_list
+from detaug.files import known_files, spool
+from detaug.files.known_files import FORMS
 
 BOX = shape("rectangle", [[10, 10], [40, 30]])
 VOC = voc_xml(box_xml(11, 11, 40, 30))

@@ -12,8 +12,8 @@ from command import detaug, usage_error
 from PIL import Image
 
 import detaug as da
+from detaug.check.check import check_coco
 from detaug.converters import merge_coco, pack_coco, split_coco, webdataset_to_coco
-from detaug.converters.check.check import check_coco
 from detaug.errors import ConversionError
 
 

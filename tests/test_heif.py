@@ -16,8 +16,8 @@ from seeds import slow
 import detaug as da
 from detaug.cli.main import main
 from detaug.converters import check_coco, pack_coco
-from detaug.converters.files import heif
-from detaug.converters.files.image_headers import ImageError, parse_image_header
+from detaug.files import heif
+from detaug.files.image_headers import ImageError, parse_image_header
 
 pillow_heif = pytest.importorskip("pillow_heif")
 if not features.check("avif"):
@@ -142,7 +142,7 @@ def test_a_broken_image_is_named(tmp_path: Path, kind: str) -> None:
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run without the packages that decode HEIC."""
-    from detaug.converters.coco import file_names
+    from detaug.coco import file_names
 
     def clear() -> None:
         heif.decodes.cache_clear()

@@ -17,7 +17,7 @@ from PIL import Image
 from reference import import_torchvision
 
 import detaug as da
-from detaug.converters.files import image_file, image_headers
+from detaug.files import image_file, image_headers
 from detaug.sources import size_cache
 
 FILES = {

@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, with_segment
 
-from detaug.converters.files.image_headers import (
+from detaug.files.image_headers import (
     ImageError,
     parse_image_header,
     read_image_header,
     read_orientation,
     upright,
 )
-from detaug.converters.files.large_images import without_pillows_warnings
+from detaug.files.large_images import without_pillows_warnings
 
 
 def turned(orientation: int = 6) -> bytes:

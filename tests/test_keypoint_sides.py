@@ -14,7 +14,7 @@ from command import detaug
 from PIL import Image
 
 import detaug as da
-from detaug.converters.check.check import check_coco
+from detaug.check.check import check_coco
 
 FLIP = [da.RandomHorizontalFlip(p=1), da.Resize((100, 100))]
 SKELETONS = Path(__file__).parents[2] / "shared/data/skeletons/skeletons.json"

@@ -20,7 +20,7 @@ from seeds import seeds, slow
 
 import detaug as da
 from detaug.boxes.views import mirrors
-from detaug.converters.coco.key_points import other_side
+from detaug.coco.key_points import other_side
 
 BLACK = (0.0, 0.0, 0.0)
 RESIZE = da.Resize((300, 340))

@@ -13,7 +13,7 @@ from voc_files import box_xml, image_bytes, voc_xml, write_files
 
 import detaug as da
 from detaug.converters import read_class_names, voc_to_coco
-from detaug.converters.files.known_files import FORMS, what_is
+from detaug.files.known_files import FORMS, what_is
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69\nsize 9\n"
 CVAT = (

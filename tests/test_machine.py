@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from detaug.converters.machine import CGROUPS, available_cores, available_memory
+from detaug.machine.cores import CGROUPS, available_cores, available_memory
 
-MEASURE = "from detaug.converters.machine import *; print(available_cores(), available_memory())"
+MEASURE = "from detaug.machine.cores import *; print(available_cores(), available_memory())"
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from seeds import seeds
 from test_evaluator import NAMES, blank_batch
 
 import detaug as da
-from detaug.converters.coco.outlines import encode_many_counts
+from detaug.coco.outlines import encode_many_counts
 from detaug.evaluation.masks import run_lengths
 from detaug.loading import source_pixels
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from properties import check_examples, few_or_many
 from pycocotools.coco import COCO
 
+from detaug.check.check import check_coco
+from detaug.coco.annotations import read_annotations
 from detaug.converters import ConversionError, InputError, Summary, merge_coco
-from detaug.converters.check.check import check_coco
-from detaug.converters.coco.annotations import read_annotations
 
 
 def renamed(prefix: str, content: Document | None = None) -> Document:

@@ -13,7 +13,7 @@ from command import detaug, usage_error
 from tiled_scenes import CLASSES, Detector, detect, write_scenes
 
 import detaug as da
-from detaug.converters.coco.outlines import decode_counts
+from detaug.coco.outlines import decode_counts
 from detaug.evaluation import pycoco
 from detaug.training.predict import TrainedModel
 

@@ -16,9 +16,9 @@ from shard_files import detection, write_tfrecord
 from voc_files import box_xml, voc_xml, write_files
 
 import detaug as da
+from detaug.coco.outlines import rings_of
 from detaug.converters import tfrecord_to_coco
-from detaug.converters.coco.outlines import rings_of
-from detaug.converters.files import known_files
+from detaug.files import known_files
 
 # ---------------------------------------------------------------------------------------------- Segment Anything
 

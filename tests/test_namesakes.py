@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from detaug.converters import ConversionError, convert_to_coco, voc_to_coco
-from detaug.converters.files import namesakes
-from detaug.converters.files.names_by_key import preference
-from detaug.converters.files.namesakes import Namesakes
+from detaug.files import namesakes
+from detaug.files.names_by_key import preference
+from detaug.files.namesakes import Namesakes
 
 FOLDERS = ["/".join(each) for count in range(4) for each in product(["a", "b", "C"], repeat=count)]
 FILES = ["x.jpg", "X.jpg", "x.png", "y.jpg", "a.jpg", "x.1.jpg"]

@@ -33,10 +33,10 @@ from voc_files import HEIGHT, WIDTH, image_bytes, with_segment
 from detaug import CocoReader
 from detaug.arguments import parse_size
 from detaug.converters import ConversionError, InputError, pack_coco
-from detaug.converters.files.parallel import map_ahead
 from detaug.converters.shards import layout, pack
 from detaug.converters.shards.layout import sample_key
 from detaug.converters.shards.pack import Format
+from detaug.machine.parallel import map_ahead
 
 FORMATS: list[Format] = ["webdataset", "tfrecord"]
 EXTENSIONS = {"webdataset": "tar", "tfrecord": "tfrecord"}

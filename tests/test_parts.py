@@ -17,8 +17,8 @@ from format_files import data_set
 from test_labelme import SHAPES, labelme, shape
 
 import detaug as da
+from detaug.check import decode as check_decode
 from detaug.converters import ConversionError, check_coco, coco_to_yolo, convert_to_coco, merge_coco, pack_coco
-from detaug.converters.check import decode as check_decode
 
 
 def joined(tmp_path: Path, root: Path, count: int, **options: Any) -> tuple[bytes, bytes]:

@@ -13,7 +13,7 @@ from voc_files import image_bytes
 
 import detaug as da
 from detaug.converters import check_coco, pack_coco
-from detaug.converters.files.image_headers import parse_image_header
+from detaug.files.image_headers import parse_image_header
 
 LOST = {
     "16-bit grey.png": encode(values(1, "uint16"), "png"),

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from detaug.converters.files.parallel import map_in_processes
+from detaug.machine.parallel import map_in_processes
 
 SCRIPT_WITHOUT_A_GUARD = """
 import os, sys, threading
 from operator import neg
-from detaug.converters.files.parallel import map_in_processes
+from detaug.machine.parallel import map_in_processes
 print("once")
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 print([*map_in_processes(neg, range(5), 2)])

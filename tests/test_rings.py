@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from shapely.geometry import MultiPoint, Polygon
 from shapely.geometry import box as shapely_box
 
-from detaug.converters.coco import rings
-from detaug.converters.coco.outlines import decode_counts
-from detaug.converters.coco.rings import (
+from detaug.coco import rings
+from detaug.coco.outlines import decode_counts
+from detaug.coco.rings import (
     area_of,
     cut_ring,
     join_rings,

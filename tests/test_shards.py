@@ -15,8 +15,8 @@ from test_sources import put_into_shards
 
 import detaug as da
 from detaug.__main__ import main
+from detaug.check.summary import CheckSummary
 from detaug.converters import check_coco, merge_coco
-from detaug.converters.check.summary import CheckSummary
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from coco_files import document, write, write_images
 from command import PYTHON_WITH_USUAL_SIGNALS
 
-from detaug.converters.files.child_process import child_process
 from detaug.demo.shapes import make_voc
+from detaug.machine.child_process import child_process
 
 REPOSITORY = Path(__file__).parents[1]
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)

@@ -11,8 +11,8 @@ from command import detaug
 from torchvision.models import _meta
 from voc_files import image_bytes
 
+from detaug.check.similar_names import RARE, similar_names
 from detaug.converters import check_coco
-from detaug.converters.check.similar_names import RARE, similar_names
 
 
 def is_like(rare: str, common: str, times: int = RARE) -> bool:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from properties import check_examples, few_or_many
 
 import detaug as da
+from detaug.coco.split import stratify
 from detaug.converters import split_coco
-from detaug.converters.coco.split import stratify
 
 NAMES = ("a.json", "b.json", "c.json")
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seeds import slow
 
 import detaug as da
-from detaug.converters.files.video_file import Coding, VideoError, VideoIndex, read_index
+from detaug.files.video_file import Coding, VideoError, VideoIndex, read_index
 from detaug.loading.epochs import LANE, OPEN, EpochOrder
 from detaug.storage.storage import Upcoming
 from detaug.video.nvdec import cut

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from detaug.converters.findings.finding import duration_text, rate_text
+from detaug.findings.finding import duration_text, rate_text
 
 
 @pytest.mark.parametrize(

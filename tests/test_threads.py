@@ -11,10 +11,10 @@ from types import FrameType
 
 import pytest
 
-from detaug.converters.files.threads import Threads
+from detaug.machine.threads import Threads
 
 PROGRAM = """
-from detaug.converters.files.threads import Threads
+from detaug.machine.threads import Threads
 from weakref import finalize
 
 class Something: ...
@@ -93,7 +93,7 @@ def test_the_interpreter_exits_if_ctrl_c_left_a_lock_taken() -> None:
     """The main thread has the lock of a future, for which the thread of the pool waits."""
     code = """
 import time
-from detaug.converters.files import threads
+from detaug.machine import threads
 
 threads.LAST_WAIT = 1.0
 pool = threads.Threads(1)

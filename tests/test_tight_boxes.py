@@ -14,7 +14,7 @@ from seeds import seeds, slow
 
 import detaug as da
 from detaug.boxes.visible_part import ring_of_runs
-from detaug.converters.coco.outlines import OutlineColumns, decode_counts, encode_counts, read_outlines
+from detaug.coco.outlines import OutlineColumns, decode_counts, encode_counts, read_outlines
 
 BLACK = (0.0, 0.0, 0.0)
 SIZE = (200, 260)

@@ -18,9 +18,9 @@ from shapely import Polygon, box
 from tiled_scenes import write_scenes
 
 import detaug as da
+from detaug.coco.outlines import decode_counts
+from detaug.coco.rings import mask_of_runs, rings_of_mask
 from detaug.converters import check_coco
-from detaug.converters.coco.outlines import decode_counts
-from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
 from detaug.storage.prefetch import Order
 from detaug.storage.storage import Upcoming
 

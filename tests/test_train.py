@@ -381,7 +381,7 @@ def test_a_full_disk_is_one_error_and_the_last_checkpoint_stays_whole(
     """From the seventh step on, the file to write, or its temporary file, is a link to /dev/full."""
     painted, out = folder
     path, metrics = out / "run" / name, out / "run/metrics.jsonl"
-    hide = "detaug.converters.files.atomic.temporary_path"
+    hide = "detaug.files.atomic.temporary_path"
     monkeypatch.setattr(hide, lambda target: target.with_name(f".{target.name}.partial"))
     full = path if path == metrics else path.with_name(f".{name}.partial")
     before: list[str] = []

@@ -15,7 +15,7 @@ from painted_files import Folder
 from train_run import options, tiny
 
 from detaug.errors import InputError
-from detaug.report.line_chart import round_up
+from detaug.pages.line_chart import round_up
 from detaug.training import train
 from detaug.training.curves import write_curves
 

@@ -15,8 +15,8 @@ from PIL import Image
 from voc_files import exif, image_bytes, with_segment
 
 import detaug as da
+from detaug.check.decode import Fault, Limits, find_undecodable
 from detaug.converters import check_coco
-from detaug.converters.check.decode import Fault, Limits, find_undecodable
 from detaug.report import check_to_html
 
 RECIPE = [da.Resize((40, 50)), da.Normalize()]

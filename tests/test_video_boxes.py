@@ -18,8 +18,8 @@ from PIL import Image
 from video_files import paint_videos
 
 import detaug as da
+from detaug.coco import annotation_cache
 from detaug.converters import check_coco, merge_coco
-from detaug.converters.coco import annotation_cache
 
 RECIPE = [da.RandomHorizontalFlip(), da.RandomIoUCrop(), da.Resize((90, 110)), da.RandomErasing(1.0)]
 

@@ -17,7 +17,7 @@ from numbered_videos import CODECS, SIZE, number_in, numbered, write_sound, writ
 from seeds import slow
 
 import detaug as da
-from detaug.converters.files.video_file import read_index
+from detaug.files.video_file import read_index
 
 Batches = list[da.ClipBatch]
 
@@ -284,7 +284,7 @@ def test_a_file_that_goes_away(videos: Path, device: str) -> None:
 def test_numbers_and_times_are_stored(videos: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = da.VideoReader(videos, frames=4)
-    monkeypatch.setattr("detaug.converters.files.video_file.read_index", lambda file: pytest.fail(f"read {file} again"))
+    monkeypatch.setattr("detaug.files.video_file.read_index", lambda file: pytest.fail(f"read {file} again"))
     after = da.VideoReader(videos, frames=4)
     assert before.fingerprint == after.fingerprint
     assert np.array_equal(before.frames.times, after.frames.times)

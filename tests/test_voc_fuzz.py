@@ -13,8 +13,8 @@ from properties import check_examples, few_or_many
 from voc_files import HEIGHT, WIDTH, assert_valid, box_xml, devkit, image_bytes, voc_xml, with_segment
 
 from detaug.converters import voc_to_coco
-from detaug.converters.files.image_headers import ImageError, exif_orientation, read_image_header
 from detaug.converters.voc.xml import XmlError, parse_voc_xml, to_coco_box
+from detaug.files.image_headers import ImageError, exif_orientation, read_image_header
 
 TAGS = [
     "annotation",

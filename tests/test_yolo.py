@@ -17,8 +17,8 @@ from properties import check_examples, few_or_many
 from pycocotools.coco import COCO
 from voc_files import HEIGHT, WIDTH, assert_valid, image_bytes, rotated_jpeg, with_segment, write_files
 
+from detaug.coco.rows import read_coco_rows
 from detaug.converters import ConversionError, InputError, Summary, coco_to_yolo, yolo_to_coco
-from detaug.converters.coco.rows import read_coco_rows
 from detaug.converters.yolo.files import label_file
 from detaug.converters.yolo.label_rows import label_rows, label_text
 from detaug.converters.yolo.labels import LabelLog, RowForm, box_in_image, read_boxes

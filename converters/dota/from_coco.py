@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.row_shapes import outlines_of
-from detaug.converters.coco.rows import clipped, dropped_keys, without_crowds
-from detaug.converters.conversion.arguments import OnError, WithImages
-from detaug.converters.conversion.folder import label_files
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import decimal
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.rows import clipped, dropped_keys, without_crowds
+from detaug.converters.export.folder_export import folder_export
+from detaug.converters.export.row_shapes import outlines_of
 from detaug.errors import ConversionError
+from detaug.files.paths import PathLike
+from detaug.files.text import decimal
+from detaug.findings.finding import Finding, shown
+from detaug.machine.parallel import Progress
+from detaug.outputs.folder import label_files
+from detaug.outputs.guards import OnError, WithImages
+from detaug.outputs.summary import Summary
 
 _KEYS = frozenset({"corners", "segmentation", "area", "difficult"})
 _DECIMALS = 3

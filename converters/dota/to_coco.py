@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from detaug.converters.conversion.arguments import OnError
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.known_files import what_folder_has
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike, list_files
 from detaug.converters.formats.text_rows import read_dota
 from detaug.converters.records.record import Source
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
+from detaug.files.known_files import what_folder_has
+from detaug.files.paths import PathLike, list_files
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError
+from detaug.outputs.summary import Summary
 
 
 def dota_to_coco(

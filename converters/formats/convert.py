@@ -9,17 +9,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.conversion.arguments import OnError, output_files
-from detaug.converters.conversion.part import check_part
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.known_files import COCO_PANOPTIC, FORMS
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.recognise import Recognised, recognise
 from detaug.converters.records.record import Contents, Source
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError, InputError
+from detaug.files.known_files import COCO_PANOPTIC, FORMS
+from detaug.files.paths import PathLike
+from detaug.findings.finding import Finding
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, output_files
+from detaug.outputs.part import check_part
+from detaug.outputs.summary import Summary
 
 
 def convert_to_coco(

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from detaug.converters.files.paths import require_file
-from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import (
     Contents,
     Edges,
@@ -28,6 +26,8 @@ from detaug.converters.records.record import (
     text_of,
     unread_elements,
 )
+from detaug.files.paths import require_file
+from detaug.findings.finding import Finding
 
 _BOX_KEYS = ("tag", "fbox", "vbox", "hbox", "extra", "head_attr")
 

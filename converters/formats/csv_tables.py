@@ -12,10 +12,6 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from detaug.converters.files.known_files import TABLE_RULE
-from detaug.converters.files.paths import last_part, list_files
-from detaug.converters.files.spool import grouped
-from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.csv_columns import (
     RETINANET,
     Table,
@@ -35,6 +31,10 @@ from detaug.converters.records.record import (
     records_of_lists,
     text_of,
 )
+from detaug.files.known_files import TABLE_RULE
+from detaug.files.paths import last_part, list_files
+from detaug.files.spool import grouped
+from detaug.findings.finding import Finding
 
 _LARGEST_RELATIVE = 1.01
 

@@ -13,9 +13,6 @@ from contextlib import closing
 from copy import deepcopy
 from typing import Any
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import last_part, list_files, stem_of
-from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.cvat_images import (
     SHAPES,
     group_of,
@@ -37,6 +34,9 @@ from detaug.converters.records.record import (
     whole_of,
 )
 from detaug.converters.records.xml_elements import elements_of_xml
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.paths import last_part, list_files, stem_of
+from detaug.findings.finding import Finding
 
 
 def read_cvat(source: Source) -> Contents:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from detaug.converters.coco.rings import mask_of_runs
-from detaug.converters.findings.finding import Finding
+from detaug.coco.rings import mask_of_runs
 from detaug.converters.records.groups import join_shapes
 from detaug.converters.records.record import (
     Mask,
@@ -28,6 +27,7 @@ from detaug.converters.records.record import (
     unused_shape,
     whole_of,
 )
+from detaug.findings.finding import Finding
 
 SHAPES = frozenset({"box", "polygon", "polyline", "points", "ellipse", "mask", "cuboid", "skeleton"})
 

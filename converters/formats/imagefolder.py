@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.files.paths import require_file
-from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.record import (
     Contents,
@@ -31,6 +29,8 @@ from detaug.converters.records.record import (
     unread_elements,
 )
 from detaug.converters.records.segmentation import is_segmentation, set_segmentation
+from detaug.files.paths import require_file
+from detaug.findings.finding import Finding, shown
 
 _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", "class")
 

@@ -18,10 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.file_names import is_video
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import last_part, list_files
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.file_names import is_video
 from detaug.converters.records.groups import add_key_point
 from detaug.converters.records.json_list import items_of_json
 from detaug.converters.records.png_mask import mask_of_png
@@ -45,6 +42,9 @@ from detaug.converters.records.record import (
     unused_shape,
 )
 from detaug.converters.records.rle_pack import unpack_mask
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.paths import last_part, list_files
+from detaug.findings.finding import Finding, shown
 
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-")
 """What Label Studio puts in front of the names of uploaded files."""

@@ -10,7 +10,6 @@ import posixpath
 from collections import Counter
 from typing import Any
 
-from detaug.converters.files.text import read_json
 from detaug.converters.records.groups import add_key_point, join_shapes
 from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import (
@@ -32,6 +31,7 @@ from detaug.converters.records.record import (
     unread_elements,
     unused_shape,
 )
+from detaug.files.text import read_json
 
 _ROTATED = ("oriented_rectangle", "rotation")
 """A rotated box: of LabelMe, of X-AnyLabeling."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.known_files import Form, form_of_file, what_table_is
-from detaug.converters.files.paths import PathLike, list_files
-from detaug.converters.findings.finding import counted
 from detaug.converters.formats.table import BY_NAME, FORMATS, Format
 from detaug.errors import ConversionError, InputError
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.known_files import Form, form_of_file, what_table_is
+from detaug.files.paths import PathLike, list_files
+from detaug.findings.finding import counted
 
 _MOST_TRIED = 20
 """Files of one extension that are looked into."""

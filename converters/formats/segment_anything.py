@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from detaug.converters.files.text import read_json
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -24,6 +23,7 @@ from detaug.converters.records.record import (
     whole_of,
 )
 from detaug.converters.records.segmentation import set_segmentation
+from detaug.files.text import read_json
 
 NO_CLASS = "object"
 """The class of all masks, which have none."""

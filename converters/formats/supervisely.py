@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.files.known_files import what_file_is
-from detaug.converters.files.paths import last_part, list_files
-from detaug.converters.files.text import read_json
 from detaug.converters.records import record as records
 from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import Contents, Mask, Object, Record, Source, object_of, text_of
 from detaug.errors import ConversionError, InputError
+from detaug.files.known_files import what_file_is
+from detaug.files.paths import last_part, list_files
+from detaug.files.text import read_json
 
 _FOLDER = re.compile(r"(?<![^/])ann/(?=[^/]*$)")
 """Of the annotations of a data set: the images are in img."""

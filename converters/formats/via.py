@@ -12,8 +12,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from detaug.converters.files.spool import Spool
-from detaug.converters.findings.finding import Finding
 from detaug.converters.formats.via_images import items_of_file
 from detaug.converters.records.record import (
     Contents,
@@ -33,6 +31,8 @@ from detaug.converters.records.record import (
     text_of,
     unused_shape,
 )
+from detaug.files.spool import Spool
+from detaug.findings.finding import Finding
 
 _CLASS_KEYS = ("class", "label", "name", "category", "type", "object", "species")
 NO_CLASS = "object"

@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detaug.converters.files.spool import Groups
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.json_list import members_of_json
 from detaug.converters.records.record import ObjectError, Source, list_of, object_of, text_of
+from detaug.files.spool import Groups
 
 _IMAGES = "_via_img_metadata"
 """The images of a project of VIA 1 and 2. All keys of a project begin with _via_; an export is the images alone."""

@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.known_files import form_of_file
-from detaug.converters.files.paths import require_file
-from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -22,6 +18,10 @@ from detaug.converters.records.record import (
     records_of_lists,
     whole_of,
 )
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.known_files import form_of_file
+from detaug.files.paths import require_file
+from detaug.findings.finding import Finding
 
 _COLUMNS = ("blur", "expression", "illumination", "invalid", "occlusion", "pose")
 

@@ -8,15 +8,15 @@ import shlex
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys, without_crowds
-from detaug.converters.coco.writer import OWN_KEYS
-from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import decimal, joined_spaces
-from detaug.converters.findings.finding import Finding
+from detaug.coco.rows import CocoRows, clipped, dropped_keys, without_crowds
+from detaug.coco.writer import OWN_KEYS
+from detaug.converters.export.folder_export import folder_export
+from detaug.files.paths import PathLike
+from detaug.files.text import decimal, joined_spaces
+from detaug.findings.finding import Finding
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, WithImages, check_choice
+from detaug.outputs.summary import Summary
 
 CsvStyle = Literal["tensorflow", "retinanet"]
 

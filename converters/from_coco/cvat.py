@@ -16,18 +16,18 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.key_points import names_of_points
-from detaug.converters.coco.outlines import ends_of_runs
-from detaug.converters.coco.rings import box_of_mask, turned_box
-from detaug.converters.coco.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
-from detaug.converters.coco.rows import clipped, dropped_keys
-from detaug.converters.conversion.arguments import OnError, WithImages
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import decimal, is_plain, joined_spaces
-from detaug.converters.findings.finding import Finding
+from detaug.coco.key_points import names_of_points
+from detaug.coco.outlines import ends_of_runs
+from detaug.coco.rings import box_of_mask, turned_box
+from detaug.coco.rows import clipped, dropped_keys
+from detaug.converters.export.folder_export import folder_export
+from detaug.converters.export.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
+from detaug.files.paths import PathLike
+from detaug.files.text import decimal, is_plain, joined_spaces
+from detaug.findings.finding import Finding
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, WithImages
+from detaug.outputs.summary import Summary
 
 _DECIMALS = 6  # of a pixel and of a degree
 _CROWD = "is_crowd"

@@ -17,18 +17,18 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.rings import join_rings, turned_box, without_overlaps
-from detaug.converters.coco.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
-from detaug.converters.coco.rows import clipped, dropped_keys
-from detaug.converters.coco.writer import PREFIX
-from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import is_plain, joined_spaces
-from detaug.converters.findings.finding import Finding
+from detaug.coco.rings import join_rings, turned_box, without_overlaps
+from detaug.coco.rows import clipped, dropped_keys
+from detaug.coco.writer import PREFIX
+from detaug.converters.export.folder_export import folder_export
+from detaug.converters.export.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
 from detaug.converters.records.rle_pack import pack_mask
+from detaug.files.paths import PathLike
+from detaug.files.text import is_plain, joined_spaces
+from detaug.findings.finding import Finding
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, WithImages, check_choice
+from detaug.outputs.summary import Summary
 
 TaskKind = Literal["annotations", "predictions"]
 

@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.row_shapes import SHAPE_KEYS, Shape, shapes_of
-from detaug.converters.coco.rows import clipped, dropped_keys
-from detaug.converters.coco.writer import json_text
-from detaug.converters.conversion.arguments import OnError, WithImages
-from detaug.converters.conversion.folder import label_files
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import joined_spaces
-from detaug.converters.findings.finding import Finding
+from detaug.coco.rows import clipped, dropped_keys
+from detaug.coco.writer import json_text
+from detaug.converters.export.folder_export import folder_export
+from detaug.converters.export.row_shapes import SHAPE_KEYS, Shape, shapes_of
 from detaug.converters.formats.labelme import CROWD, IGNORED
 from detaug.errors import ConversionError
+from detaug.files.paths import PathLike
+from detaug.files.text import joined_spaces
+from detaug.findings.finding import Finding
+from detaug.machine.parallel import Progress
+from detaug.outputs.folder import label_files
+from detaug.outputs.guards import OnError, WithImages
+from detaug.outputs.summary import Summary
 
 _VERSION = "5.5.0"
 """Of LabelMe: the form that 5 and 6 read without a message."""

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from detaug.converters.coco.boxes import BoxNumbers, cut_to_image
-from detaug.converters.coco.writer import Box, whole, whole_numbers
-from detaug.converters.conversion.classes_and_images import header_findings
-from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
-from detaug.converters.findings.finding import Finding, counted, has_error
+from detaug.coco.boxes import BoxNumbers, cut_to_image
+from detaug.coco.classes_and_images import header_findings
+from detaug.coco.writer import Box, whole, whole_numbers
 from detaug.converters.mot.ground_truth import NO_FRAME, TruthLine, read_labels, read_truth
 from detaug.converters.mot.sequences import (
     GROUND_TRUTH,
@@ -25,6 +23,8 @@ from detaug.converters.mot.sequences import (
     missing_numbers,
     read_info,
 )
+from detaug.files.image_headers import ImageError, ImageHeader, read_image_header
+from detaug.findings.finding import Finding, counted, has_error
 
 Ignored = Literal["drop", "keep", "crowd"]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from detaug.converters.files.paths import require_file
-from detaug.converters.files.text import joined_spaces, read_text
-from detaug.converters.findings.finding import shown
 from detaug.errors import ConversionError
+from detaug.files.paths import require_file
+from detaug.files.text import joined_spaces, read_text
+from detaug.findings.finding import shown
 
 CLASS_NAMES = (
     "pedestrian", "person on vehicle", "car", "bicycle", "motorbike", "non motorized vehicle", "static person",

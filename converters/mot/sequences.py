@@ -12,12 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.known_files import what_folder_has
-from detaug.converters.files.paths import in_any_case, is_below, stem_of
-from detaug.converters.files.text import read_text
-from detaug.converters.findings.finding import Finding, counted, shown
 from detaug.errors import ConversionError
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.known_files import what_folder_has
+from detaug.files.paths import in_any_case, is_below, stem_of
+from detaug.files.text import read_text
+from detaug.findings.finding import Finding, counted, shown
 
 INFO, GROUND_TRUTH, LABELS = "seqinfo.ini", "gt/gt.txt", "gt/labels.txt"
 

@@ -8,12 +8,16 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from detaug.converters.coco.boxes import joined_numbers
-from detaug.converters.coco.videos import how_to_load
-from detaug.converters.coco.writer import Row, annotation_row, category_rows, whole, write_coco
-from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
-from detaug.converters.conversion.classes_and_images import joined_splits, unused_classes
-from detaug.converters.conversion.summary import (
+from detaug.coco.boxes import joined_numbers
+from detaug.coco.classes_and_images import joined_splits, unused_classes
+from detaug.coco.videos import how_to_load
+from detaug.coco.writer import Row, annotation_row, category_rows, whole, write_coco
+from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
+from detaug.converters.mot.sequences import find_sequences
+from detaug.files.paths import PathLike
+from detaug.machine.parallel import Progress, with_progress
+from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
+from detaug.outputs.summary import (
     Summary,
     left_out_classes,
     refuse_no_object_left,
@@ -23,10 +27,6 @@ from detaug.converters.conversion.summary import (
     reported,
     stop_on_errors,
 )
-from detaug.converters.files.parallel import Progress, with_progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
-from detaug.converters.mot.sequences import find_sequences
 
 Origin = Literal["one", "zero"]
 

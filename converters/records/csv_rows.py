@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from detaug.converters.files.paths import PathLike, require_file
 from detaug.converters.records.record import ObjectError
+from detaug.files.paths import PathLike, require_file
 
 
 def rows_of_csv(path: PathLike) -> Iterator[tuple[int, list[str]]]:

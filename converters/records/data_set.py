@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from detaug.converters.conversion.classes_and_images import alike_classes, unused_classes
-from detaug.converters.conversion.summary import left_out_classes
-from detaug.converters.files.text import joined_spaces
-from detaug.converters.findings.finding import Finding
+from detaug.coco.classes_and_images import alike_classes, unused_classes
 from detaug.converters.records.record import Contents
 from detaug.converters.records.record_image import About, RecordImage, StoredObjects
+from detaug.files.text import joined_spaces
+from detaug.findings.finding import Finding
+from detaug.outputs.summary import left_out_classes
 
 
 class DataSet(NamedTuple):

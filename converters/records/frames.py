@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.converters.coco.rings import turned_box
-from detaug.converters.files.spool import Groups
-from detaug.converters.findings.finding import Finding
+from detaug.coco.rings import turned_box
 from detaug.converters.records.record import Object, Record
+from detaug.files.spool import Groups
+from detaug.findings.finding import Finding
 
 
 class KeyPoint(NamedTuple):

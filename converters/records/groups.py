@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from detaug.converters.findings.finding import Finding
 from detaug.converters.records.record import Edges, Object, Record, unused_shape
+from detaug.findings.finding import Finding
 
 
 def join_shapes(record: Record, shapes: Sequence[Object], box: Edges | None = None) -> None:

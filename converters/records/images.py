@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.matching import OTHER_CASE, OTHER_FOLDER, SAME_STEM, ImageNames
-from detaug.converters.files.namesakes import Namesakes, are_of_different_splits, parts_of
-from detaug.converters.files.paths import folded, last_part, list_files, stem_of
-from detaug.converters.findings.finding import Finding, has_error, shown
 from detaug.converters.records.record import Record
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.matching import OTHER_CASE, OTHER_FOLDER, SAME_STEM, ImageNames
+from detaug.files.namesakes import Namesakes, are_of_different_splits, parts_of
+from detaug.files.paths import folded, last_part, list_files, stem_of
+from detaug.findings.finding import Finding, has_error, shown
 
 
 class Images:

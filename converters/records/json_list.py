@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from detaug.converters.files.paths import require_file
-from detaug.converters.files.text import read_json
 from detaug.converters.records.record import list_of, object_of
 from detaug.errors import InputError
+from detaug.files.paths import require_file
+from detaug.files.text import read_json
 
 _CHARACTERS = 1 << 20
 """That are read at a time."""

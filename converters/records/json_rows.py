@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from detaug.converters.coco.writer import Row, annotation_row, category_rows
+from detaug.coco.writer import Row, annotation_row, category_rows
 from detaug.converters.records.data_set import DataSet
 from detaug.converters.records.placing import Placed
 from detaug.converters.records.record_image import RecordImage

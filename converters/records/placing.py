@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from detaug.converters.coco.boxes import DECIMALS, cut_to_image
-from detaug.converters.coco.rings import (
+from detaug.coco.boxes import DECIMALS, cut_to_image
+from detaug.coco.rings import (
     are_flat,
     box_of_mask,
     cut_ring,
@@ -19,9 +19,9 @@ from detaug.converters.coco.rings import (
     keys_of_rings,
     points_of,
 )
-from detaug.converters.coco.writer import OWN_KEYS, PREFIX, TOOL_ID, Box, whole, whole_numbers
-from detaug.converters.findings.finding import Finding
+from detaug.coco.writer import OWN_KEYS, PREFIX, TOOL_ID, Box, whole, whole_numbers
 from detaug.converters.records.record import Edges, Object, Record, edges_of
+from detaug.findings.finding import Finding
 
 _ROUNDING = 0.01  # pixels by which an outline may leave its image because of the decimals it is written with
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.files.image_headers import PILLOW_ERRORS
-from detaug.converters.files.large_images import ANY_NUMBER, ENORMOUS, allow_pixels
 from detaug.converters.records.record import ObjectError
+from detaug.files.image_headers import PILLOW_ERRORS
+from detaug.files.large_images import ANY_NUMBER, ENORMOUS, allow_pixels
 
 _PNG = b"\x89PNG"
 """The first bytes of a PNG."""

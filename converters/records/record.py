@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.rings import area_of, convex_hull, join_rings
-from detaug.converters.coco.rings import points_of as points_of_ring
-from detaug.converters.files.spool import SpoolError
-from detaug.converters.files.text import is_plain
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.rings import area_of, convex_hull, join_rings
+from detaug.coco.rings import points_of as points_of_ring
 from detaug.errors import InputError
+from detaug.files.spool import SpoolError
+from detaug.files.text import is_plain
+from detaug.findings.finding import Finding, shown
 
 Edges = tuple[float, float, float, float]
 """Left, top, right, bottom."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detaug.converters.coco.boxes import BoxNumbers
-from detaug.converters.coco.videos import shapes_of
-from detaug.converters.files.spool import Spool
-from detaug.converters.findings.finding import Finding
+from detaug.coco.boxes import BoxNumbers
+from detaug.coco.videos import shapes_of
 from detaug.converters.records.placing import Placed
+from detaug.files.spool import Spool
+from detaug.findings.finding import Finding
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.outlines import ends_of_runs
+from detaug.coco.outlines import ends_of_runs
 from detaug.converters.records.record import ObjectError, list_of
 
 _LARGEST = 1 << 30  # values of 4 channels

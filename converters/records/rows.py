@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from detaug.converters.files.text import read_text
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -14,6 +13,7 @@ from detaug.converters.records.record import (
     read_objects,
     records_of_files,
 )
+from detaug.files.text import read_text
 
 
 def read_rows(source: Source, parse: Callable[[list[str]], Object | None], separator: str | None = None) -> Contents:

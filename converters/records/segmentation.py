@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from detaug.converters.coco.outlines import fault_of_rings, read_runs, rings_of
-from detaug.converters.coco.rings import mask_of_runs
-from detaug.converters.findings.finding import shown
+from detaug.coco.outlines import fault_of_rings, read_runs, rings_of
+from detaug.coco.rings import mask_of_runs
 from detaug.converters.records.record import Mask, Object, ObjectError, Record
+from detaug.findings.finding import shown
 
 _MOST_PIXELS = 1 << 28
 """Of a mask: that of the largest image which is decoded."""

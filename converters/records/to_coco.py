@@ -11,28 +11,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.coco.parts import part_head, write_part
-from detaug.converters.coco.videos import how_to_load
-from detaug.converters.coco.writer import ANNOTATION_FILE, write_coco
-from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
-from detaug.converters.conversion.classes_and_images import header_findings, joined_splits
-from detaug.converters.conversion.part import Part
-from detaug.converters.conversion.summary import (
-    Summary,
-    left_out_classes,
-    refuse_no_object_left,
-    refuse_nothing_left,
-    refuse_other_classes,
-    refuse_other_numbers,
-    reported,
-    stop_on_errors,
-)
-from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
-from detaug.converters.files.matching import ImageNames, Pair, settle_claims
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike, last_part, stem_of
-from detaug.converters.files.text import is_utf8, joined_spaces
-from detaug.converters.findings.finding import Finding, counted, has_error, shown
+from detaug.coco.classes_and_images import header_findings, joined_splits
+from detaug.coco.parts import part_head, write_part
+from detaug.coco.videos import how_to_load
+from detaug.coco.writer import ANNOTATION_FILE, write_coco
 from detaug.converters.records.data_set import data_set_of
 from detaug.converters.records.images import Images
 from detaug.converters.records.json_rows import (
@@ -47,6 +29,24 @@ from detaug.converters.records.placing import Place, Placed, columns_of
 from detaug.converters.records.record import Contents, Record
 from detaug.converters.records.record_image import RecordImage, StoredObjects
 from detaug.errors import ConversionError, InputError
+from detaug.files.image_headers import ImageError, ImageHeader, read_image_header
+from detaug.files.matching import ImageNames, Pair, settle_claims
+from detaug.files.paths import PathLike, last_part, stem_of
+from detaug.files.text import is_utf8, joined_spaces
+from detaug.findings.finding import Finding, counted, has_error, shown
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
+from detaug.outputs.part import Part
+from detaug.outputs.summary import (
+    Summary,
+    left_out_classes,
+    refuse_no_object_left,
+    refuse_nothing_left,
+    refuse_other_classes,
+    refuse_other_numbers,
+    reported,
+    stop_on_errors,
+)
 
 
 @dataclass(frozen=True)

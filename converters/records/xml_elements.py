@@ -7,9 +7,9 @@ from typing import Any
 
 from lxml import etree
 
-from detaug.converters.files.paths import require_file
 from detaug.converters.records.record import ObjectError
 from detaug.converters.voc.xml import SAFE
+from detaug.files.paths import require_file
 
 
 def elements_of_xml(

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, NoReturn
 
-from detaug.converters.coco.boxes import box_of_shape, cut_to_image
-from detaug.converters.coco.writer import json_text, whole, whole_numbers
-from detaug.converters.files.image_headers import ImageHeader
-from detaug.converters.findings.finding import shown
+from detaug.coco.boxes import box_of_shape, cut_to_image
+from detaug.coco.writer import json_text, whole, whole_numbers
 from detaug.converters.shards.samples import (
     Annotation,
     Label,
@@ -23,6 +21,8 @@ from detaug.converters.shards.samples import (
     check_size,
     file_name,
 )
+from detaug.files.image_headers import ImageHeader
+from detaug.findings.finding import shown
 
 _REPLACED = frozenset(("id", "image_id", "category_id", "bbox"))
 _NUMBERS = frozenset((int, float))

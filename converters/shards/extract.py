@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from detaug.converters.files.atomic import write_atomically
 from detaug.errors import ConversionError
+from detaug.files.atomic import write_atomically
 
 
 class Extract(NamedTuple):

@@ -12,10 +12,10 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from detaug.converters.findings.finding import shown
 from detaug.converters.shards.layout import Sample, ShardFormat, Source, masked_crc
 from detaug.converters.shards.tar import BLOCK
 from detaug.errors import ConversionError
+from detaug.findings.finding import shown
 
 _FIELDS = struct.Struct("100s8s8s8s12s12s8s1s100s6s2s247x")
 

@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from detaug.converters.coco.boxes import cut_to_image
-from detaug.converters.coco.writer import Box, whole, whole_numbers
-from detaug.converters.files.image_file import load_crc32c
-from detaug.converters.files.image_headers import ImageHeader, parse_image_header
+from detaug.coco.boxes import cut_to_image
+from detaug.coco.writer import Box, whole, whole_numbers
 from detaug.converters.shards.documents import Place, document_sample, parse_document
 from detaug.converters.shards.example import Kind, Values, WireError, parse_example, parse_feature
 from detaug.converters.shards.samples import (
@@ -34,6 +32,8 @@ from detaug.converters.shards.samples import (
 )
 from detaug.converters.shards.tfrecord import Record, read_records
 from detaug.errors import InputError
+from detaug.files.image_file import load_crc32c
+from detaug.files.image_headers import ImageHeader, parse_image_header
 
 FEATURES = {
     "image": "image/encoded",

@@ -10,12 +10,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import BinaryIO, NamedTuple, cast
 
-from detaug.converters.coco.writer import whole, whole_numbers
-from detaug.converters.files.image_file import FileRange, load_crc32c
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, ImageHeader, parse_image_header
-from detaug.converters.files.paths import require_file
-from detaug.converters.files.text import MAX_TEXT_BYTES
-from detaug.converters.findings.finding import has_error, shown
+from detaug.coco.writer import whole, whole_numbers
 from detaug.converters.shards.documents import Document, Place, document_sample, parse_document
 from detaug.converters.shards.samples import (
     Annotation,
@@ -31,6 +26,11 @@ from detaug.converters.shards.samples import (
 )
 from detaug.converters.shards.tar import Member, read_members
 from detaug.converters.yolo.labels import LabelLog, RowForm, read_boxes
+from detaug.files.image_file import FileRange, load_crc32c
+from detaug.files.image_headers import IMAGE_EXTENSIONS, ImageHeader, parse_image_header
+from detaug.files.paths import require_file
+from detaug.files.text import MAX_TEXT_BYTES
+from detaug.findings.finding import has_error, shown
 
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)")  # webdataset's rule: the key ends at the first dot of the file name
 _IMAGES = frozenset(extension[1:] for extension in IMAGE_EXTENSIONS)

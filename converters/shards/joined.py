@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.coco.boxes import joined_numbers
-from detaug.converters.coco.writer import document_text
-from detaug.converters.conversion.classes_and_images import alike_classes
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.boxes import joined_numbers
+from detaug.coco.classes_and_images import alike_classes
+from detaug.coco.writer import document_text
 from detaug.converters.shards.extract import Extract, extracted
 from detaug.converters.shards.samples import EncodedSample, Label, Row, ShardContent
 from detaug.errors import ConversionError
+from detaug.findings.finding import Finding, shown
 
 _REFERENCE = re.compile(r'"(tile_of|video_id|\w*(?:image|annotation)_ids?)":')
 _text = json.JSONEncoder(ensure_ascii=False).encode

@@ -11,14 +11,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from detaug.converters.coco.file_names import PLACE_KEYS
-from detaug.converters.coco.rows import CocoRows
-from detaug.converters.coco.writer import json_text
-from detaug.converters.files.image_file import ImageChanged, ImageFile, load_crc32c
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS, read_image_header, usual_extension
-from detaug.converters.files.paths import stem_of
+from detaug.coco.file_names import PLACE_KEYS
+from detaug.coco.rows import CocoRows
+from detaug.coco.writer import json_text
 from detaug.converters.shards.tfrecord import HEAD_BYTES, masked
 from detaug.errors import InputError
+from detaug.files.image_file import ImageChanged, ImageFile, load_crc32c
+from detaug.files.image_headers import IMAGE_EXTENSIONS, read_image_header, usual_extension
+from detaug.files.paths import stem_of
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_/-]")
 _LONGEST_KEY = 90  # with an extension at most 100 bytes, the longest name that every version of tar has

@@ -13,35 +13,35 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from detaug.arguments import parse_size
-from detaug.converters.coco.parts import part_head, refuse_keys_of_parts, refuse_part
-from detaug.converters.coco.rows import CocoRows, leave_out, read_coco_rows
-from detaug.converters.coco.videos import how_to_load, shapes_of
-from detaug.converters.coco.writer import document_text
-from detaug.converters.conversion.arguments import (
+from detaug.coco.parts import part_head, refuse_keys_of_parts, refuse_part
+from detaug.coco.rows import CocoRows, leave_out, read_coco_rows
+from detaug.coco.videos import how_to_load, shapes_of
+from detaug.coco.writer import document_text
+from detaug.converters.shards.formats import TAR, TFRECORD
+from detaug.converters.shards.layout import Layout, Shard, ShardFormat, image_extension, write_samples
+from detaug.errors import ConversionError
+from detaug.files.atomic import replacing
+from detaug.files.image_file import ImageFile, load_crc32c
+from detaug.files.image_headers import ImageError, read_image_header
+from detaug.files.paths import PathLike, regular_status
+from detaug.findings.finding import Finding, counted, shown
+from detaug.machine.parallel import Progress, map_ahead
+from detaug.outputs.folder import check_folder, check_with_images, made_folder, refuse_other_content
+from detaug.outputs.guards import (
     IMAGES_ORDER,
     OnError,
     check_choice,
     check_json_and_folder,
     output_files,
 )
-from detaug.converters.conversion.folder import check_folder, check_with_images, made_folder, refuse_other_content
-from detaug.converters.conversion.part import Part, check_part
-from detaug.converters.conversion.summary import (
+from detaug.outputs.part import Part, check_part
+from detaug.outputs.summary import (
     Summary,
     refuse_no_object_left,
     refuse_nothing_left,
     reported,
     stop_on_errors,
 )
-from detaug.converters.files.atomic import replacing
-from detaug.converters.files.image_file import ImageFile, load_crc32c
-from detaug.converters.files.image_headers import ImageError, read_image_header
-from detaug.converters.files.parallel import Progress, map_ahead
-from detaug.converters.files.paths import PathLike, regular_status
-from detaug.converters.findings.finding import Finding, counted, shown
-from detaug.converters.shards.formats import TAR, TFRECORD
-from detaug.converters.shards.layout import Layout, Shard, ShardFormat, image_extension, write_samples
-from detaug.errors import ConversionError
 
 # The layout of the shards that `detaug pack` writes. `detaug convert-webdataset` and `detaug convert-tfrecord` turn
 # them into the same json again, but for `shard`, `offset`, `length` and `crc32c` of the images.

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from detaug.converters.coco.boxes import BoxNumbers
-from detaug.converters.coco.videos import shapes_of
-from detaug.converters.files.image_headers import ImageError, ImageHeader, usual_extension
-from detaug.converters.files.known_files import SHARD_FORMS, what_file_is
-from detaug.converters.files.paths import is_below, last_part
-from detaug.converters.files.text import is_plain
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.boxes import BoxNumbers
+from detaug.coco.videos import shapes_of
 from detaug.errors import InputError
+from detaug.files.image_headers import ImageError, ImageHeader, usual_extension
+from detaug.files.known_files import SHARD_FORMS, what_file_is
+from detaug.files.paths import is_below, last_part
+from detaug.files.text import is_plain
+from detaug.findings.finding import Finding, shown
 
 _COMPRESSIONS = {
     b"\x1f\x8b": ("GZIP", "gunzip"),

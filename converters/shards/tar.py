@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import adler32
 
-from detaug.converters.files.paths import is_below
-from detaug.converters.files.text import is_plain
-from detaug.converters.findings.finding import shown
 from detaug.converters.shards.samples import ShardError, refuse_compressed
+from detaug.files.paths import is_below
+from detaug.files.text import is_plain
+from detaug.findings.finding import shown
 
 BLOCK = 512
 """Bytes of a header; a member's content is padded to a multiple."""

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from detaug.converters.files.image_file import load_crc32c
-from detaug.converters.files.paths import require_file
 from detaug.converters.shards.samples import ShardError, refuse_compressed, refuse_zlib
+from detaug.files.image_file import load_crc32c
+from detaug.files.paths import require_file
 
 HEAD_BYTES = 12
 """Of a record, before its data: length and checksum."""

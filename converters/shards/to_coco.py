@@ -10,11 +10,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from detaug.converters.coco.videos import how_to_load
-from detaug.converters.conversion.arguments import OnError, check_choice, check_classes, output_files
-from detaug.converters.conversion.classes_and_images import joined_splits
-from detaug.converters.conversion.folder import check_folder
-from detaug.converters.conversion.summary import (
+from detaug.coco.classes_and_images import joined_splits
+from detaug.coco.videos import how_to_load
+from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord
+from detaug.converters.shards.from_webdataset import read_webdataset
+from detaug.converters.shards.joined import JoinedShards
+from detaug.converters.shards.samples import Shard, ShardContent, check_first_label
+from detaug.errors import ConversionError, InputError
+from detaug.files.atomic import write_atomically
+from detaug.files.image_file import load_crc32c
+from detaug.files.paths import PathLike, absolute, last_part
+from detaug.machine.cores import available_cores
+from detaug.machine.parallel import Progress, map_in_jobs
+from detaug.outputs.folder import check_folder
+from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
+from detaug.outputs.summary import (
     Summary,
     refuse_no_object_left,
     refuse_nothing_left,
@@ -22,16 +32,6 @@ from detaug.converters.conversion.summary import (
     reported,
     stop_on_errors,
 )
-from detaug.converters.files.atomic import write_atomically
-from detaug.converters.files.image_file import load_crc32c
-from detaug.converters.files.parallel import Progress, map_in_jobs
-from detaug.converters.files.paths import PathLike, absolute, last_part
-from detaug.converters.machine import available_cores
-from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord
-from detaug.converters.shards.from_webdataset import read_webdataset
-from detaug.converters.shards.joined import JoinedShards
-from detaug.converters.shards.samples import Shard, ShardContent, check_first_label
-from detaug.errors import ConversionError, InputError
 
 _BYTES_FOR_PROCESSES = 64 << 20  # new processes take longer to start than smaller shards to read
 _MOST_NAMES_SHOWN = 20

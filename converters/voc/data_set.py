@@ -9,13 +9,14 @@ from functools import partial
 from itertools import chain, tee
 from typing import NamedTuple
 
-from detaug.converters.coco.videos import shapes_of
-from detaug.converters.conversion.classes_and_images import alike_classes, joined_splits, unused_classes
-from detaug.converters.conversion.part import Part
-from detaug.converters.conversion.summary import left_out_classes
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.known_files import what_folder_has
-from detaug.converters.files.matching import (
+from detaug.coco.classes_and_images import alike_classes, joined_splits, unused_classes
+from detaug.coco.videos import shapes_of
+from detaug.converters.voc.folders import Folders, find_split, known_stem, pair_split, read_split
+from detaug.converters.voc.pairs import PairResult, StoredPair, VocRules, read_pair
+from detaug.errors import ConversionError
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.known_files import what_folder_has
+from detaug.files.matching import (
     BY_FILENAME,
     ImageNames,
     Pair,
@@ -23,14 +24,13 @@ from detaug.converters.files.matching import (
     settle_claims,
     similar_names,
 )
-from detaug.converters.files.parallel import Progress, map_in_jobs, with_progress
-from detaug.converters.files.paths import list_files, stem_of
-from detaug.converters.files.repeated import repeated_files
-from detaug.converters.files.spool import Spool
-from detaug.converters.findings.finding import Finding, shown
-from detaug.converters.voc.folders import Folders, find_split, known_stem, pair_split, read_split
-from detaug.converters.voc.pairs import PairResult, StoredPair, VocRules, read_pair
-from detaug.errors import ConversionError
+from detaug.files.paths import list_files, stem_of
+from detaug.files.repeated import repeated_files
+from detaug.files.spool import Spool
+from detaug.findings.finding import Finding, shown
+from detaug.machine.parallel import Progress, map_in_jobs, with_progress
+from detaug.outputs.part import Part
+from detaug.outputs.summary import left_out_classes
 
 _PAIRS_AT_ONCE = 64
 

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.matching import ImageNames, Pair
-from detaug.converters.files.paths import stem_of
-from detaug.converters.files.text import lines_of
-from detaug.converters.findings.finding import Finding
 from detaug.errors import ConversionError
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.matching import ImageNames, Pair
+from detaug.files.paths import stem_of
+from detaug.files.text import lines_of
+from detaug.findings.finding import Finding
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,20 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from detaug.converters.coco.export import folder_export
-from detaug.converters.coco.rings import smallest_rectangle, turned_box
-from detaug.converters.coco.row_shapes import Outlines, is_ring_of, outlines_of
-from detaug.converters.coco.rows import CocoRows, clipped, dropped_keys
-from detaug.converters.coco.table import THIN
-from detaug.converters.coco.writer import whole
-from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import decimal, is_plain, joined_spaces
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.rings import smallest_rectangle, turned_box
+from detaug.coco.rows import CocoRows, clipped, dropped_keys
+from detaug.coco.table import THIN
+from detaug.coco.writer import whole
+from detaug.converters.export.folder_export import folder_export
+from detaug.converters.export.row_shapes import Outlines, is_ring_of, outlines_of
 from detaug.converters.voc.xml import CORNERS, ROTATED, Corners, Origin
 from detaug.errors import InputError
+from detaug.files.paths import PathLike
+from detaug.files.text import decimal, is_plain, joined_spaces
+from detaug.findings.finding import Finding, shown
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, WithImages, check_choice
+from detaug.outputs.summary import Summary
 
 _FLAGS = ("truncated", "difficult", "occluded")
 _ATTRIBUTES = frozenset({*_FLAGS, "pose"})

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.rings import box_of_mask
-from detaug.converters.coco.writer import Box
-from detaug.converters.files.image_headers import PILLOW_ERRORS
-from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
+from detaug.coco.rings import box_of_mask
+from detaug.coco.writer import Box
+from detaug.files.image_headers import PILLOW_ERRORS
+from detaug.files.large_images import ANY_NUMBER, allow_pixels
 
 FOLDER = "SegmentationObject"
 VOID = 255

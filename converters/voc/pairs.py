@@ -10,18 +10,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from detaug.converters.coco.rings import are_flat, cut_ring, keys_of_corners, keys_of_mask, keys_of_rings, points_of
-from detaug.converters.coco.writer import Box, whole
-from detaug.converters.conversion.arguments import OnError, check_choice, check_classes
-from detaug.converters.conversion.classes_and_images import header_findings
-from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
-from detaug.converters.files.matching import BY_FILENAME, OTHER_FOLDER, Pair
-from detaug.converters.files.paths import folded, last_part, stem_of
-from detaug.converters.files.text import is_utf8, joined_spaces
-from detaug.converters.findings.finding import Finding, has_error
+from detaug.coco.classes_and_images import header_findings
+from detaug.coco.rings import are_flat, cut_ring, keys_of_corners, keys_of_mask, keys_of_rings, points_of
+from detaug.coco.writer import Box, whole
 from detaug.converters.voc.folders import Folders
 from detaug.converters.voc.masks import FOLDER, masks_of_objects, read_masks
 from detaug.converters.voc.xml import CocoBox, Origin, VocAnnotation, VocObject, XmlError, read_voc_xml, to_coco_box
+from detaug.files.image_headers import ImageError, ImageHeader, read_image_header
+from detaug.files.matching import BY_FILENAME, OTHER_FOLDER, Pair
+from detaug.files.paths import folded, last_part, stem_of
+from detaug.files.text import is_utf8, joined_spaces
+from detaug.findings.finding import Finding, has_error
+from detaug.outputs.guards import OnError, check_choice, check_classes
 
 Difficult = Literal["keep", "crowd", "drop"]
 Unlabelled = Literal["keep", "skip"]

@@ -6,23 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from detaug.converters.coco.parts import part_head, write_part
-from detaug.converters.coco.videos import how_to_load
-from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
-from detaug.converters.conversion.arguments import OnError, check_classes, output_files
-from detaug.converters.conversion.part import check_part
-from detaug.converters.conversion.summary import (
-    Summary,
-    left_out_classes,
-    refuse_no_object_left,
-    refuse_nothing_left,
-    refuse_other_classes,
-    reported,
-    stop_on_errors,
-)
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.spool import Spool
+from detaug.coco.parts import part_head, write_part
+from detaug.coco.videos import how_to_load
+from detaug.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.voc.data_set import PairReader, VocDataSet, read_data_set
 from detaug.converters.voc.folders import find_folders
 from detaug.converters.voc.masks import FOLDER
@@ -36,6 +22,20 @@ from detaug.converters.voc.pairs import (
 )
 from detaug.converters.voc.xml import Origin
 from detaug.errors import ConversionError, InputError
+from detaug.files.paths import PathLike
+from detaug.files.spool import Spool
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, check_classes, output_files
+from detaug.outputs.part import check_part
+from detaug.outputs.summary import (
+    Summary,
+    left_out_classes,
+    refuse_no_object_left,
+    refuse_nothing_left,
+    refuse_other_classes,
+    reported,
+    stop_on_errors,
+)
 
 VocSummary = Summary
 

@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 from lxml import etree
 
-from detaug.converters.coco.table import THIN
-from detaug.converters.coco.writer import Box
-from detaug.converters.files.known_files import LFS, what_is
-from detaug.converters.files.text import read_file
-from detaug.converters.findings.finding import shown
+from detaug.coco.table import THIN
+from detaug.coco.writer import Box
 from detaug.errors import InputError
+from detaug.files.known_files import LFS, what_is
+from detaug.files.text import read_file
+from detaug.findings.finding import shown
 
 MAX_XML_BYTES = 8 << 20  # 20,000 objects; a VOC file has about 1 KB
 MAX_XML_DEPTH = 256  # libxml2's own limit without its "huge" option; a VOC file has 5

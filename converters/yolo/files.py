@@ -10,15 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.known_files import what_file_is
-from detaug.converters.files.matching import ImageNames
-from detaug.converters.files.namesakes import splits_of
-from detaug.converters.files.paths import PathLike, last_part, list_files, regular_status
-from detaug.converters.files.text import is_plain, joined_spaces, lines_of, read_text
-from detaug.converters.findings.finding import Finding, shown
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.known_files import what_file_is
+from detaug.files.matching import ImageNames
+from detaug.files.namesakes import splits_of
+from detaug.files.paths import PathLike, last_part, list_files, regular_status
+from detaug.files.text import is_plain, joined_spaces, lines_of, read_text
+from detaug.findings.finding import Finding, shown
 
 _NAMES_OF_VAL = ("val", "validation", "valid")  # Ultralytics takes "validation" for val as well
 _OTHER_NAMES = dict.fromkeys(_NAMES_OF_VAL, _NAMES_OF_VAL)

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from detaug.arguments import check
-from detaug.converters.coco.export import FolderExport, folder_export
-from detaug.converters.coco.key_points import Pairs
-from detaug.converters.coco.rows import clipped, dropped_keys
-from detaug.converters.conversion.arguments import OnError, WithImages, check_choice
-from detaug.converters.conversion.folder import label_files
-from detaug.converters.conversion.summary import Summary
-from detaug.converters.files.atomic import write_atomically
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.text import read_text
-from detaug.converters.findings.finding import Finding
+from detaug.coco.key_points import Pairs
+from detaug.coco.rows import clipped, dropped_keys
+from detaug.converters.export.folder_export import FolderExport, folder_export
 from detaug.converters.yolo.files import label_file, load_yaml
 from detaug.converters.yolo.label_rows import KEYS, LabelRows, label_rows, label_text
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError
+from detaug.files.atomic import write_atomically
+from detaug.files.paths import PathLike
+from detaug.files.text import read_text
+from detaug.findings.finding import Finding
+from detaug.machine.parallel import Progress
+from detaug.outputs.folder import label_files
+from detaug.outputs.guards import OnError, WithImages, check_choice
+from detaug.outputs.summary import Summary
 
 YoloSplit = Literal["train", "val", "test"]
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from detaug.converters.coco.annotations import remedy_of
-from detaug.converters.coco.key_points import (
+from detaug.coco.annotations import remedy_of
+from detaug.coco.key_points import (
     Pairs,
     count_of_points,
     faults_of_category,
@@ -17,14 +17,14 @@ from detaug.converters.coco.key_points import (
     places_in_mirror,
     swaps_of_classes,
 )
-from detaug.converters.coco.rings import cut_ring, join_rings, without_overlaps
-from detaug.converters.coco.row_shapes import key_points_of, outlines_of
-from detaug.converters.coco.rows import CocoRows
-from detaug.converters.coco.table import Floats
-from detaug.converters.files.text import decimal
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.rings import cut_ring, join_rings, without_overlaps
+from detaug.coco.rows import CocoRows
+from detaug.coco.table import Floats
+from detaug.converters.export.row_shapes import key_points_of, outlines_of
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError, InputError
+from detaug.files.text import decimal
+from detaug.findings.finding import Finding, shown
 
 _DECIMALS = 9  # so that the boxes of any photograph come back to a thousandth of a pixel
 _ROUNDING = 0.01  # pixels by which a point may leave its image because of the decimals it is written with

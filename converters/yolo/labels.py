@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from detaug.converters.coco.boxes import DECIMALS, cut_to_image
-from detaug.converters.coco.rings import are_flat, keys_of_corners, keys_of_rings
-from detaug.converters.coco.writer import Box, whole, whole_numbers
-from detaug.converters.files.known_files import YOLO_LABELS, what_is
-from detaug.converters.findings.finding import Finding, shown
+from detaug.coco.boxes import DECIMALS, cut_to_image
+from detaug.coco.rings import are_flat, keys_of_corners, keys_of_rings
+from detaug.coco.writer import Box, whole, whole_numbers
+from detaug.files.known_files import YOLO_LABELS, what_is
+from detaug.findings.finding import Finding, shown
 
 YoloTask = Literal["detect", "segment", "pose", "obb"]
 """What rows are, by Ultralytics' names: boxes, outlines, boxes with key points, rotated boxes."""

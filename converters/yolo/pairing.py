@@ -10,8 +10,9 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.matching import (
+from detaug.converters.yolo.files import SplitImages, label_file
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.matching import (
     OTHER_CASE,
     OTHER_FOLDER,
     SAME_STEM,
@@ -20,9 +21,8 @@ from detaug.converters.files.matching import (
     PairsByStem,
     similar_names,
 )
-from detaug.converters.files.paths import in_any_case, list_files, stem_of
-from detaug.converters.findings.finding import Finding
-from detaug.converters.yolo.files import SplitImages, label_file
+from detaug.files.paths import in_any_case, list_files, stem_of
+from detaug.findings.finding import Finding
 
 _NOT_LABELS = (
     *("classes.txt", "readme.txt", "readme.dataset.txt", "readme.roboflow.txt"),

@@ -8,26 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from detaug.converters.coco.parts import part_head, write_part
-from detaug.converters.coco.videos import how_to_load, shapes_of
-from detaug.converters.coco.writer import Row, annotation_row, category_rows, write_coco
-from detaug.converters.conversion.arguments import OnError, check_choice, output_files
-from detaug.converters.conversion.classes_and_images import header_findings
-from detaug.converters.conversion.part import check_part
-from detaug.converters.conversion.summary import (
-    Summary,
-    refuse_no_object_left,
-    refuse_nothing_left,
-    refuse_other_numbers,
-    reported,
-    stop_on_errors,
-)
-from detaug.converters.files.image_headers import ImageError, ImageHeader, read_image_header
-from detaug.converters.files.parallel import Progress, with_progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.spool import Spool
-from detaug.converters.files.text import is_utf8, read_text
-from detaug.converters.findings.finding import Finding, has_error, on_one_line
+from detaug.coco.classes_and_images import header_findings
+from detaug.coco.parts import part_head, write_part
+from detaug.coco.videos import how_to_load, shapes_of
+from detaug.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.yolo.files import (
     DataYaml,
     SplitImages,
@@ -40,6 +24,22 @@ from detaug.converters.yolo.pairing import Labels, find_labels, relative_to
 from detaug.converters.yolo.poses import PoseSigns
 from detaug.converters.yolo.without_yaml import read_data_set
 from detaug.errors import ConversionError, InputError
+from detaug.files.image_headers import ImageError, ImageHeader, read_image_header
+from detaug.files.paths import PathLike
+from detaug.files.spool import Spool
+from detaug.files.text import is_utf8, read_text
+from detaug.findings.finding import Finding, has_error, on_one_line
+from detaug.machine.parallel import Progress, with_progress
+from detaug.outputs.guards import OnError, check_choice, output_files
+from detaug.outputs.part import check_part
+from detaug.outputs.summary import (
+    Summary,
+    refuse_no_object_left,
+    refuse_nothing_left,
+    refuse_other_numbers,
+    reported,
+    stop_on_errors,
+)
 
 
 def yolo_to_coco(

@@ -10,11 +10,11 @@ import os
 import re
 from pathlib import Path
 
-from detaug.converters.files.known_files import what_folder_has
-from detaug.converters.files.paths import in_any_case, is_below, last_part, list_files
-from detaug.converters.files.text import lines_of, read_text
 from detaug.converters.yolo.files import DataYaml, checked_names, find_data_yaml, read_data_yaml
 from detaug.errors import ConversionError, InputError
+from detaug.files.known_files import what_folder_has
+from detaug.files.paths import in_any_case, is_below, last_part, list_files
+from detaug.files.text import lines_of, read_text
 
 Splits = dict[str, tuple[str, ...]]
 

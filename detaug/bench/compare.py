@@ -19,12 +19,12 @@ import numpy as np
 import torch
 
 from detaug.bench.measure import Job, Result
-from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.files.child_process import child_process
-from detaug.converters.findings.finding import rate_text
-from detaug.converters.machine import available_cores
 from detaug.errors import InputError
+from detaug.findings.finding import rate_text
 from detaug.loading.devices import has_jpeg_engine, resolve_device
+from detaug.machine.child_process import child_process
+from detaug.machine.cores import available_cores
+from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 
 LOADERS = {
     "loader": "detaug.bench.loaders:loader",

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from PIL import Image, ImageDraw, ImageFont
 
 from detaug.bench.measure import Result
-from detaug.converters.findings.finding import rate_text
 from detaug.drawing.images import save_picture
+from detaug.findings.finding import rate_text
 
 # ---------------------------------------------------------------- table
 

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from detaug.arrays import Floats, Ints
-from detaug.converters.coco.key_points import side_of, swaps_of_names
-from detaug.converters.findings.finding import shown
+from detaug.coco.key_points import side_of, swaps_of_names
 from detaug.errors import InputError
+from detaug.findings.finding import shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Ints
-from detaug.converters.coco.outlines import OutlineColumns, next_points
+from detaug.coco.outlines import OutlineColumns, next_points
 
 
 @dataclass(frozen=True, eq=False)

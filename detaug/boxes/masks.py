@@ -28,7 +28,7 @@ from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import joined_bits
 from detaug.boxes.units import COPY, FARTHEST, INTERVAL, NUMBERS, ONE, RECTANGLE
-from detaug.converters.coco.rings import mask_of_runs, rings_of_mask
+from detaug.coco.rings import mask_of_runs, rings_of_mask
 
 
 @dataclass(frozen=True, eq=False)

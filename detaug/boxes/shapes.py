@@ -13,8 +13,8 @@ from detaug.arguments import is_wholes
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.mask_table import MaskTable, boxes_of_outlines
-from detaug.converters.coco.outlines import OutlineColumns, read_outlines, rings_of
-from detaug.converters.coco.rings import are_flat
+from detaug.coco.outlines import OutlineColumns, read_outlines, rings_of
+from detaug.coco.rings import are_flat
 from detaug.errors import InputError
 
 

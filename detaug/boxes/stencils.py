@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools
-from detaug.converters.coco.rings import box_of_mask
+from detaug.coco.rings import box_of_mask
 
 FAR = 1e9
 """Pixels: farther away than all that is shown."""

@@ -19,7 +19,7 @@ from detaug.boxes import polygons
 from detaug.boxes.fields import cut_to_pictures
 from detaug.boxes.placement import Placement
 from detaug.boxes.units import EDGE
-from detaug.converters.coco.outlines import OutlineColumns, next_points
+from detaug.coco.outlines import OutlineColumns, next_points
 
 
 class Rings(NamedTuple):

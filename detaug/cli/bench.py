@@ -57,9 +57,9 @@ def bench(
     """
     from detaug.bench import bench as run_bench
     from detaug.bench import draw_chart, format_table
-    from detaug.converters.conversion.arguments import output_files
-    from detaug.converters.files.atomic import write_json
     from detaug.drawing.images import PICTURES
+    from detaug.files.atomic import write_json
+    from detaug.outputs.guards import output_files
 
     output_files({"json": json_file}, annotations, images)
     output_files({"chart": chart}, annotations, images, extensions=PICTURES)

@@ -51,8 +51,8 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     \b
     detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
     """
+    from detaug.check.clean import NotCleaned
     from detaug.converters import check_coco
-    from detaug.converters.check.clean import NotCleaned
     from detaug.report import check_to_html
 
     with progress_bar("checking", quiet) as progress:

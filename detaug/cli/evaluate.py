@@ -69,7 +69,7 @@ def evaluate(
     \b
     detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
     """
-    from detaug.converters.conversion.arguments import IMAGES_ORDER, PAGE, check_json_and_folder, output_files
+    from detaug.outputs.guards import IMAGES_ORDER, PAGE, check_json_and_folder, output_files
 
     if (model is None) == (detections is None):
         raise click.UsageError("give --model MODEL.pt or --detections FILE.json")

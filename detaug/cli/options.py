@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from detaug.cli.progress_bar import progress_bar
-from detaug.converters.files.addresses import check_on_disk
 from detaug.errors import printable
+from detaug.files.addresses import check_on_disk
 
 
 class PathOnDisk(click.Path):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import click
 
-from detaug.converters.findings.finding import duration_text
+from detaug.findings.finding import duration_text
 
 _EVERY = 0.1
 """Seconds between two bars at least."""

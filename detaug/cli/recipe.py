@@ -45,10 +45,10 @@ def import_recipe(file: str, output: Path, size: Any, settings: dict[str, Any], 
     \b
     detaug import-recipe train.py:transform -o recipe.yaml
     """
-    from detaug.converters.conversion.arguments import output_files
     from detaug.errors import InputError
     from detaug.importing.import_recipe import import_recipe
     from detaug.importing.python_file import check_name, run_file, split_name
+    from detaug.outputs.guards import output_files
 
     extensions = (".yaml", ".yml", ".json")
     if parts := split_name(file):

@@ -141,7 +141,7 @@ def train(annotations: Path, images: Path, device: str | None, **more: Any) -> N
     \b
     detaug train train.json VOC2012/JPEGImages --val val.json -o run
     """
-    from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
+    from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 
     check_json_and_folder(annotations, images, IMAGES_ORDER)  # before torch is imported, which takes seconds
     with _terminal() as output:

@@ -15,7 +15,7 @@ from nvidia.dali.data_node import DataNode
 from nvidia.dali.pipeline import do_not_convert
 
 from detaug.arguments import check, checks_names, is_whole
-from detaug.converters.coco.key_points import Pairs
+from detaug.coco.key_points import Pairs
 from detaug.dali.batch_planner import BatchPlanner, Units
 from detaug.errors import InputError
 from detaug.ops.op import Node, Op

@@ -18,7 +18,7 @@ from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views, class_labels, rows_left, whole_images
-from detaug.converters.coco.key_points import Pairs, swaps_of_pairs
+from detaug.coco.key_points import Pairs, swaps_of_pairs
 from detaug.dali.polygons import masks_of, outlines_of
 from detaug.errors import InputError, OpError
 from detaug.ops.python_functions import current_pipeline, running_in

@@ -24,7 +24,7 @@ from detaug.arrays import Bools, Ints
 from detaug.boxes.masks import placed_outlines
 from detaug.boxes.placement import Placement
 from detaug.boxes.views import Views
-from detaug.converters.coco.rings import join_rings
+from detaug.coco.rings import join_rings
 from detaug.errors import InputError
 from detaug.loading.decoding import of_size
 from detaug.ops.op import Node

@@ -13,7 +13,7 @@ from detaug.boxes.masks import objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.shapes import Shapes, corners_of_boxes
 from detaug.boxes.views import Views
-from detaug.converters.coco.outlines import OutlineColumns
+from detaug.coco.outlines import OutlineColumns
 from detaug.errors import InputError
 
 Array = NDArray[Any]

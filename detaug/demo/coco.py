@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from detaug.converters.coco.writer import write_coco
+from detaug.coco.writer import write_coco
 
 
 class Drawn(NamedTuple):

@@ -15,10 +15,8 @@ import torch
 from PIL import Image
 
 from detaug import presets
+from detaug.check.check import check_coco
 from detaug.converters import mot_to_coco, voc_to_coco
-from detaug.converters.check.check import check_coco
-from detaug.converters.findings.finding import rate_text
-from detaug.converters.machine import available_cores
 from detaug.demo.detector import IMAGES, learn_by_heart
 from detaug.demo.people import make_people
 from detaug.demo.shapes import make_voc
@@ -26,8 +24,10 @@ from detaug.demo.ships import make_ships
 from detaug.demo.videos import make_mot
 from detaug.drawing import save_picture
 from detaug.errors import InputError
+from detaug.findings.finding import rate_text
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
+from detaug.machine.cores import available_cores
 from detaug.ops.affine import RandomAffine
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.resize import Resize

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from detaug.converters.conversion.arguments import MARK
-from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
+from detaug.files.atomic import write_atomically
+from detaug.outputs.guards import MARK
 
 LARGEST_NORMALIZED = 8.0
 """The largest value taken for a normalised one. ImageNet's mean and std make 2.64 of white; of 0..255, all but black

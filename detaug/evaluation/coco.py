@@ -15,8 +15,6 @@ from torch import Tensor
 from torch import distributed as dist
 
 from detaug.arguments import SCORE, check, checks_names, is_number, is_whole
-from detaug.converters.conversion.arguments import output_files
-from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
 from detaug.evaluation.boxes import BoxKind, Metrics
 from detaug.evaluation.errors import DetectionErrors, find_errors
@@ -27,9 +25,11 @@ from detaug.evaluation.merging import Tiles, merged, tiles_of
 from detaug.evaluation.predictions import ImageDetections, read_predictions
 from detaug.evaluation.results import read_results
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
+from detaug.files.atomic import write_atomically
 from detaug.loading.batch import Batch
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import resolve_device
+from detaug.outputs.guards import output_files
 from detaug.sources.coco_reader import CocoReader, json_of
 from detaug.sources.source import Source
 from detaug.storage.open_storage import named

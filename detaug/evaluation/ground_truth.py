@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.annotations import read_annotations
-from detaug.converters.coco.table import load_coco
+from detaug.coco.annotations import read_annotations
+from detaug.coco.table import load_coco
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

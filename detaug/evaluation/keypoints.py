@@ -15,7 +15,7 @@ from torch import Tensor
 from detaug.arguments import check, is_numbers
 from detaug.arrays import Floats
 from detaug.boxes.views import mirrors
-from detaug.converters.coco.annotations import read_annotations
+from detaug.coco.annotations import read_annotations
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.arrays import Floats, Ints, start_offsets
-from detaug.converters.coco.annotations import read_annotations
-from detaug.converters.coco.outlines import (
+from detaug.coco.annotations import read_annotations
+from detaug.coco.outlines import (
     decode_counts,
     encode_counts,
     encode_many_counts,
     ends_of_part,
     read_runs,
 )
-from detaug.converters.coco.rings import mask_of_runs
+from detaug.coco.rings import mask_of_runs
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import own_area, read_ground_truth
 from detaug.evaluation.kind import Kind

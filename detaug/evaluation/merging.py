@@ -15,14 +15,14 @@ from torch import Tensor
 from detaug.arguments import check, checks_names, is_number, is_wholes, to_python
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.polygons import area, hull
-from detaug.converters.coco.table import load_coco
-from detaug.converters.findings.finding import shown
+from detaug.coco.table import load_coco
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import ImageDetections
 from detaug.evaluation.rotated import iou_of_quadrangles
 from detaug.evaluation.voc_ap import Overlaps, area_of_boxes, iou_of_boxes
+from detaug.findings.finding import shown
 from detaug.sources.coco_reader import CocoReader, json_of
 from detaug.storage.open_storage import named
 from detaug.tiles.reader import TileReader

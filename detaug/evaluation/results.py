@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from detaug.converters.coco.boxes import SMALLEST_SIDE, look_like_corners, look_relative
-from detaug.converters.files.text import read_json
-from detaug.converters.findings.finding import counted, shown
+from detaug.coco.boxes import SMALLEST_SIDE, look_like_corners, look_relative
 from detaug.errors import InputError
 from detaug.evaluation.kind import Kind
 from detaug.evaluation.predictions import ImageDetections
+from detaug.files.text import read_json
+from detaug.findings.finding import counted, shown
 
 _FORM = "COCO's results are a list of {image_id, category_id, score} with bbox, segmentation, keypoints or corners"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from detaug.arrays import Floats, Ints
 from detaug.boxes.polygons import area, cut, side_of_line, turn_of
-from detaug.converters.coco.annotations import AnnotationError, read_annotations
+from detaug.coco.annotations import AnnotationError, read_annotations
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import Kind

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import yaml  # type: ignore[import-untyped]
 
 from detaug.arguments import to_python
-from detaug.converters.files.text import read_text
 from detaug.errors import InputError
+from detaug.files.text import read_text
 
 Library = Literal["albumentations", "torchvision"]
 

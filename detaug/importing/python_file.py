@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from detaug.converters.files.paths import require_file
 from detaug.errors import InputError
+from detaug.files.paths import require_file
 from detaug.importing.library_ops import is_pipeline
 
 

@@ -14,16 +14,16 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from detaug.arrays import Bools, Ints
-from detaug.converters.files import heif
-from detaug.converters.files.decodable import as_decodable
-from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
-from detaug.converters.files.large_images import allow_pixels, too_few_bytes
-from detaug.converters.files.threads import Threads
-from detaug.converters.findings.finding import on_one_line
-from detaug.converters.machine import available_cores
 from detaug.errors import DataError, InputError
+from detaug.files import heif
+from detaug.files.decodable import as_decodable
+from detaug.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
+from detaug.files.large_images import allow_pixels, too_few_bytes
+from detaug.findings.finding import on_one_line
 from detaug.loading.decoding import decoded, inputs
 from detaug.loading.scaled_decoding import decode_scaled
+from detaug.machine.cores import available_cores
+from detaug.machine.threads import Threads
 from detaug.ops.dali_internals import is_of_device, reason_of
 from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
 from detaug.sources.decoder import Decoder

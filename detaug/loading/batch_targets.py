@@ -18,7 +18,7 @@ from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement
 from detaug.boxes.shape_group import PartOfGroup, ShapeGroup
 from detaug.boxes.views import Views
-from detaug.converters.coco.values import Column
+from detaug.coco.values import Column
 from detaug.gpu.streams import StreamGuard, to_device
 from detaug.loading.batch import Batch, as_tensors
 from detaug.loading.clip_batch import ClipBatch

@@ -11,10 +11,10 @@ import numpy as np
 from nvidia.dali import fn, tensors, types
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.decodable import as_decodable
-from detaug.converters.files.threads import Threads
-from detaug.converters.machine import available_cores
+from detaug.files.decodable import as_decodable
 from detaug.loading.scaled_decoding import decode_scaled
+from detaug.machine.cores import available_cores
+from detaug.machine.threads import Threads
 from detaug.ops.dali_internals import either
 from detaug.ops.op import Node, Nodes
 from detaug.pixel_format import PixelFormat

@@ -12,7 +12,7 @@ from nvidia.dali import fn, tensors, types
 from torch import Tensor
 
 from detaug.arrays import Ints, start_offsets
-from detaug.converters.files.video_file import VideoIndex
+from detaug.files.video_file import VideoIndex
 from detaug.gpu.fused_kernel import in_copied
 from detaug.gpu.streams import Copies, HostCopier
 from detaug.loading import decoding

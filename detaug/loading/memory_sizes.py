@@ -7,8 +7,8 @@ import os
 import torch
 
 from detaug.arguments import is_number, parse_size
-from detaug.converters.machine import available_memory
 from detaug.errors import InputError
+from detaug.machine.cores import available_memory
 
 MemorySize = int | float | str
 """Bytes, such as "20GB" or 2e9, or a share of what is free, 0..1."""

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from detaug.arrays import Bools, Bytes, Ints
-from detaug.converters.files.image_file import BytesFile
-from detaug.converters.files.large_images import ENORMOUS, too_few_bytes
-from detaug.converters.files.pixel_types import PixelType, read_pixel_type
+from detaug.files.image_file import BytesFile
+from detaug.files.large_images import ENORMOUS, too_few_bytes
+from detaug.files.pixel_types import PixelType, read_pixel_type
 from detaug.loading.bad_files import BadFiles, BadFilesFound
 from detaug.sources.source import Source
 

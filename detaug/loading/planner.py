@@ -14,7 +14,6 @@ import torch
 from detaug.arrays import Ints, consecutive_slices
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views
-from detaug.converters.files.threads import Threads
 from detaug.errors import DataError
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch_targets import PackedTargets, pack_targets
@@ -22,6 +21,7 @@ from detaug.loading.draws import STEPS, PositionDraws
 from detaug.loading.epochs import EpochBatches, EpochOrder
 from detaug.loading.plans import BatchPlan, Grouping, pad_to
 from detaug.loading.renderers import Job, Renderer
+from detaug.machine.threads import Threads
 from detaug.ops.op import Arrays, select
 from detaug.ops.recipe import Draws, Recipe, draws_from
 from detaug.sources.source import Source

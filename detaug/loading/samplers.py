@@ -15,8 +15,8 @@ import numpy as np
 
 from detaug.arguments import check, check_names, is_number
 from detaug.arrays import Floats
-from detaug.converters.files.text import read_json
 from detaug.errors import InputError
+from detaug.files.text import read_json
 from detaug.sources.concat import ConcatReader
 from detaug.sources.source import Source
 

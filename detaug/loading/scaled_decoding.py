@@ -16,8 +16,8 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from detaug.arrays import Bytes, Floats, Ints
-from detaug.converters.files.image_headers import parse_image_header, upright
-from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
+from detaug.files.image_headers import parse_image_header, upright
+from detaug.files.large_images import ANY_NUMBER, allow_pixels
 from detaug.ops.cpu_kernels import apply_in_threads
 from detaug.ops.op import Node, Nodes
 

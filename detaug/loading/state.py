@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from detaug.arguments import is_whole
-from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
+from detaug.files.image_file import short_digest
 from detaug.loading.batch_stream import Position
 from detaug.loading.draws import PositionDraws
 from detaug.loading.epochs import EpochOrder, training_steps

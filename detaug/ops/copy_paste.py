@@ -13,7 +13,7 @@ from detaug.boxes.masks import Objects, objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import Stencil, no_stencils, packed_rows
 from detaug.boxes.views import Views
-from detaug.converters.coco.rings import box_of_mask
+from detaug.coco.rings import box_of_mask
 from detaug.ops.mixing import Overlay, partner_of_each, tiles_of, whole_rectangles, with_added
 from detaug.ops.op import Arrays
 

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from detaug.converters.files.threads import Threads
+from detaug.machine.threads import Threads
 from detaug.ops.python_functions import current_pipeline, running_in
 
 Array: TypeAlias = NDArray[Any]

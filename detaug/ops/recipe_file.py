@@ -25,8 +25,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from detaug.arguments import check_names, checks_names
-from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
+from detaug.files.atomic import write_atomically
 from detaug.ops.op import GeometricOp, Op, PixelOp
 from detaug.ops.public_names import name_here, public_names
 from detaug.ops.stages import Stages

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from detaug.converters.check.boxes import usable_boxes
-from detaug.converters.coco.table import Table
+from detaug.check.boxes import usable_boxes
+from detaug.coco.table import Table
 
 Array = NDArray[Any]
 

@@ -13,18 +13,18 @@ from PIL import Image
 from detaug.arrays import Bools
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import masks_within, whole_objects
-from detaug.converters.check.summary import CheckFinding, CheckSummary
-from detaug.converters.coco.key_points import names_of_points, side_of
-from detaug.converters.coco.outlines import read_outlines
-from detaug.converters.coco.table import Table
-from detaug.converters.files.image_file import ImageFile, opened
-from detaug.converters.files.image_headers import read_orientation, upright
-from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels
+from detaug.check.summary import CheckFinding, CheckSummary
+from detaug.coco.key_points import names_of_points, side_of
+from detaug.coco.outlines import read_outlines
+from detaug.coco.table import Table
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
 from detaug.drawing.masks import draw_masks
 from detaug.drawing.points import SIDES, Marks, draw_key_points, paint_quadrangle
 from detaug.errors import InputError
+from detaug.files.image_file import ImageFile, opened
+from detaug.files.image_headers import read_orientation, upright
+from detaug.files.large_images import ANY_NUMBER, allow_pixels
 from detaug.report.charts import shorten
 
 Array = NDArray[Any]

@@ -12,17 +12,17 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.check.check import check_coco
-from detaug.converters.check.clean import REPAIRED
-from detaug.converters.check.summary import CheckFinding, CheckSummary
-from detaug.converters.conversion.arguments import PAGE, output_files
-from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.finding import counted
-from detaug.converters.findings.kinds import CHECK_KINDS
+from detaug.check.check import check_coco
+from detaug.check.clean import REPAIRED
+from detaug.check.summary import CheckFinding, CheckSummary
 from detaug.errors import InputError
+from detaug.files.atomic import write_atomically
+from detaug.findings.finding import counted
+from detaug.findings.kinds import CHECK_KINDS
+from detaug.outputs.guards import PAGE, output_files
+from detaug.pages.frame import END, head
 from detaug.report.charts import charts, data_uri, shorten
 from detaug.report.finding_picture import ImageTooLargeError, finding_picture, image_of
-from detaug.report.frame import END, head
 
 PathLike = str | os.PathLike[str]
 

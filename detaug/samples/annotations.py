@@ -15,7 +15,7 @@ from detaug.boxes.placement import Placement
 from detaug.boxes.polygons import hull
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, rows_left, whole_images, whole_where_close
-from detaug.converters.coco.key_points import Pairs
+from detaug.coco.key_points import Pairs
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
 from detaug.samples.target_shapes import (

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from detaug.arguments import check, check_names, is_whole
 from detaug.boxes.tight import fit_to_shapes
-from detaug.converters.coco.key_points import Pairs
+from detaug.coco.key_points import Pairs
 from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, draws_from, make_rendering_recipe

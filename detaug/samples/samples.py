@@ -20,7 +20,7 @@ from detaug.boxes.shape_group import ShapeGroup
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views, rows_left, whole_where_close
-from detaug.converters.coco.values import as_objects
+from detaug.coco.values import as_objects
 from detaug.drawing.images import to_image
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import notebook_png

@@ -15,8 +15,8 @@ from detaug.boxes.masks import objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement, in_their_places, place_key_points
 from detaug.boxes.rotated import rotated_boxes
 from detaug.boxes.shapes import Shapes
-from detaug.converters.coco.key_points import Pairs, swaps_of_pairs
-from detaug.converters.coco.outlines import outlines_of_masks
+from detaug.coco.key_points import Pairs, swaps_of_pairs
+from detaug.coco.outlines import outlines_of_masks
 from detaug.errors import InputError
 from detaug.samples.images import is_tv_tensor, wrap_like
 

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from detaug.arguments import SCORE
-from detaug.converters.conversion.arguments import output_files
-from detaug.converters.files.atomic import write_json
-from detaug.converters.findings.finding import listed, short_name
 from detaug.errors import InputError
 from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.evaluation.errors import DetectionErrors
+from detaug.files.atomic import write_json
+from detaug.findings.finding import listed, short_name
 from detaug.loading.loader import Loader
+from detaug.outputs.guards import output_files
 from detaug.sheets import Detections
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.reader import TileReader

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from detaug.converters.conversion.arguments import PAGE, output_files
-from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.finding import counted
 from detaug.evaluation.errors import KINDS
 from detaug.evaluation.pycoco import NAMES
+from detaug.files.atomic import write_atomically
+from detaug.findings.finding import counted
+from detaug.outputs.guards import PAGE, output_files
+from detaug.pages.frame import END, head
+from detaug.pages.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
 from detaug.report.charts import data_uri, shorten
-from detaug.report.frame import END, head
-from detaug.report.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
 from detaug.scoring.evaluate import Evaluation, PathLike
 from detaug.sheets import detections_sheet
 

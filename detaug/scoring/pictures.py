@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bytes
-from detaug.converters.files.image_headers import read_image_sizes
 from detaug.errors import DataError
+from detaug.files.image_headers import read_image_sizes
 from detaug.loading.bad_files import first_three
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader

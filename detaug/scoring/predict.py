@@ -16,18 +16,18 @@ import torch
 from numpy.typing import NDArray
 
 from detaug.arguments import SCORE, check, is_number, is_whole
+from detaug.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
-from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
-from detaug.converters.conversion.arguments import output_files
-from detaug.converters.conversion.folder import check_folder, files_together, refuse_other_content
-from detaug.converters.conversion.summary import SKIP_REMEDY
-from detaug.converters.files.atomic import write_json
-from detaug.converters.files.image_headers import DECODED_FORMATS
-from detaug.converters.files.paths import absolute, list_files
-from detaug.converters.findings.finding import counted
 from detaug.drawing import save_picture
 from detaug.errors import ConversionError, InputError
 from detaug.evaluation.masks import run_lengths
+from detaug.files.atomic import write_json
+from detaug.files.image_headers import DECODED_FORMATS
+from detaug.files.paths import absolute, list_files
+from detaug.findings.finding import counted
+from detaug.outputs.folder import check_folder, files_together, refuse_other_content
+from detaug.outputs.guards import output_files
+from detaug.outputs.summary import SKIP_REMEDY
 from detaug.scoring.pictures import ImageFiles, Pictures, VideoFiles
 from detaug.sheets import Detections
 from detaug.training.predict import TrainedModel, load_model

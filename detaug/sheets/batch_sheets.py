@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from detaug.converters.conversion.arguments import MARK
-from detaug.converters.files.atomic import write_atomically
 from detaug.drawing.images import Pictures, stretched, to_images
 from detaug.drawing.sheet import Tile, in_rows, make_sheet, padding
 from detaug.errors import InputError
+from detaug.files.atomic import write_atomically
 from detaug.loading.batch import Batch
 from detaug.loading.clip_batch import ClipBatch
 from detaug.ops.op import Op
+from detaug.outputs.guards import MARK
 from detaug.samples.samples import Samples
 from detaug.sheets.recipe_sheets import check_at_least_one, find_normalize, in_true_colors
 

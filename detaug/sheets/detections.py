@@ -11,10 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from detaug.arguments import SCORE
-from detaug.converters.coco.table import THIN
-from detaug.converters.findings.finding import counted
+from detaug.coco.table import THIN
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile, make_sheet
+from detaug.findings.finding import counted
 from detaug.loading.batch import Batch
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.sheets.photos import Photo, read_photos

@@ -16,13 +16,13 @@ from PIL import Image
 from detaug.boxes.masks import whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
-from detaug.converters.files.image_headers import read_orientation, upright
-from detaug.converters.files.large_images import allow_pixels, too_few_bytes
-from detaug.converters.files.pixel_types import refuse_loss
-from detaug.converters.findings.finding import on_one_line
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
+from detaug.files.image_headers import read_orientation, upright
+from detaug.files.large_images import allow_pixels, too_few_bytes
+from detaug.files.pixel_types import refuse_loss
+from detaug.findings.finding import on_one_line
 from detaug.loading.batch_shapes import marks_of, with_masks
 from detaug.sources.coco_reader import CocoReader
 

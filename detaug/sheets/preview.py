@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from detaug import presets
-from detaug.converters.coco.annotations import read_annotations
-from detaug.converters.coco.table import load_coco
-from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder, output_files
-from detaug.converters.files.paths import PathLike
+from detaug.coco.annotations import read_annotations
+from detaug.coco.table import load_coco
 from detaug.drawing.images import PICTURES, save_picture
 from detaug.drawing.text import letters_without_font
 from detaug.errors import InputError
+from detaug.files.paths import PathLike
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op
 from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
 from detaug.ops.stages import Stages
+from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.pixel_format import DType
 from detaug.sheets.batch_sheets import batch_sheet, clip_sheet, save_animation
 from detaug.sheets.photos import How, select_images

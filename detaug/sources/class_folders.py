@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from detaug.arrays import Ints
-from detaug.converters.files.image_headers import IMAGE_EXTENSIONS
-from detaug.converters.files.paths import is_below
 from detaug.errors import InputError
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.paths import is_below
 from detaug.storage.folder import Status, file_status
 
 _REMEDY = "put the images into a sub-folder for each class, root/cat/1.jpg, or give list_file="

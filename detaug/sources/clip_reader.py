@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from detaug.arguments import checks_names
-from detaug.converters.coco.annotations import AnnotationError, Annotations
-from detaug.converters.files.paths import PathLike
+from detaug.coco.annotations import AnnotationError, Annotations
+from detaug.files.paths import PathLike
 from detaug.sources.clips import FrameColumns, Last, Tracks, check_clips, clips_of_videos
 from detaug.sources.coco_reader import CocoReader, tracks_of
 from detaug.sources.coco_shapes import FlipPairs

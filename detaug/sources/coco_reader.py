@@ -12,13 +12,13 @@ import numpy as np
 
 from detaug.arguments import checks_names
 from detaug.arrays import Bools, Bytes, Ints
-from detaug.converters.check.images import folder_that_has
-from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
-from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.files import heif
-from detaug.converters.files.image_file import short_digest
-from detaug.converters.files.paths import PathLike
+from detaug.check.images import folder_that_has
+from detaug.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.errors import InputError
+from detaug.files import heif
+from detaug.files.image_file import short_digest
+from detaug.files.paths import PathLike
+from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.clips import Tracks
 from detaug.sources.coco_shapes import FlipPairs, WantedShapes

@@ -11,8 +11,8 @@ import numpy as np
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.shapes import Shapes, corners_of_boxes, single_rings_of_four
-from detaug.converters.coco.annotations import AnnotationError, Annotations, remedy_of
-from detaug.converters.coco.key_points import (
+from detaug.coco.annotations import AnnotationError, Annotations, remedy_of
+from detaug.coco.key_points import (
     Pairs,
     bones_of,
     count_of_points,
@@ -22,9 +22,9 @@ from detaug.converters.coco.key_points import (
     read_key_points,
     swaps_of_classes,
 )
-from detaug.converters.coco.outlines import OutlineColumns
-from detaug.converters.findings.finding import shown
+from detaug.coco.outlines import OutlineColumns
 from detaug.errors import InputError
+from detaug.findings.finding import shown
 
 FlipPairs = Pairs | None
 """Pairs of key points that change places in a mirrored image. None: from the names."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from detaug.arrays import Ints
-from detaug.converters.coco.values import Column, as_objects
+from detaug.coco.values import Column, as_objects
 from detaug.errors import InputError
 
 

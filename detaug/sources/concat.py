@@ -15,10 +15,10 @@ from detaug.arguments import checks_names
 from detaug.arrays import Bools, Bytes, Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.shapes import Shapes, corners_of_boxes
-from detaug.converters.coco.outlines import OutlineColumns, join_outlines, read_outlines
-from detaug.converters.coco.values import Column
-from detaug.converters.files.image_file import short_digest
+from detaug.coco.outlines import OutlineColumns, join_outlines, read_outlines
+from detaug.coco.values import Column
 from detaug.errors import InputError
+from detaug.files.image_file import short_digest
 from detaug.pixel_format import PixelFormat
 from detaug.sources.columns import join
 from detaug.sources.source import Source, check_sources

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.decodable import as_decodable, contiguous_tiff
-from detaug.converters.files.image_headers import ImageError, parse_image_header
-from detaug.converters.files.large_images import too_few_bytes
-from detaug.converters.files.threads import Threads
-from detaug.converters.machine import available_cores
+from detaug.files.decodable import as_decodable, contiguous_tiff
+from detaug.files.image_headers import ImageError, parse_image_header
+from detaug.files.large_images import too_few_bytes
+from detaug.machine.cores import available_cores
+from detaug.machine.threads import Threads
 from detaug.pixel_format import PixelFormat
 from detaug.sources.source import Source
 

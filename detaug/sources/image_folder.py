@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from detaug.arguments import checks_names
-from detaug.converters.files import heif
-from detaug.converters.files.addresses import check_on_disk
-from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
+from detaug.files import heif
+from detaug.files.addresses import check_on_disk
+from detaug.files.image_file import short_digest
 from detaug.sources.class_folders import find_classes, read_class_list
 from detaug.sources.size_cache import FileTable, stat_files, with_sizes
 from detaug.sources.source import FolderSource

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from detaug.arrays import Ints
-from detaug.converters.coco.annotation_cache import load_columns, save_columns
-from detaug.converters.files import image_headers, pixel_types
-from detaug.converters.files.image_file import short_digest
-from detaug.converters.files.image_headers import read_image_sizes
+from detaug.coco.annotation_cache import load_columns, save_columns
+from detaug.files import image_headers, pixel_types
+from detaug.files.image_file import short_digest
+from detaug.files.image_headers import read_image_sizes
 from detaug.storage.folder import file_status
 
 Faults = dict[int, str]

@@ -16,8 +16,8 @@ from detaug.arrays import Bools, Bytes, Floats, Ints, padded, pairs
 from detaug.boxes.checking import find_fault, to_relative
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, whole_images
-from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
+from detaug.files.image_file import short_digest
 from detaug.pixel_format import RGB8, PixelFormat
 from detaug.sources.clips import FrameColumns, Tracks
 from detaug.sources.columns import as_columns

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from detaug.arguments import checks_names
 from detaug.arrays import Ints
-from detaug.converters.files.decodable import contiguous_tiff
-from detaug.converters.files.image_file import short_digest
 from detaug.errors import InputError
+from detaug.files.decodable import contiguous_tiff
+from detaug.files.image_file import short_digest
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.decoder import Decoder
 from detaug.sources.source import Source, check_sources

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.paths import regular_status
+from detaug.files.paths import regular_status
 from detaug.storage.storage import Checksums, Shards, Upcoming
 
 Status = tuple[int, int]

@@ -21,8 +21,8 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from detaug.converters.files.addresses import address_of
 from detaug.errors import DataError, InputError
+from detaug.files.addresses import address_of
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from detaug.arguments import parse_size
-from detaug.converters.coco.annotation_cache import cache_root
-from detaug.converters.coco.annotations import Annotations
-from detaug.converters.files.addresses import check_command
-from detaug.converters.files.atomic import write_atomically
-from detaug.converters.files.image_file import short_digest
+from detaug.coco.annotation_cache import cache_root
+from detaug.coco.annotations import Annotations
 from detaug.errors import AnnotationError, InputError
+from detaug.files.addresses import check_command
+from detaug.files.atomic import write_atomically
+from detaug.files.image_file import short_digest
 from detaug.storage.bucket import BucketStorage
 from detaug.storage.folder import FolderStorage
 from detaug.storage.local_cache import LocalCache, explained_folder, make_shared_folder

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from detaug.arrays import Bools, Bytes, Ints
-from detaug.converters.files.image_file import ImageChanged, load_crc32c
+from detaug.files.image_file import ImageChanged, load_crc32c
 
 
 class Upcoming(NamedTuple):

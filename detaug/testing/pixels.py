@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.rings import box_of_mask
+from detaug.coco.rings import box_of_mask
 from detaug.testing.painted import RADIUS, Result
 
 Array = NDArray[Any]

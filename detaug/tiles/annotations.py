@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.converters.coco.boxes import DECIMALS
-from detaug.converters.coco.outlines import OutlineColumns, encode_counts
-from detaug.converters.coco.rings import area_of, cut_ring
-from detaug.converters.coco.table import Table
-from detaug.converters.coco.writer import whole
+from detaug.coco.boxes import DECIMALS
+from detaug.coco.outlines import OutlineColumns, encode_counts
+from detaug.coco.rings import area_of, cut_ring
+from detaug.coco.table import Table
+from detaug.coco.writer import whole
 from detaug.tiles.reader import TileReader
 
 _BOX_DECIMALS = 6

@@ -17,7 +17,7 @@ from detaug.boxes.shapes import Shapes, corners_of_boxes
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.units import ONE
 from detaug.boxes.views import Views, whole_images, whole_where_close
-from detaug.converters.coco.outlines import OutlineColumns, ends_of_part, join_outlines
+from detaug.coco.outlines import OutlineColumns, ends_of_part, join_outlines
 from detaug.sources.source import Source
 from detaug.tiles.windows import Tiles
 

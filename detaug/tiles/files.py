@@ -13,14 +13,14 @@ from PIL import Image
 
 from detaug.arguments import check, is_whole
 from detaug.arrays import Ints
-from detaug.converters.conversion.arguments import check_choice
-from detaug.converters.files.decodable import contiguous_tiff
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.pixel_types import PixelType, read_pixel_type
-from detaug.converters.files.threads import Threads
-from detaug.converters.findings.finding import on_one_line
-from detaug.converters.machine import available_cores
 from detaug.errors import ConversionError, InputError
+from detaug.files.decodable import contiguous_tiff
+from detaug.files.pixel_types import PixelType, read_pixel_type
+from detaug.findings.finding import on_one_line
+from detaug.machine.cores import available_cores
+from detaug.machine.parallel import Progress
+from detaug.machine.threads import Threads
+from detaug.outputs.guards import check_choice
 from detaug.pixel_format import PixelFormat
 from detaug.tiles.jpeg_blocks import JpegBlocks, can_cut, check_package
 from detaug.tiles.pictures import part_of, read_picture

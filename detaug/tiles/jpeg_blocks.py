@@ -16,8 +16,8 @@ import numpy as np
 from PIL.JpegImagePlugin import JpegImageFile
 
 from detaug.arrays import Ints
-from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 from detaug.errors import InputError
+from detaug.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 
 ALIGN = 16
 """Pixels between places where a JPEG can be cut: its usual blocks of colours are of 8 or 16."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from detaug.arrays import Ints
-from detaug.converters.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
-from detaug.converters.files.large_images import allow_pixels, too_few_bytes
+from detaug.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
+from detaug.files.large_images import allow_pixels, too_few_bytes
 from detaug.sources.decoder import Decoder
 from detaug.sources.source import FolderSource, Source
 from detaug.tiles.bands import part_of_bands

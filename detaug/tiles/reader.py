@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from detaug.arguments import check, check_share, checks_names, is_whole, parse_size
 from detaug.arrays import Bools, Ints
-from detaug.converters.files.decodable import contiguous_tiff
-from detaug.converters.files.threads import Threads
-from detaug.converters.machine import available_cores
 from detaug.errors import InputError
+from detaug.files.decodable import contiguous_tiff
+from detaug.machine.cores import available_cores
+from detaug.machine.threads import Threads
 from detaug.sources.source import Source
 from detaug.storage.storage import Upcoming
 from detaug.tiles.cut import cut_objects

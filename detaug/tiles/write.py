@@ -12,21 +12,21 @@ import numpy as np
 
 from detaug.arguments import checks_names
 from detaug.arrays import Bools, Ints
-from detaug.converters.coco.annotations import raise_on_errors
-from detaug.converters.coco.examine import examine_file
-from detaug.converters.coco.parts import part_head, refuse_keys_of_parts, refuse_part
-from detaug.converters.coco.table import Table
-from detaug.converters.coco.videos import shape_arguments, shapes_of
-from detaug.converters.coco.writer import document_text
-from detaug.converters.conversion.arguments import IMAGES_ORDER, check_json_and_folder
-from detaug.converters.conversion.folder import appearing_folder, check_folder, unfinished_folders
-from detaug.converters.conversion.part import Part, check_part
-from detaug.converters.files.atomic import write_atomically
-from detaug.converters.files.parallel import Progress
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.pixel_types import DTYPES, PixelType
-from detaug.converters.findings.finding import counted, on_one_line
+from detaug.coco.annotations import raise_on_errors
+from detaug.coco.examine import examine_file
+from detaug.coco.parts import part_head, refuse_keys_of_parts, refuse_part
+from detaug.coco.table import Table
+from detaug.coco.videos import shape_arguments, shapes_of
+from detaug.coco.writer import document_text
 from detaug.errors import ConversionError
+from detaug.files.atomic import write_atomically
+from detaug.files.paths import PathLike
+from detaug.files.pixel_types import DTYPES, PixelType
+from detaug.findings.finding import counted, on_one_line
+from detaug.machine.parallel import Progress
+from detaug.outputs.folder import appearing_folder, check_folder, unfinished_folders
+from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
+from detaug.outputs.part import Part, check_part
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.annotations import annotation_rows

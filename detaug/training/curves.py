@@ -12,10 +12,10 @@ import numpy as np
 from PIL import Image
 
 from detaug.arrays import Floats
-from detaug.converters.files.atomic import write_atomically
+from detaug.files.atomic import write_atomically
+from detaug.pages.frame import END, head
+from detaug.pages.line_chart import BLUE, GREEN, GREY, MOST_POINTS, ORANGE, PINK, Line, line_chart, round_up
 from detaug.report.charts import data_uri, shorten
-from detaug.report.frame import END, head
-from detaug.report.line_chart import BLUE, GREEN, GREY, MOST_POINTS, ORANGE, PINK, Line, line_chart, round_up
 
 COLORS = (BLUE, ORANGE, GREEN, PINK, "#56b4e9", "#e69f00", "#a6761d", GREY)
 PICTURES = {"batches.png": "The first batch", "predictions.png": "Detections of the last evaluation"}

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 
 from detaug import presets
-from detaug.converters.findings.finding import counted, listed
 from detaug.errors import InputError
+from detaug.findings.finding import counted, listed
 from detaug.loading.loader import Loader
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.iou_crop import RandomIoUCrop

@@ -15,13 +15,13 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
-from detaug.converters.conversion.arguments import output_files
-from detaug.converters.conversion.folder import check_folder, locked_folder
-from detaug.converters.files.atomic import remove_leftovers
-from detaug.converters.findings.finding import counted, listed
 from detaug.drawing import save_picture
 from detaug.errors import InputError
+from detaug.files.atomic import remove_leftovers
+from detaug.findings.finding import counted, listed
 from detaug.loading.loader import Loader
+from detaug.outputs.folder import check_folder, locked_folder
+from detaug.outputs.guards import output_files
 from detaug.sheets import batch_sheet
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
 from detaug.training.curves import write_curves

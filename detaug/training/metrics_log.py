@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from detaug.converters.files.atomic import write_atomically
 from detaug.errors import InputError
+from detaug.files.atomic import write_atomically
 from detaug.training.optimization import StepLosses
 from detaug.training.processes import is_first_rank
 

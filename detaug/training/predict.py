@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from detaug.arguments import SCORE, check, checks_names, is_number
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
-from detaug.converters.coco.table import THIN
-from detaug.converters.files.image_headers import PILLOW_ERRORS, read_orientation, upright
-from detaug.converters.files.large_images import ANY_NUMBER, allow_pixels, too_few_bytes
-from detaug.converters.files.pixel_types import refuse_loss
-from detaug.converters.findings.finding import counted
+from detaug.coco.table import THIN
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
 from detaug.errors import InputError
 from detaug.evaluation.merging import merge_tiles
+from detaug.files.image_headers import PILLOW_ERRORS, read_orientation, upright
+from detaug.files.large_images import ANY_NUMBER, allow_pixels, too_few_bytes
+from detaug.files.pixel_types import refuse_loss
+from detaug.findings.finding import counted
 from detaug.loading.batch import Batch
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device

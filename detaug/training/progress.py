@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from detaug.converters.findings.finding import duration_text, rate_text
+from detaug.findings.finding import duration_text, rate_text
 from detaug.loading.devices import rank_and_world
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training

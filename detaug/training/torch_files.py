@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from detaug import __version__
-from detaug.converters.files.atomic import write_atomically
-from detaug.converters.findings.finding import shown
 from detaug.errors import InputError
+from detaug.files.atomic import write_atomically
+from detaug.findings.finding import shown
 
 
 def versions() -> dict[str, str]:

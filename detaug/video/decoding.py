@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from detaug.arrays import Bytes
-from detaug.converters.files.video_file import (
+from detaug.files.video_file import (
     NumberedPackets,
     VideoError,
     VideoIndex,

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from detaug.arrays import Floats, Ints
-from detaug.converters.coco.annotation_cache import load_columns, save_columns
-from detaug.converters.coco.annotations import AnnotationError, Annotations, read_annotations
-from detaug.converters.coco.file_names import VIDEO_EXTENSIONS
-from detaug.converters.files import video_file
-from detaug.converters.files.addresses import check_on_disk
-from detaug.converters.files.image_file import short_digest
-from detaug.converters.files.paths import PathLike, list_files
-from detaug.converters.files.threads import Threads
-from detaug.converters.files.video_file import Coding, VideoIndex, import_av, index_or_reason
-from detaug.converters.machine import available_cores
+from detaug.coco.annotation_cache import load_columns, save_columns
+from detaug.coco.annotations import AnnotationError, Annotations, read_annotations
+from detaug.coco.file_names import VIDEO_EXTENSIONS
 from detaug.errors import InputError
+from detaug.files import video_file
+from detaug.files.addresses import check_on_disk
+from detaug.files.image_file import short_digest
+from detaug.files.paths import PathLike, list_files
+from detaug.files.video_file import Coding, VideoIndex, import_av, index_or_reason
+from detaug.machine.cores import available_cores
+from detaug.machine.threads import Threads
 from detaug.sources.clips import FrameColumns, Tracks, rows_of
 from detaug.sources.coco_reader import source_columns, tracks_of
 from detaug.sources.coco_shapes import WantedShapes

@@ -11,8 +11,8 @@ from threading import RLock
 import numpy as np
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.threads import Threads
-from detaug.converters.machine import available_cores
+from detaug.machine.cores import available_cores
+from detaug.machine.threads import Threads
 from detaug.storage.storage import Upcoming
 
 Run = tuple[int, ...]

@@ -19,7 +19,7 @@ from nvidia.dali import fn, types
 from torch import Tensor
 
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.video_file import NumberedPackets, VideoError, VideoIndex, import_av, open_video
+from detaug.files.video_file import NumberedPackets, VideoError, VideoIndex, import_av, open_video
 from detaug.ops.dali_internals import is_of_device, to_torch
 from detaug.ops.op import Node
 from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker

@@ -11,11 +11,11 @@ import numpy as np
 
 from detaug.arguments import checks_names
 from detaug.arrays import Bytes, Ints
-from detaug.converters.files.image_file import short_digest
-from detaug.converters.files.paths import PathLike
-from detaug.converters.files.video_file import VideoError, VideoIndex
-from detaug.converters.findings.finding import counted
 from detaug.errors import InputError
+from detaug.files.image_file import short_digest
+from detaug.files.paths import PathLike
+from detaug.files.video_file import VideoError, VideoIndex
+from detaug.findings.finding import counted
 from detaug.sources.clips import FrameColumns, Last, check_clips, check_counts, clips_of_videos
 from detaug.sources.coco_reader import column_names
 from detaug.sources.coco_shapes import FlipPairs, WantedShapes

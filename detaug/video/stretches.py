@@ -14,8 +14,8 @@ import numpy as np
 from torch import Tensor
 
 from detaug.arrays import Ints
-from detaug.converters.files.threads import Threads
-from detaug.converters.files.video_file import VideoError, VideoIndex
+from detaug.files.video_file import VideoError, VideoIndex
+from detaug.machine.threads import Threads
 from detaug.sources.clips import rows_of
 from detaug.storage.storage import Upcoming
 

@@ -1,1 +1,0 @@
-"""Steps that all conversions share: options, output files, summary."""

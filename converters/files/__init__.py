@@ -1,1 +1,0 @@
-"""Files on disk: writing, listing, comparing, reading text and image headers."""

@@ -1,0 +1,265 @@
+"""Write a COCO json without the entries that cannot be used, everything else unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from detaug.coco.table import Ints, Mask, Table
+from detaug.coco.writer import document_text
+from detaug.files.atomic import write_atomically
+from detaug.findings.entries import Findings, Where
+from detaug.findings.finding import counted
+
+Row = dict[str, Any]
+
+_REPAIRS = {
+    "id-form": ("{} got whole numbers as ids", "entry", "entries"),
+    "number-text": ("{} got numbers for text", "entry", "entries"),
+    "file-name-elsewhere": ("{} got the path of the file", "image", "images"),
+    "size-missing": ("{} got the size of the file", "image", "images"),
+    "box-reversed": ("{} got the box turned round", "annotation", "annotations"),
+    "box-missing": ("{} got the box around the shape", "annotation", "annotations"),
+    "segmentation-form": ("{} got the segmentation as rings", "annotation", "annotations"),
+    "segmentation-invalid": ("{} lost the segmentation", "annotation", "annotations"),
+    "corners-invalid": ("{} lost the corners", "annotation", "annotations"),
+    "image-class": ("{} lost the category_id", "image", "images"),
+    "keypoints-number": ("{} lost the key points, in a wrong number", "annotation", "annotations"),
+    "keypoints-visibility": ("{} lost the key points, with a wrong visibility", "annotation", "annotations"),
+    "keypoints-count": ("{} got another num_keypoints", "annotation", "annotations"),
+    "keypoints-names": ("{} lost the names of key points", "category", "categories"),
+    "keypoints-skeleton": ("{} lost the skeleton", "category", "categories"),
+    "keypoints-flips": ("{} lost flip_idx", "category", "categories"),
+}
+"""Findings that are repaired in the row, and how the summary counts these rows."""
+
+_LOST: dict[str, tuple[str, ...]] = {
+    "segmentation-invalid": ("segmentation",),
+    "corners-invalid": ("corners",),
+    "image-class": ("category_id",),
+    "keypoints-number": ("keypoints", "num_keypoints"),
+    "keypoints-visibility": ("keypoints", "num_keypoints"),
+    "keypoints-names": ("keypoints",),
+    "keypoints-skeleton": ("skeleton",),
+    "keypoints-flips": ("flip_idx",),
+}
+"""Keys that are left out of the row, since readers that are asked for them refuse them."""
+
+_REMOVED = object()
+"""The new value of such a key."""
+
+REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", *_REPAIRS}
+"""Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image,
+or the row is repaired."""
+
+RELATIVE = {f"{what}-relative" for what in ("box", "segmentation", "corners", "keypoints")}
+NOT_CLEANABLE = {"box-corners", "crowds-only", *RELATIVE}
+"""Errors of the whole file that leaving rows out does not mend."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """The entries that `--clean` left out and changed. str() is the line that the command prints."""
+
+    path: Path
+    images: int
+    """Left out; images joined with an earlier one are not counted."""
+    annotations: int
+    """Left out."""
+    with_images: int
+    """Annotations left out only because their image was."""
+    categories: int
+    """Left out."""
+    videos: int
+    """Left out."""
+    renumbered: int
+    """Annotations that got another id."""
+    joined: int
+    """Images with the file of an earlier one, which got their annotations."""
+    repaired: dict[str, int]
+    """Entries that were repaired, by kind of finding."""
+
+    def __str__(self) -> str:
+        return f"written: {self.path}, {'; '.join(self._parts()) or 'nothing was left out'}"
+
+    def _parts(self) -> Iterator[str]:
+        left_out = {"image": self.images, "annotation": self.annotations}
+        parts = [counted(number, one) for one, number in left_out.items() if number]
+        parts += [counted(self.categories, "category", "categories")] if self.categories else []
+        parts += [counted(self.videos, "video")] if self.videos else []
+        only = f" ({self.with_images:,} of them only for their image)" if self.with_images else ""
+        if parts:
+            yield f"without {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}{only}"
+        if self.renumbered:
+            yield f"{counted(self.renumbered, 'annotation')} got another id"
+        for kind, number in self.repaired.items():
+            text, one, many = _REPAIRS[kind]
+            yield text.format(counted(number, one, many))
+        if self.joined:
+            yield f"{counted(self.joined, 'image')} joined with an earlier one of the same file"
+
+
+@dataclass(frozen=True)
+class NotCleaned:
+    """The reason why `--clean` wrote nothing. str() is the line that the command prints."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"not written: {self.path}, {self.reason}"
+
+
+def write_clean(
+    table: Table, findings: Iterable[Findings], path: Path, drop_classes: Sequence[str] = ()
+) -> Cleaned | NotCleaned:
+    """Write the json without the rows that have errors and without the annotations of images and classes left out.
+
+    All other rows stay, with their ids and all their keys, but for shapes that `CocoReader` would refuse. Nothing is
+    written where no object would be left, or where those left would be wrong. drop_classes: names of classes to leave
+    out.
+    """
+    findings = list(findings)
+    errors = [found for found in findings if found.severity == "error"]
+    lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
+    usable = {where: _without_errors(table, errors, where) for where in lists}
+    for at in range(len(usable["categories"])):
+        usable["categories"][at] &= table.row("categories", at).get("name") not in drop_classes
+    if _VIDEOS in usable:
+        usable["images"] &= np.isin(table.videos.video_ids, _ids(table, _VIDEOS, usable[_VIDEOS]))
+    joined = _joined(table, usable["images"])
+    with_category = usable["annotations"] & np.isin(table.category_ids, _ids(table, "categories", usable["categories"]))
+    usable["annotations"] = with_category & np.append(usable["images"], False)[table.image_index]
+    new_ids = _new_ids(table, errors, usable["annotations"])
+    usable["images"][list(joined)] = False
+    if reason := _fault(table, errors, usable):
+        return NotCleaned(path, reason)
+    changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined)}
+    changes |= {"categories": dict[int, Row](), "images": dict[int, Row]()}
+    _change_shapes(table, findings, changes)
+    rows = {str(where): _rows(table, where, mask, changes.get(where, {})) for where, mask in usable.items()}
+    write_atomically(path, document_text(table.coco.document, rows))
+    left_out = {"videos": 0} | {str(where): int((~mask).sum()) for where, mask in usable.items()}
+    left_out["images"] -= len(joined)
+    repaired = _count_repaired(findings, usable)
+    with_images = int((with_category & ~usable["annotations"]).sum())
+    return Cleaned(
+        path, **left_out, with_images=with_images, renumbered=len(new_ids), joined=len(joined), repaired=repaired
+    )
+
+
+_LISTS: tuple[Where, ...] = ("images", "annotations", "categories")
+_VIDEOS: Where = "videos"
+
+
+def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> Mask:
+    """Return which rows of a list have no error."""
+    usable = np.ones(len(table.coco.document[where]), bool)
+    for found in errors:
+        if found.where == where and found.kind not in REPAIRED:
+            usable[found.rows] = False
+            if found.kind in ("image-id-repeated", "category-id-repeated") or where == _VIDEOS:
+                usable[_ambiguous(table, found)] = False
+    return usable
+
+
+def _ambiguous(table: Table, found: Findings) -> list[int]:
+    """Return the entries whose id later ones use for something else: references to the id may mean either."""
+    first: dict[int, int] = {}
+    for at in range(len(table.coco.document[found.where])):
+        number = table.row(found.where, at).get("id")
+        if type(number) is int:
+            first.setdefault(number, at)
+    ids = {at: table.row(found.where, at).get("id") for at in found.rows.tolist()}
+    pairs = ((first[number], at) for at, number in ids.items() if type(number) is int)
+    return [one for one, two in pairs if _meaning(table, found.where, one) != _meaning(table, found.where, two)]
+
+
+def _meaning(table: Table, where: Where, at: int) -> list[Any]:
+    return [table.row(where, at).get(key) for key in ("file_name", "height", "width", "name")]
+
+
+def _joined(table: Table, usable: Mask) -> dict[int, int]:
+    """Return images with the file of an earlier one -> that one; those of another size become unusable."""
+    first: dict[str, int] = {}
+    joined: dict[int, int] = {}
+    for at in np.flatnonzero(usable).tolist():
+        one = first.setdefault(table.path_of(at), at)
+        if one != at and (table.sizes[one] == table.sizes[at]).all():
+            joined[at] = one
+        elif one != at:
+            usable[at] = False
+    return joined
+
+
+def _ids(table: Table, where: Where, usable: Mask) -> Ints:
+    return np.array([table.row(where, int(at))["id"] for at in np.flatnonzero(usable)], np.int64)
+
+
+def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int, int]:
+    """Return ids that no annotation has, for the usable annotations without an id of their own."""
+    wrong = [found.rows for found in errors if found.kind in ("annotation-id", "annotation-id-repeated")]
+    rows = sorted({int(at) for each in wrong for at in each if usable[at]})
+    entries = [entry for entry in table.coco.document["annotations"] if isinstance(entry, dict)] if rows else []
+    taken = {entry["id"] for entry in entries if type(entry.get("id")) is int}
+    free = (number for number in count(1) if number not in taken)
+    return dict(zip(rows, free, strict=False))
+
+
+def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Mask]) -> dict[str, int]:
+    """Count the entries that stay and were repaired, by kind of finding."""
+    counts = dict.fromkeys(_REPAIRS, 0)
+    for found in findings:
+        if found.kind in _REPAIRS:
+            counts[found.kind] += int(usable[found.where][found.rows].sum())
+    return {kind: number for kind, number in counts.items() if number}
+
+
+def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
+    """Return the keys of annotations that get another value, by row."""
+    changes: dict[int, Row] = {at: {"bbox": box} for at, box in table.shape_boxes.items()}
+    for at, number in new_ids.items():
+        changes[at] = changes.get(at, {}) | {"id": number}
+    for at in np.flatnonzero(usable & np.isin(table.image_index, list(joined))).tolist():
+        image = table.row("images", joined[int(table.image_index[at])])
+        changes[at] = changes.get(at, {}) | {"image_id": image["id"]}
+    return changes
+
+
+def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[str, dict[int, Row]]) -> None:
+    """Leave out shapes that readers refuse, and count key points again."""
+    for found in findings:
+        for at in found.rows.tolist() if found.kind in (*_LOST, "keypoints-count") else ():
+            points = table.row(found.where, at).get("keypoints") or [] if found.kind == "keypoints-count" else []
+            new: Row = {"num_keypoints": sum(visible > 0 for visible in points[2::3])}
+            new = dict.fromkeys(_LOST[found.kind], _REMOVED) if found.kind in _LOST else new
+            changes[found.where][at] = changes[found.where].get(at, {}) | new
+
+
+def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) -> str:
+    """Return why the rows left would be no data set; "" where they are one."""
+    relative = [found.kind.partition("-")[0] for found in errors if found.kind in RELATIVE]
+    if relative:
+        return f"since {' and '.join(relative)} are relative to their images; write pixels"
+    if any(found.kind == "box-corners" for found in errors):
+        return "since boxes that are corners are wrong also where they fit; correct them all"
+    for where in ("images", "categories"):
+        if not usable[where].any():
+            return f"since none of the {where} can be used"
+    has_class = bool((table.image_categories[usable["images"]] >= 0).any())
+    if not has_class and not (usable["annotations"] & ~table.crowd).any():
+        return "since no object would be left to train on"
+    return ""
+
+
+def _rows(table: Table, where: Where, usable: Mask, changes: dict[int, Row]) -> Iterator[Row]:
+    for at in np.flatnonzero(usable).tolist():
+        row = table.coco.document[where][at]
+        if at in changes:
+            row = {key: value for key, value in (row | changes[at]).items() if value is not _REMOVED}
+        yield row

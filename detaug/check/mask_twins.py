@@ -1,0 +1,43 @@
+"""Find annotations whose outlines are almost the same, though their boxes are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pycocotools import mask as coco_mask
+
+from detaug.check.boxes import SAME_IOU, box_iou, close_pairs
+from detaug.coco.outlines import OutlineColumns, encode_counts
+from detaug.coco.table import Floats, Ints
+
+SAME_MASK_IOU = 0.95
+
+
+def mask_twins(
+    read: OutlineColumns, around: Floats, boxes: Floats, image: Ints, category: Ints, sizes: Ints
+) -> dict[int, tuple[int, float]]:
+    """Return later annotation -> the earlier one of its image and class with its mask, and their IoU.
+
+    `around`: (A, 4) XYXY of the outlines. `boxes`: (A, 4) as the json has them; pairs that they show are left out.
+    `sizes`: (A, 2) (height, width) of the images.
+    """
+    first, second = close_pairs(around, image)
+    chosen = (category[first] == category[second]) & (box_iou(boxes[first], boxes[second]) < SAME_IOU)
+    twins: dict[int, tuple[int, float]] = {}
+    for one, other in zip(first[chosen].tolist(), second[chosen].tolist(), strict=True):
+        runs = [_runs(read, at, *sizes[at].tolist()) for at in (one, other)]
+        iou = float(coco_mask.iou(runs[:1], runs[1:], [0])[0, 0])
+        if iou >= SAME_MASK_IOU:
+            twins[max(one, other)] = min(one, other), iou
+    return twins
+
+
+def _runs(read: OutlineColumns, at: int, height: int, width: int) -> Any:
+    """Return the mask of an annotation as run lengths of pycocotools."""
+    runs = read.runs[read.first_run[at] : read.first_run[at + 1]]
+    if len(runs):
+        return {"size": [height, width], "counts": encode_counts(np.diff(np.append(0, runs.astype(np.int64))))}
+    rings = np.arange(read.first_ring[at], read.first_ring[at + 1])
+    points = [read.points[read.first_point[ring] : read.first_point[ring + 1]].ravel().tolist() for ring in rings]
+    return coco_mask.merge(coco_mask.frPyObjects(points, height, width))

@@ -1,0 +1,204 @@
+"""Split a COCO json into several, such as for training and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.coco.annotations import raise_on_errors
+from detaug.coco.examine import examine_file
+from detaug.coco.groups import GroupRule, joined_units
+from detaug.coco.parts import refuse_part
+from detaug.coco.table import Floats, Ints, Mask, Table
+from detaug.coco.writer import document_text
+from detaug.errors import InputError
+from detaug.files.atomic import write_together
+from detaug.files.paths import PathLike
+from detaug.findings.finding import on_one_line
+from detaug.outputs.guards import output_files
+
+
+@dataclass(frozen=True)
+class SplitSummary:
+    """What `split_coco` wrote. str() is the table that the command prints.
+
+    >>> from detaug.converters import split_coco, voc_to_coco
+    >>> _ = voc_to_coco("demo/VOC", "all.json")
+    >>> summary = split_coco("all.json", ["most.json", "rest.json"], (80, 20))
+    >>> print(type(summary).__name__, summary.images, summary.class_counts["car"])
+    SplitSummary (47, 13) (20, 5)
+    """
+
+    outputs: tuple[Path, ...]
+    """The K files."""
+    images: tuple[int, ...]
+    """K"""
+    boxes: tuple[int, ...]
+    """K"""
+    class_counts: dict[str, tuple[int, ...]]
+    """The boxes of each class in each of the K files, in the order of the category ids."""
+    crowds: tuple[int, ...] = ()
+    """K: the crowds (iscrowd 1), which are not among the boxes."""
+
+    def __str__(self) -> str:
+        rows = {"images": self.images, "boxes": self.boxes}
+        rows |= {f"  {name}": counts for name, counts in self.class_counts.items()}
+        rows |= {"crowds": self.crowds} if any(self.crowds) else {}
+        cells = [["", *(on_one_line(str(path)) for path in self.outputs)]]
+        cells += [[on_one_line(name), *(f"{count:,}" for count in counts)] for name, counts in rows.items()]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for name, *columns in cells:
+            padded = [cell.rjust(width) for cell, width in zip(columns, widths[1:], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *padded]))
+        return "\n".join(lines)
+
+
+def split_coco(
+    annotations: PathLike,
+    outputs: Sequence[PathLike],
+    shares: Sequence[float],
+    *,
+    seed: int = 0,
+    group_key: str | None = None,
+    group_name: str | None = None,
+) -> SplitSummary:
+    """Split a COCO json into several: each image, with its boxes, goes to one of them.
+
+    outputs: K json files to write. shares: K positive numbers, the part of the images that each gets: (80, 20) is the
+    same as (0.8, 0.2). Classes are shared out in the same parts, as far as their images allow it (iterative
+    stratification: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011); images without
+    boxes count as a class. seed: another one gives another split; the same file, shares and seed give the same bytes.
+
+    Groups stay together: all frames of a video, and the tiles that `detaug tile` cut of one image, go to one file.
+    group_key: a key of the images, such as "patient": those with the same value are a group, too. group_name: a regular
+    expression, whose groups, or else all that it matches in the file names, name a group: r"^[^_]+".
+
+    Rows keep their ids and all their keys, every file has all classes, and images stay in their order. All files are
+    written, or none.
+
+    Raises AnnotationError, an InputError, for a json with errors, as `read_annotations` does, and InputError for
+    arguments.
+
+    >>> from detaug.converters import split_coco, voc_to_coco
+    >>> _ = voc_to_coco("demo/VOC", "all.json")
+    >>> print(split_coco("all.json", ["most.json", "rest.json"], (80, 20)))
+             most.json  rest.json
+    images          47         13
+    boxes          165         38
+      ball          46         10
+      car           20          5
+      fish          36          5
+      house         19          5
+      mug           25          7
+      tree          19          6
+    """
+    parts = _parts(outputs, shares)
+    paths = output_files({f"output {at}": path for at, path in enumerate(outputs, 1)}, annotations)
+    refuse_part(Path(annotations))
+    table = examine_file(Path(annotations))
+    raise_on_errors(table)
+    unit, videos = _units(table, GroupRule(group_key, group_name))
+    part = stratify(_labels(table, unit, int(videos.max()) + 1), parts, np.random.default_rng(seed))
+    _refuse_empty(table, [*paths.values()], part)
+    write_together({path: _document(table, unit, videos, part == at) for at, path in enumerate(paths.values())})
+    return _summary(table, tuple(paths.values()), part[unit])
+
+
+def _parts(outputs: Sequence[PathLike], shares: Sequence[float]) -> list[float]:
+    """Return the shares as parts of 1."""
+    if len(outputs) < 2 or len(outputs) != len(shares):
+        raise InputError(f"give two outputs or more, and a share for each, got {len(outputs)} and {len(shares)}")
+    if not all(np.isfinite(share) and share > 0 for share in shares):
+        raise InputError(f"shares must be positive numbers, such as 80 and 20, got {', '.join(map(str, shares))}")
+    return [share / sum(shares) for share in shares]
+
+
+def _units(table: Table, rule: GroupRule) -> tuple[Ints, Ints]:
+    """Return (N,) the number of each image's unit, which goes to one file, and (V,) that of each video."""
+    count = len(table.image_ids)
+    unit = np.arange(count)
+    if table.coco.has_videos:
+        ids = np.array([row["id"] for row in table.coco.document["videos"]])
+        order = ids.argsort()
+        unit, count = order[np.searchsorted(ids[order], table.videos.video_ids)], len(ids)
+    number = joined_units(unit, rule.marks(table), count)
+    return number[unit], number
+
+
+def _labels(table: Table, unit: Ints, units: int) -> Labels:
+    """Return (U, C + 1) which classes are in each unit; the last column: none of them."""
+    ids = np.array(list(table.categories))
+    labels = np.zeros((units, len(ids) + 1), bool)
+    with_class = table.image_categories >= 0
+    labels[unit[with_class], np.searchsorted(ids, table.image_categories[with_class])] = True
+    labels[unit[table.image_index], np.searchsorted(ids, table.category_ids)] = True
+    labels[:, -1] = ~labels.any(1)
+    return labels
+
+
+def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
+    for at, path in enumerate(paths):
+        if not (part == at).any():
+            units = "groups of images" if len(part) < len(table.image_ids) else "images"
+            raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger share")
+
+
+def _document(table: Table, unit: Ints, videos: Ints, chosen: Mask) -> Iterator[str]:
+    """Yield the text of a json with the chosen (U,) of the units. videos: (V,) the unit of each."""
+    images = chosen[unit]
+    masks = {"images": images, "annotations": images[table.image_index]}
+    if table.coco.has_videos:
+        masks["videos"] = chosen[videos]
+    document = table.coco.document
+    return document_text(document, {key: compress(document[key], mask.tolist()) for key, mask in masks.items()})
+
+
+def _summary(table: Table, paths: tuple[Path, ...], output: Ints) -> SplitSummary:
+    """Return what is in the files. output: (N,) the number of each image's file."""
+    of_box = output[table.image_index]
+    ids = [table.category_ids[(of_box == at) & ~table.crowd] for at in range(len(paths))]
+    counts = {name: tuple(int((each == number).sum()) for each in ids) for number, name in table.categories.items()}
+    images, crowds = (np.bincount(each, minlength=len(paths)) for each in (output, of_box[table.crowd]))
+    return SplitSummary(paths, tuple(images.tolist()), tuple(map(len, ids)), counts, tuple(crowds.tolist()))
+
+
+Labels = NDArray[np.bool_]
+"""(U, C): which of the labels each sample has."""
+
+
+def stratify(labels: Labels, parts: Sequence[float], rng: np.random.Generator) -> Ints:
+    """Return (U,) the number of the part that each sample goes to. parts: K shares, of 1 in all.
+
+    Iterative stratification, algorithm 1 of Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label
+    Data" (2011): the label with the fewest samples left is shared out first, each of its samples to the part that
+    wants the most of it, at a tie to the part that wants the most samples, and then at random. A sample without any
+    label stays in part 0.
+    """
+    order = rng.permutation(len(labels))
+    labels = labels[order]
+    left = labels.sum(0)
+    wanted_samples, wanted = np.multiply(parts, len(labels)), np.outer(left, parts)
+    part = np.full(len(labels), -1)
+    while left.any():
+        rarest = int(np.where(left > 0, left, len(labels) + 1).argmin())
+        for at in np.flatnonzero(labels[:, rarest] & (part < 0)).tolist():
+            part[at] = chosen = _most_wanting(wanted[rarest], wanted_samples, rng)
+            wanted[labels[at], chosen] -= 1
+            wanted_samples[chosen] -= 1
+            left -= labels[at]
+    found = np.zeros(len(labels), np.int64)
+    found[order] = np.maximum(part, 0)
+    return found
+
+
+def _most_wanting(wanted: Floats, wanted_samples: Floats, rng: np.random.Generator) -> int:
+    """Return the part with the highest numbers (K,), the first array before the second."""
+    best = np.flatnonzero(wanted == wanted.max())
+    best = best[wanted_samples[best] == wanted_samples[best].max()]
+    return int(best[0] if len(best) == 1 else rng.choice(best))

@@ -1,0 +1,143 @@
+"""The videos of a CocoVID json, whose images are frames: `videos`, and `video_id`, `frame_id`, `track_id` of the rows.
+
+MMTracking and MMDetection write `instance_id` for `track_id`. Both are whole numbers that an object has in all frames
+of its video.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from detaug.coco.columns import Rows, whole_numbers
+from detaug.coco.file_names import is_video, video_files_of
+from detaug.coco.table import Coco, Ints, Mask, VideoColumns
+from detaug.findings.finding import shown
+
+TRACK_KEYS = ("track_id", "instance_id")
+
+
+SHAPES = ("masks", "keypoints", "rotated")
+"""The arguments of readers for shapes beside boxes."""
+
+
+def shapes_of(annotations: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return which of SHAPES a reader of annotations needs to give all that they have."""
+    found = set()
+    for row in annotations:
+        if row.get("corners"):  # they are in `segmentation` too
+            found.add("rotated")
+        elif row.get("segmentation"):
+            found.add("masks")
+        if row.get("keypoints"):
+            found.add("keypoints")
+    return found
+
+
+def shape_arguments(shapes: Collection[str]) -> str:
+    """Return the arguments of a reader for some of SHAPES, as text."""
+    return "".join(f", {name}=True" for name in SHAPES if name in shapes)
+
+
+def how_to_load(
+    path: Path, folder: Path | None, videos: Sequence[Mapping[str, Any]] = (), shapes: Collection[str] = ()
+) -> str:
+    """Return the line that loads a json, of these videos if it has any.
+
+    `folder`: of its files; None: not known. `shapes`: those of SHAPES that its annotations have.
+    """
+    where, which = ("IMAGES", ", the images' folder first") if folder is None else (f'"{folder}"', "")
+    given = shape_arguments(shapes)
+    if any(is_video(video.get("file_name")) for video in videos):
+        where, which = where.replace("IMAGES", "VIDEOS"), which.replace("images", "videos")
+        return f'load it: da.VideoReader({where}, annotations="{path}"{given}){which}'
+    return f'load it: da.{"ClipReader" if videos else "CocoReader"}({where}, "{path}"{given}){which}'
+
+
+def video_columns(coco: Coco, images: Rows, objects: Rows, image_index: Ints, sizes: Ints) -> VideoColumns:
+    """Return the columns, and append findings about rows that cannot be used. `image_index`: (A,), `sizes`: (N, 2)."""
+    nothing = np.full(len(images.rows), -1)
+    if not coco.has_videos:
+        return VideoColumns(nothing, nothing, np.full(len(nothing), np.nan), np.full(len(objects.rows), -1), {})
+    videos = Rows(coco, "videos", images.findings)
+    rates, files = _by_id(videos)
+    video_ids, known = _video_ids(images, rates)
+    frame_ids, numbered = _frame_ids(images, video_ids, known)
+    _note_other_sizes(images, video_ids, known, sizes)
+    rate = np.array([rates.get(video, np.nan) for video in video_ids.tolist()])
+    track_ids = _track_ids(objects, image_index)
+    return VideoColumns(np.where(known, video_ids, -1), np.where(numbered, frame_ids, -1), rate, track_ids, files)
+
+
+def _by_id(videos: Rows) -> tuple[dict[int, float], dict[int, str]]:
+    """Return by the id of each video its frames a second, nan where it has none, and its file, if it is one."""
+    ids, good = videos.whole_numbers("id", "video-id")
+    videos.note_repeated_ids("video-id", ids, good)
+    rates, files = videos.column("fps"), video_files_of(videos)
+    first = {int(ids[at]): at for at in reversed(np.flatnonzero(good).tolist())}
+    return {number: _rate(rates[at]) for number, at in first.items()}, {
+        number: files[at] for number, at in first.items() if files[at]
+    }
+
+
+def _rate(value: Any) -> float:
+    return float(value) if type(value) in (int, float) and 0 < value < 1e15 else float("nan")
+
+
+def _video_ids(images: Rows, rates: dict[int, float]) -> tuple[Ints, Mask]:
+    values = images.column("video_id")
+    ids, is_whole = whole_numbers(values)
+    known = is_whole & np.isin(ids, np.array(list(rates), np.int64))
+    images.note("video-id", ~known, lambda row: f"video_id {shown(values[row])} is not the id of a video")
+    return ids, known & images.present
+
+
+def _frame_ids(images: Rows, video_ids: Ints, known: Mask) -> tuple[Ints, Mask]:
+    values = images.column("frame_id")
+    numbers, good = whole_numbers(values)
+    rule = "frame_id must be a whole number, which no other image of the video has, got "
+    repeated = _repeated(good & known, video_ids, numbers)
+    images.note("frame-id", ~good | repeated, lambda row: rule + shown(values[row]))
+    return numbers, good & ~repeated
+
+
+def _note_other_sizes(images: Rows, video_ids: Ints, known: Mask, sizes: Ints) -> None:
+    """Note the frames of another size than most of their video have; of equally many, than the first one has."""
+    _, first, video = np.unique(video_ids, return_index=True, return_inverse=True)
+    kinds, kind = np.unique(sizes, axis=0, return_inverse=True)
+    votes = np.zeros((len(first), len(kinds)))
+    np.add.at(votes, (video, kind.reshape(-1)), 1)
+    votes[np.arange(len(first)), kind.reshape(-1)[first]] += 0.5
+    expected = kinds[votes.argmax(1)][video]
+
+    def describe(row: int) -> str:
+        (height, width), (h, w) = sizes[row], expected[row]
+        return f"a frame of {width} x {height} pixels in a video of {w} x {h}"
+
+    images.note("video-sizes", known & (sizes != expected).any(1), describe)
+
+
+def _track_ids(objects: Rows, image_index: Ints) -> Ints:
+    """Return (A,); -1 for all if none has one."""
+    key = next((key for key in TRACK_KEYS if any(key in row for row in objects.rows)), TRACK_KEYS[0])
+    values = objects.column(key)
+    if values.count(None) == len(values):
+        return np.full(len(values), -1)
+    ids, good = whole_numbers(values)
+    objects.note("track-id", ~good, lambda row: f"{key} must be a whole number, got {shown(values[row])}")
+    repeated = _repeated(good & (image_index >= 0), image_index, ids)
+    objects.note("track-repeated", repeated, lambda row: f"{key} {values[row]} is taken by another box of the frame")
+    return np.where(good, ids, -1)
+
+
+def _repeated(rows: Mask, groups: Ints, numbers: Ints) -> Mask:
+    """Return (R,): whether an earlier one of the `rows` has the same number in the same group."""
+    at = np.flatnonzero(rows)
+    order = at[np.lexsort((at, numbers[at], groups[at]))]
+    equal = (groups[order][1:] == groups[order][:-1]) & (numbers[order][1:] == numbers[order][:-1])
+    repeated = np.zeros(len(rows), bool)
+    repeated[order[1:][equal]] = True
+    return repeated

@@ -1,0 +1,1 @@
+"""The machine: its cores and memory, threads, child processes, and work shared among processes."""
