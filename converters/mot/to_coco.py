@@ -10,7 +10,7 @@ from typing import Literal
 
 from detaug.coco.boxes import joined_numbers
 from detaug.coco.classes_and_images import joined_splits, unused_classes
-from detaug.coco.videos import how_to_load
+from detaug.coco.how_to_load import how_to_load
 from detaug.coco.writer import Row, annotation_row, category_rows, whole, write_coco
 from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
 from detaug.converters.mot.sequences import find_sequences

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from detaug.coco.boxes import BoxNumbers
-from detaug.coco.videos import shapes_of
+from detaug.coco.how_to_load import shapes_of
 from detaug.converters.records.placing import Placed
 from detaug.files.spool import Spool
 from detaug.findings.finding import Finding

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from detaug.coco.classes_and_images import header_findings, joined_splits
+from detaug.coco.how_to_load import how_to_load
 from detaug.coco.parts import part_head, write_part
-from detaug.coco.videos import how_to_load
 from detaug.coco.writer import ANNOTATION_FILE, write_coco
 from detaug.converters.records.data_set import data_set_of
 from detaug.converters.records.images import Images

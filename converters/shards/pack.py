@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from detaug.arguments import parse_size
+from detaug.coco.how_to_load import how_to_load, shapes_of
 from detaug.coco.parts import part_head, refuse_keys_of_parts, refuse_part
 from detaug.coco.rows import CocoRows, leave_out, read_coco_rows
-from detaug.coco.videos import how_to_load, shapes_of
 from detaug.coco.writer import document_text
 from detaug.converters.shards.formats import TAR, TFRECORD
 from detaug.converters.shards.layout import Layout, Shard, ShardFormat, image_extension, write_samples

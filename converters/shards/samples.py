@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from detaug.coco.boxes import BoxNumbers
-from detaug.coco.videos import shapes_of
+from detaug.coco.how_to_load import shapes_of
 from detaug.errors import InputError
 from detaug.files.image_headers import ImageError, ImageHeader, usual_extension
 from detaug.files.known_files import SHARD_FORMS, what_file_is

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from detaug.coco.classes_and_images import joined_splits
-from detaug.coco.videos import how_to_load
+from detaug.coco.how_to_load import how_to_load
 from detaug.converters.shards.from_tfrecord import TFRecordOptions, feature_names, read_tfrecord
 from detaug.converters.shards.from_webdataset import read_webdataset
 from detaug.converters.shards.joined import JoinedShards

@@ -10,7 +10,7 @@ from itertools import chain, tee
 from typing import NamedTuple
 
 from detaug.coco.classes_and_images import alike_classes, joined_splits, unused_classes
-from detaug.coco.videos import shapes_of
+from detaug.coco.how_to_load import shapes_of
 from detaug.converters.voc.folders import Folders, find_split, known_stem, pair_split, read_split
 from detaug.converters.voc.pairs import PairResult, StoredPair, VocRules, read_pair
 from detaug.errors import ConversionError

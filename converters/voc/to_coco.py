@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from detaug.coco.how_to_load import how_to_load
 from detaug.coco.parts import part_head, write_part
-from detaug.coco.videos import how_to_load
 from detaug.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.voc.data_set import PairReader, VocDataSet, read_data_set
 from detaug.converters.voc.folders import find_folders

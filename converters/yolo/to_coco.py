@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from detaug.coco.classes_and_images import header_findings
+from detaug.coco.how_to_load import how_to_load, shapes_of
 from detaug.coco.parts import part_head, write_part
-from detaug.coco.videos import how_to_load, shapes_of
 from detaug.coco.writer import Row, annotation_row, category_rows, write_coco
 from detaug.converters.yolo.files import (
     DataYaml,

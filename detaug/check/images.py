@@ -14,6 +14,7 @@ import numpy as np
 
 from detaug.check.other_splits import named_by_other_splits
 from detaug.coco.columns import whole_numbers
+from detaug.coco.other_folders import hint_where, other_folder_with
 from detaug.coco.table import Mask, Table
 from detaug.errors import AnnotationError, InputError
 from detaug.files import heif
@@ -65,16 +66,12 @@ def refuse_other_folder(table: Table, folder: Path, headers: Sequence[Header], *
     if not are_files.any() or any(headers):
         return
     names = [os.path.relpath(table.image_file(folder, at).path, folder) for at in np.flatnonzero(are_files).tolist()]
-    if not surely or any(_has_all(guess, names) for guess in _other_folders(folder, table.path)):
+    if not surely or other_folder_with(names, folder, table.path):
         raise AnnotationError(
             f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
             f"{shown(names[0])}; give the folder that file_name is relative to"
-            f"{folder_that_has(names[0], folder, table.path)}"
+            f"{hint_where(names[0], folder, table.path)}"
         )
-
-
-def _has_all(folder: Path, names: Sequence[str]) -> bool:
-    return all(os.path.isfile(folder / name) for name in names)
 
 
 def _are_files(table: Table) -> Mask:
@@ -89,17 +86,6 @@ def _header(file: ImageFile) -> Header:
         return read_image_header(file)
     except ImageError as error:
         return error
-
-
-def folder_that_has(name: str, folder: Path, annotations: Path) -> str:
-    """Return a hint where an image is: above the folder, one or two levels below, or beside the json; "" if nowhere."""
-    return next((f"; {guess} has it" for guess in _other_folders(folder, annotations) if _has_all(guess, [name])), "")
-
-
-def _other_folders(folder: Path, annotations: Path) -> tuple[Path, ...]:
-    """Return folders that may be meant instead of one: above it, one or two levels below, and the json's."""
-    below = [path for pattern in ("*/", "*/*/") for path in sorted(folder.glob(pattern))]
-    return (folder.parent, annotations.parent, *below)
 
 
 def check_images(

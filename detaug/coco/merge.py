@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.coco.classes_and_images import alike_classes, unused_classes
+from detaug.coco.how_to_load import how_to_load, shapes_of
 from detaug.coco.parts import (
     check_options_of_parts,
     class_findings,
@@ -23,7 +24,6 @@ from detaug.coco.parts import (
     text_of_joined,
 )
 from detaug.coco.rows import CocoRows, read_coco_rows
-from detaug.coco.videos import how_to_load, shapes_of
 from detaug.coco.writer import category_rows, document_text
 from detaug.errors import ConversionError, InputError
 from detaug.files.atomic import write_atomically

@@ -5,9 +5,15 @@ A page is one file that loads nothing: SVG for charts, small pictures inside, no
 
 from __future__ import annotations
 
+import base64
+import io
 from html import escape
+from typing import TYPE_CHECKING, Any
 
 from detaug.outputs.guards import MARK
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e22; --paper: #fff; --faint: #5a5f68; --line: #c8ccd2; --box: #f1f2f4;
@@ -44,3 +50,15 @@ def head(title: str, command: str) -> str:
 
 
 END = "</body></html>\n"
+
+
+def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
+    """Encode a picture as "PNG" or "JPEG" in a data URI."""
+    encoded = io.BytesIO()
+    picture.save(encoded, kind, **options)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut `text` to its first `most` letters."""
+    return text if len(text) <= most else f"{text[:most]}..."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -16,6 +14,7 @@ from PIL import Image
 
 from detaug.check.boxes import usable_boxes
 from detaug.coco.table import Table
+from detaug.pages.frame import data_uri, shorten
 
 Array = NDArray[Any]
 
@@ -126,15 +125,3 @@ def _class_chart(counts: Mapping[str, int]) -> str:
     if len(counts) > len(shown):
         parts.append(f"<p>and {len(counts) - len(shown):,} classes more</p>")
     return "".join(parts)
-
-
-def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
-    """Encode a picture as "PNG" or "JPEG" in a data URI."""
-    encoded = io.BytesIO()
-    picture.save(encoded, kind, **options)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
-
-
-def shorten(text: str, most: int) -> str:
-    """Cut `text` to its first `most` letters."""
-    return text if len(text) <= most else f"{text[:most]}..."

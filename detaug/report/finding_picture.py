@@ -25,7 +25,7 @@ from detaug.errors import InputError
 from detaug.files.image_file import ImageFile, opened
 from detaug.files.image_headers import read_orientation, upright
 from detaug.files.large_images import ANY_NUMBER, allow_pixels
-from detaug.report.charts import shorten
+from detaug.pages.frame import shorten
 
 Array = NDArray[Any]
 

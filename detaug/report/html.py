@@ -20,8 +20,8 @@ from detaug.files.atomic import write_atomically
 from detaug.findings.finding import counted
 from detaug.findings.kinds import CHECK_KINDS
 from detaug.outputs.guards import PAGE, output_files
-from detaug.pages.frame import END, head
-from detaug.report.charts import charts, data_uri, shorten
+from detaug.pages.frame import END, data_uri, head, shorten
+from detaug.report.charts import charts
 from detaug.report.finding_picture import ImageTooLargeError, finding_picture, image_of
 
 PathLike = str | os.PathLike[str]

@@ -10,9 +10,8 @@ from detaug.evaluation.pycoco import NAMES
 from detaug.files.atomic import write_atomically
 from detaug.findings.finding import counted
 from detaug.outputs.guards import PAGE, output_files
-from detaug.pages.frame import END, head
+from detaug.pages.frame import END, data_uri, head, shorten
 from detaug.pages.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
-from detaug.report.charts import data_uri, shorten
 from detaug.scoring.evaluate import Evaluation, PathLike
 from detaug.sheets import detections_sheet
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from detaug.arguments import checks_names
 from detaug.arrays import Bools, Bytes, Ints
-from detaug.check.images import folder_that_has
 from detaug.coco.annotations import AnnotationError, Annotations, read_annotations
+from detaug.coco.other_folders import hint_where
 from detaug.errors import InputError
 from detaug.files import heif
 from detaug.files.image_file import short_digest
@@ -161,7 +161,7 @@ class CocoReader(FolderSource):
         if len(self.missing):
             shard = self._storage.shards.name(int(self.missing[0]))
             first = shard or self.file_names[self.missing[0]]
-            better = folder_that_has(first, self.images, self.annotations)
+            better = hint_where(first, self.images, self.annotations)
             if not better and len(self.missing) < len(self):
                 better = f", or leave them out{' with detaug check --clean' * self._storage.is_local}"
             raise AnnotationError(

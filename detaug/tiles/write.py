@@ -14,9 +14,9 @@ from detaug.arguments import checks_names
 from detaug.arrays import Bools, Ints
 from detaug.coco.annotations import raise_on_errors
 from detaug.coco.examine import examine_file
+from detaug.coco.how_to_load import shape_arguments, shapes_of
 from detaug.coco.parts import part_head, refuse_keys_of_parts, refuse_part
 from detaug.coco.table import Table
-from detaug.coco.videos import shape_arguments, shapes_of
 from detaug.coco.writer import document_text
 from detaug.errors import ConversionError
 from detaug.files.atomic import write_atomically

@@ -13,9 +13,8 @@ from PIL import Image
 
 from detaug.arrays import Floats
 from detaug.files.atomic import write_atomically
-from detaug.pages.frame import END, head
+from detaug.pages.frame import END, data_uri, head, shorten
 from detaug.pages.line_chart import BLUE, GREEN, GREY, MOST_POINTS, ORANGE, PINK, Line, line_chart, round_up
-from detaug.report.charts import data_uri, shorten
 
 COLORS = (BLUE, ORANGE, GREEN, PINK, "#56b4e9", "#e69f00", "#a6761d", GREY)
 PICTURES = {"batches.png": "The first batch", "predictions.png": "Detections of the last evaluation"}

@@ -1,0 +1,45 @@
+"""The line that loads a json, with the arguments for all that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from detaug.coco.file_names import is_video
+
+SHAPES = ("masks", "keypoints", "rotated")
+"""The arguments of readers for shapes beside boxes."""
+
+
+def shapes_of(annotations: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return which of SHAPES a reader of annotations needs to give all that they have."""
+    found = set()
+    for row in annotations:
+        if row.get("corners"):  # they are in `segmentation` too
+            found.add("rotated")
+        elif row.get("segmentation"):
+            found.add("masks")
+        if row.get("keypoints"):
+            found.add("keypoints")
+    return found
+
+
+def shape_arguments(shapes: Collection[str]) -> str:
+    """Return the arguments of a reader for some of SHAPES, as text."""
+    return "".join(f", {name}=True" for name in SHAPES if name in shapes)
+
+
+def how_to_load(
+    path: Path, folder: Path | None, videos: Sequence[Mapping[str, Any]] = (), shapes: Collection[str] = ()
+) -> str:
+    """Return the line that loads a json, of these videos if it has any.
+
+    `folder`: of its files; None: not known. `shapes`: those of SHAPES that its annotations have.
+    """
+    where, which = ("IMAGES", ", the images' folder first") if folder is None else (f'"{folder}"', "")
+    given = shape_arguments(shapes)
+    if any(is_video(video.get("file_name")) for video in videos):
+        where, which = where.replace("IMAGES", "VIDEOS"), which.replace("images", "videos")
+        return f'load it: da.VideoReader({where}, annotations="{path}"{given}){which}'
+    return f'load it: da.{"ClipReader" if videos else "CocoReader"}({where}, "{path}"{given}){which}'
