@@ -9,6 +9,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.compiled import compiled
+
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -24,13 +26,22 @@ def padded(rows: NDArray[Number], count: Ints, fill: float) -> NDArray[Number]:
 
 def in_rooms(rows: NDArray[Number], count: Ints, room: Ints, fill: float) -> NDArray[Number]:
     """Return (R, ...): rows (B, ...) of N images, `count` (N,) each, with `fill` after them up to `room` (N,) rows."""
-    from detaug.array_loops import spread  # with Numba, which takes a quarter of a second
-
     result = np.full((room.sum(), *rows.shape[1:]), fill, rows.dtype)
     if rows.size:
         of_bytes = [each.reshape(len(each), -1).view(np.uint8) for each in (np.ascontiguousarray(rows), result)]
-        spread(of_bytes[0], count.astype(np.int64), start_offsets(room).astype(np.int64), of_bytes[1])
+        _spread(of_bytes[0], count.astype(np.int64), start_offsets(room).astype(np.int64), of_bytes[1])
     return result
+
+
+@compiled
+def _spread(rows: Any, count: Any, start: Any, out: Any) -> None:
+    """Copy the bytes (B, K) of pieces, `count` (N,) rows each, to `out` (R, K), each piece from its `start` (N,) on."""
+    place = 0
+    for piece in range(len(count)):
+        for at in range(start[piece], start[piece] + count[piece]):
+            for byte in range(rows.shape[1]):
+                out[at, byte] = rows[place, byte]
+            place += 1
 
 
 def start_offsets(lengths: Ints) -> Ints:

@@ -1,36 +1,51 @@
-"""Compile loops with Numba."""
+"""Compile loops with Numba, which is imported when one first runs: that takes a quarter of a second."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
-import numba
-from numba.core.registry import CPUDispatcher
+_making = Lock()
+"""Held while a loop is given to Numba, so that two threads that call it first compile it once."""
 
 
-class _Interruptible(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
-    """A compiled loop. What a signal's handler raises while it runs, such as KeyboardInterrupt, is raised as it is.
+class compiled:  # a decorator
+    """Compile a loop at its first call, without Python's lock. Compiled loops may call each other.
 
-    Where a loop returns several arrays, Numba raises a SystemError instead, with that as its cause.
+    Where no folder for the code is writable, it is compiled in each process. What a signal's handler raises while it
+    runs, such as KeyboardInterrupt, is raised as it is.
     """
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._loop: Any = None
+
     def __call__(self, *args: Any) -> Any:
+        """Run the loop. Where one returns several arrays, Numba raises a SystemError instead of a handler's error."""
         try:
-            return CPUDispatcher.__call__(self, *args)
+            return (self._loop or self._made())(*args)
         except SystemError as error:
             raised: BaseException = error
             while isinstance(raised, SystemError) and raised.__cause__:
                 raised = raised.__cause__
             raise raised from None
 
+    def _made(self) -> Any:
+        import numba
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile at the first call, without Python's lock. Where no folder for the code is writable, in each process."""
-    options = {"nogil": True, "error_model": "numpy"}
-    try:
-        loop = numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        loop = numba.njit(**options)(function)
-    loop.__class__ = _Interruptible
-    return loop
+        with _making:
+            if self._loop is None:
+                options = {"nogil": True, "error_model": "numpy"}
+                try:
+                    self._loop = numba.njit(cache=True, **options)(self._function)
+                except RuntimeError:
+                    self._loop = numba.njit(**options)(self._function)
+        return self._loop
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba sees where a loop calls this one."""
+        import numba
+
+        return numba.typeof(self._made())

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
+from detaug.boxes.field_loops import undo_shifts
 from detaug.boxes.units import EDGE, FAR, ONE
 
 CHORD_ERROR = 0.05
@@ -124,8 +125,6 @@ class Field:
             x, y = x + across * closer, y + down * closer
         if not self._shifts.any():
             return x, y
-        from detaug.boxes.field_loops import undo_shifts  # with Numba, which takes a quarter of a second
-
         shape, moved = x.shape, [np.array(each, np.float64).ravel() for each in (x, y)]
         numbers = np.ascontiguousarray(np.broadcast_to(image, shape)).ravel()
         undo_shifts(numbers, *moved, np.ascontiguousarray(self.size), self.control, self.spacing)

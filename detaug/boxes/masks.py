@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
-from detaug.boxes import polygons
+from detaug.boxes import mask_loops, polygons
 from detaug.boxes.fields import Field
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
@@ -159,21 +159,17 @@ def to_units(pixels: Coordinates) -> Ints:
 
 def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
     """Return (B, R, C): whether the points of the grid show each object."""
-    from detaug.boxes.mask_loops import fill  # with Numba, which takes a quarter of a second
-
     if objects.bent.any():
         return _rasterise_bent(table, objects, grid)
     masks = np.zeros((len(objects), *grid.shape), np.bool_)
     if masks.size:
         own = table.arrays, objects.scene, objects.rows, objects.layer, ~_has_copies(objects)
-        fill(*own, np.ascontiguousarray(grid.y, np.int64), np.ascontiguousarray(grid.x, np.int64), masks)
+        mask_loops.fill(*own, np.ascontiguousarray(grid.y, np.int64), np.ascontiguousarray(grid.x, np.int64), masks)
     return masks
 
 
 def _rasterise_bent(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
     """Do as `rasterise` for outputs that a field bends: its points are tested where they are before that."""
-    from detaug.boxes.mask_loops import fill_points
-
     field, image = objects.field, objects.image
     assert field is not None
     masks = np.zeros((len(objects), *grid.shape), np.bool_)
@@ -187,15 +183,13 @@ def _rasterise_bent(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
             continue
         x, y = field.undistorted_units(own.image[0], grid_here.x[0], grid_here.y[0, :, None])
         found = np.zeros((len(these), *grid.shape), np.bool_)
-        fill_points(table.arrays, own.scene, own.rows, own.layer, y, x, found)
+        mask_loops.fill_points(table.arrays, own.scene, own.rows, own.layer, y, x, found)
         masks[these] = found
     return masks
 
 
 def show_fewer(table: MaskTable, objects: Objects, boxes: Floats, pixels: float) -> Bools:
     """Return (B,): which objects show fewer pixels than these. `boxes`: (B, 4) XYXY output pixels that they lie in."""
-    from detaug.boxes import mask_loops
-
     fewer = np.zeros(len(objects), np.bool_)
     whole = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1).astype(np.int64)
     if objects.bent.any():

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
+from detaug.boxes import point_loops
 from detaug.boxes.fields import Field
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.layers import Layers
@@ -134,8 +135,6 @@ def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement)
     Points in fill are out of view; what a later layer or a hole covers becomes 1. In a mirrored object, points that
     have sides change places. `classes`: see `in_their_places`.
     """
-    from detaug.boxes import point_loops  # with Numba, which takes a quarter of a second
-
     layers, own = placement.layers, (placement.image, placement.layer)
     stencils, bits = joined_bits(layers.stencil, layers.image.shape)
     parts = layers.rectangle, layers.copy[..., None], layers.interval, stencils

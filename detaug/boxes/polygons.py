@@ -11,11 +11,11 @@ Most of it runs in Numba's loops, which make no arrays in between and release Py
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from detaug.arrays import Bools, Floats, in_order
+from detaug.boxes import polygon_loops
 
 UNIT_SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
 
@@ -32,19 +32,19 @@ def from_boxes(boxes: Floats, shape: Floats = UNIT_SQUARE) -> Floats:
 
 def hull(polygons: Floats) -> Floats:
     """Return (..., 4): the XYXY boxes around the polygons."""
-    return np.asarray(_loops().hulls(_rows(polygons)).reshape(*polygons.shape[:-2], 4))
+    return np.asarray(polygon_loops.hulls(_rows(polygons)).reshape(*polygons.shape[:-2], 4))
 
 
 def area(polygons: Floats) -> Floats:
     """Return (...,), positive for both orientations."""
-    return np.asarray(_loops().areas(_rows(polygons)).reshape(polygons.shape[:-2]))
+    return np.asarray(polygon_loops.areas(_rows(polygons)).reshape(polygons.shape[:-2]))
 
 
 def transform(matrix: Floats, polygons: Floats) -> Floats:
     """Transform polygons (N, ..., 2) by the projective maps (N, 3, 3)."""
     points = _by_image(polygons)
     moved = np.empty(points.shape)
-    _loops().transform(np.ascontiguousarray(matrix), points, moved)
+    polygon_loops.transform(np.ascontiguousarray(matrix), points, moved)
     return moved.reshape(polygons.shape)
 
 
@@ -52,7 +52,7 @@ def relative_to(points: Floats, start: Floats, end: Floats) -> Floats:
     """Return points (N, ..., 2) relative to the parts start..end, (N, 2) each, of what they are relative to."""
     by_image = _by_image(points)
     moved = np.empty(by_image.shape)
-    _loops().relative(by_image, *in_order(start, end - start), moved)
+    polygon_loops.relative(by_image, *in_order(start, end - start), moved)
     return moved.reshape(points.shape)
 
 
@@ -81,13 +81,13 @@ def clip(polygons: Floats, real: Bools | None = None) -> Floats:
     `real` (...,): which are clipped; the others become zeros. By default all.
     """
     rows = _rows(polygons)
-    left = _loops().clip(rows, np.ones(len(rows), np.bool_) if real is None else real.ravel())
+    left = polygon_loops.clip(rows, np.ones(len(rows), np.bool_) if real is None else real.ravel())
     return np.asarray(left.reshape(*polygons.shape[:-2], *left.shape[1:]))
 
 
 def cut(polygons: Floats, distance: Floats) -> Floats:
     """Cut off what lies on the negative side of a line. `distance` (..., V): of each point from the line, signed."""
-    left = _loops().cut_each(_rows(polygons), np.ascontiguousarray(distance).reshape(-1, distance.shape[-1]))
+    left = polygon_loops.cut_each(_rows(polygons), np.ascontiguousarray(distance).reshape(-1, distance.shape[-1]))
     return np.asarray(left.reshape(*polygons.shape[:-2], *left.shape[1:]))
 
 
@@ -99,9 +99,3 @@ def _rows(polygons: Floats) -> Floats:
 def _by_image(points: Floats) -> Floats:
     """Return points (N, ..., 2) as (N, P, 2)."""
     return np.ascontiguousarray(points).reshape(len(points), prod(points.shape[1:-1]), 2)
-
-
-def _loops() -> Any:
-    from detaug.boxes import polygon_loops  # with Numba, which takes a quarter of a second
-
-    return polygon_loops

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints, in_order, padded
-from detaug.boxes import polygons
+from detaug.boxes import box_loops, polygons
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing, single_layer
 from detaug.boxes.shapes import NO_SHAPES, Shapes
@@ -176,7 +176,7 @@ class Views:
         """
         return replace(
             self,
-            boxes=_loops().crop(*in_order(self.boxes, self.labels, start, end)),
+            boxes=box_loops.crop(*in_order(self.boxes, self.labels, start, end)),
             matrix=part_matrix(self.matrix, start, end),
             size=self.size * abs(end - start)[:, ::-1],
             outlines=None if self.outlines is None else polygons.relative_to(self.outlines, start, end),
@@ -255,7 +255,7 @@ class Views:
         """Clip boxes at the view's border. `keep` (N, M): the boxes that stay; None: those that are partly in view."""
         outlines = None if self.outlines is None else polygons.clip(self.outlines, self.labels >= 0)
         hulls = self.boxes if outlines is None else polygons.hull(outlines)
-        boxes, left, seen = _loops().clip(*in_order(hulls, self.labels))
+        boxes, left, seen = box_loops.clip(*in_order(hulls, self.labels))
         if self.outlines is not None and outlines is not None:
             before, after = polygons.area(self.outlines), polygons.area(outlines)
             left = np.minimum(np.where(before > 0, after, 1) / np.where(before > 0, before, 1), 1)
@@ -324,7 +324,7 @@ class Views:
 
     def unpadded(self) -> tuple[Floats, Ints, Ints]:
         """Return boxes (B, 4) in pixels of the view and labels (B,), concatenated, and the images' counts (N,)."""
-        boxes, labels, counts = _loops().unpad(*in_order(self.boxes, self.labels, self.size))
+        boxes, labels, counts = box_loops.unpad(*in_order(self.boxes, self.labels, self.size))
         return boxes, labels, counts
 
 
@@ -472,9 +472,3 @@ _QUARTERS = np.array(
     ]
 )
 """Maps of the unit square that turn it by 0, 1, 2, 3 quarters counter-clockwise, y down."""
-
-
-def _loops() -> Any:
-    from detaug.boxes import box_loops  # with Numba, which takes a quarter of a second
-
-    return box_loops

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints, pairs, start_offsets
-from detaug.boxes import polygons
+from detaug.boxes import outline_loops, polygons
 from detaug.boxes.fields import cut_to_pictures
 from detaug.boxes.placement import Placement
 from detaug.boxes.units import EDGE
@@ -71,7 +71,7 @@ class Extremes(NamedTuple):
     def extent(self, count: int, axis: Floats) -> Floats:
         """Return (B, 2): the smallest and the largest coordinate along axes (B, 2); inf, -inf where nothing is seen."""
         extents = np.tile([np.inf, -np.inf], (count, 1))
-        _loops().extend(self.points, self.of_object, axis, extents)
+        outline_loops.extend(self.points, self.of_object, axis, extents)
         return extents
 
     def boxes(self, count: int) -> Floats:
@@ -160,7 +160,7 @@ def seen_boxes(rings: Rings, placement: Placement) -> Floats:
     if placement.field is None:
         boxes, everything = np.empty((len(placement.rows), 4)), np.arange(len(placement.rows))
         regions = _regions_of(placement, everything)
-        _loops().see(*rings, placement.to_output, placement.to_source, *regions, boxes)
+        outline_loops.see(*rings, placement.to_output, placement.to_source, *regions, boxes)
         return boxes
     boxes, whole = _enclosed(rings, placement)
     cut = np.flatnonzero(~whole | placement.field.bends[placement.image])
@@ -179,7 +179,7 @@ def _enclosed(rings: Rings, placement: Placement) -> tuple[Floats, Bools]:
     """Return the boxes (B, 4) of outlines before a field, and whether they are in view as a whole, (B,)."""
     count = len(placement.rows)
     boxes, whole, regions = np.empty((count, 4)), np.empty(count, np.bool_), _regions_of(placement, np.arange(count))
-    _loops().enclose(*rings, placement.to_output, regions.windows, regions.corners, boxes, whole)
+    outline_loops.enclose(*rings, placement.to_output, regions.windows, regions.corners, boxes, whole)
     return boxes, whole
 
 
@@ -198,7 +198,7 @@ def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
     seen, cuts = np.empty(len(of_object), np.bool_), np.zeros(count, np.bool_)
     regions, edges = _regions_of(placement, np.arange(count)), (vertices.points, vertices.following, of_object)
     slack = 0.0 if placement.field is None else EDGE  # rounded, an edge on a border lies beside it
-    _loops().cut_edges(*edges, placement.to_output, *regions, slack, start, end, seen, cuts)
+    outline_loops.cut_edges(*edges, placement.to_output, *regions, slack, start, end, seen, cuts)
     start, end, objects = start[seen], end[seen], np.flatnonzero(cuts)
     corners, in_outline = _corners_in_outlines(vertices, placement, objects)
     owners = np.broadcast_to(objects[:, None], in_outline.shape)
@@ -231,7 +231,7 @@ def _bent(start: Floats, end: Floats, of_object: Ints, vertices: Vertices, place
     shown, regions = np.empty(before.shape[:2], np.bool_), _regions_of(placement, objects)
     number = np.repeat(np.arange(len(objects)), 4)
     points = before.reshape(-1, 2), in_source.reshape(-1, 2), number
-    _loops().are_in_view(*points, placement.to_output[objects], *regions, shown.ravel())
+    outline_loops.are_in_view(*points, placement.to_output[objects], *regions, shown.ravel())
     shown &= _in_outlines(in_source, objects, vertices)
     return Extremes(
         np.concatenate([start[seen], end[seen], corners[shown]]),
@@ -251,7 +251,7 @@ def in_short_pieces(vertices: Vertices, placement: Placement) -> Vertices:
 def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints) -> tuple[Floats, Bools]:
     """Return the corners (B, V, 2) of the regions of some objects, and which lie in their outlines, (B, V)."""
     to_source = placement.to_source[objects]
-    region = _loops().regions(to_source, *_regions_of(placement, objects))
+    region = outline_loops.regions(to_source, *_regions_of(placement, objects))
     if placement.field is not None:
         after, image = np.roll(region, -1, axis=1), placement.image[objects]
         longest = np.hypot(*np.moveaxis(after - region, 2, 0)).max(1, initial=0)
@@ -266,11 +266,5 @@ def _in_outlines(points: Floats, objects: Ints, vertices: Vertices) -> Bools:
     """Return (B, K): whether points (B, K, 2) in source pixels lie in the outlines of these objects, ascending."""
     inside = np.zeros(points.shape[:2], np.bool_)
     first, last = (np.searchsorted(vertices.of_object, objects, side=side) for side in ("left", "right"))
-    _loops().contain(points, first, last, vertices.points, vertices.ring, vertices.following, inside)
+    outline_loops.contain(points, first, last, vertices.points, vertices.ring, vertices.following, inside)
     return inside
-
-
-def _loops() -> Any:
-    from detaug.boxes import outline_loops  # with Numba, which takes a quarter of a second
-
-    return outline_loops

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from detaug.ops import color_loops
 from detaug.ops.cpu_kernels import Array, round_to_bytes
 
 TO_BYTES = 255.999 / 255
@@ -47,8 +48,6 @@ def change_in_steps(image: Tensor, steps: Array) -> Tensor:
 
 def _changed(loop: str, image: Tensor, numbers: Array) -> Tensor:
     """Return an image (3, H, W) in 0..255 as uint8 after one of the loops."""
-    from detaug.ops import color_loops  # with Numba, which takes a quarter of a second, and a GPU does not need
-
     image = image if image.dtype == torch.uint8 else round_to_bytes(image.clone()).to(torch.uint8)
     pixels = np.ascontiguousarray(image.permute(1, 2, 0).numpy())  # a copy only if the channels do not come last
     changed = np.empty_like(pixels)

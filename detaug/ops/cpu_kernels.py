@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
 from detaug.machine.threads import Threads
+from detaug.ops import pixel_loops
 from detaug.ops.python_functions import current_pipeline, running_in
 
 Array: TypeAlias = NDArray[Any]
@@ -192,8 +193,6 @@ def resize_onto_canvas(image: Tensor, region: Array, fill: Sequence[float]) -> T
 
 def fill_outside(image: Tensor, edges: Array, fill: Sequence[float]) -> Tensor:
     """Return an image of bytes with `fill` outside of half planes: see `pixel_loops.fill_outside`."""
-    from detaug.ops import pixel_loops  # with Numba, which takes a quarter of a second
-
     pixels = image.permute(1, 2, 0).contiguous().numpy().copy()
     pixel_loops.fill_outside(pixels, np.asarray(edges, np.float32), np.asarray(fill, np.float32))
     return torch.from_numpy(pixels).permute(2, 0, 1)
@@ -219,8 +218,6 @@ def _picked(side: int, cells: int) -> Tensor:
 
 def take_median(image: Tensor, side: int) -> Tensor:
     """Return an image of bytes whose values are the medians of squares of `side` pixels around them."""
-    from detaug.ops import pixel_loops
-
     reach = side // 2
     padded = np.pad(image.permute(1, 2, 0).numpy(), ((reach, reach), (reach, reach), (0, 0)), "edge")
     medians = np.empty((image.shape[1], 3 * image.shape[2]), np.uint8)

@@ -16,6 +16,7 @@ from detaug.arguments import FILL, RGB, Range, check, check_fill, check_p, check
 from detaug.boxes.bent import bend
 from detaug.boxes.fields import STRONGEST, Field
 from detaug.boxes.views import Views
+from detaug.ops import distortion_loops
 from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
 from detaug.ops.filters import RandomPixelOp
 from detaug.ops.op import Arrays, Node, Nodes
@@ -80,8 +81,6 @@ def resample(
     image: Tensor, lens: Any = 0.0, control: Any = NO_CONTROL, spacing: Any = 1.0, *, fill: NDArray[np.float32]
 ) -> Tensor:
     """Return an image (C, H, W), bytes or float32, through a field."""
-    from detaug.ops import distortion_loops  # with Numba, which takes a quarter of a second
-
     pixels = image.permute(1, 2, 0).contiguous().numpy()
     out, whole = np.empty_like(pixels), pixels.dtype == np.uint8
     field = np.float32(lens), np.asarray(control), np.float32(spacing)
@@ -91,8 +90,6 @@ def resample(
 
 def places_to_remap(shape: NDArray[np.int64], lens: Any = 0.0, control: Any = NO_CONTROL, spacing: Any = 1.0) -> Places:
     """Return (3, H, W): where pixels come from, x and y counted from the first pixel's centre, and 1 where inside."""
-    from detaug.ops import distortion_loops
-
     height, width = shape[:2].tolist()
     places = np.empty((height, width, 2), np.float32)
     for y in range(height):

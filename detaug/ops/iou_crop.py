@@ -17,6 +17,7 @@ import numpy as np
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
 from detaug.arrays import Floats, in_order
 from detaug.boxes.views import Views, corners
+from detaug.ops import iou_loops
 from detaug.ops.op import Arrays, GeometricOp
 
 NARROW = 1.5
@@ -76,8 +77,6 @@ class RandomIoUCrop(GeometricOp):
 
     def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
         """Return "window" (N, 4): XYXY relative to the view, in 0..1; the whole view where there is no crop."""
-        from detaug.ops import iou_loops  # with Numba, which takes a quarter of a second
-
         window = np.tile([0.0, 0.0, 1.0, 1.0], (len(views), 1))
         narrow = self.aspect_ratio[1] <= NARROW * self.aspect_ratio[0]
         iou_loops.search(
@@ -92,8 +91,6 @@ class RandomIoUCrop(GeometricOp):
         return {"window": window}
 
     def move(self, views: Views, drawn: Arrays) -> Views:
-        from detaug.ops import iou_loops
-
         window = drawn["window"]
         keep = iou_loops.stay(*in_order(views.boxes, views.labels, window), self._visibility)
         return views.crop_to(window[:, :2], window[:, 2:]).clip(keep)

@@ -23,6 +23,7 @@ from detaug.boxes.views import NO_LIMITS, Fill, Views, inverse, part_matrix
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
+from detaug.ops.mixing_loops import move_boxes
 from detaug.ops.op import Arrays, Node, Nodes, PixelOp
 from detaug.ops.resize import first_of_batch
 from detaug.pixel_format import for_bands
@@ -244,8 +245,6 @@ def _only_own(views: Views) -> Floats:
 
 def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_visibility: float) -> Views:
     """Return the views with the boxes that their tiles show, and the matrix of the first tile. See also `_tiles`."""
-    from detaug.ops.mixing_loops import move_boxes  # with Numba, which takes a quarter of a second
-
     size = views.size[:, None, ::-1]
     shift = (target - source[..., :2]) / size
     place, counts, moved, share, layers = move_boxes(

@@ -26,6 +26,7 @@ from detaug.arguments import (
 )
 from detaug.arrays import Floats
 from detaug.boxes.views import Views
+from detaug.ops import weather_loops
 from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
 from detaug.ops.filters import RandomPixelOp, as_bytes
 from detaug.ops.op import Arrays, Node, Nodes
@@ -66,8 +67,6 @@ class Overlay(RandomPixelOp):
 
     def lay_over(self, pixels: NDArray[np.uint8], shares: Shares) -> None:
         """Do the same with pixels (H, W, 3), in place."""
-        from detaug.ops import weather_loops  # with Numba, which takes a quarter of a second
-
         color = np.full(3, self.level, np.float32)
         weather_loops.lay_over(pixels.reshape(-1), shares.reshape(-1), color, np.float32(1), np.float32(1))
 
@@ -127,8 +126,6 @@ class RandomShadow(Overlay):
         return {**drawn, "corners": drawn["corners"] * views.size[:, None, None, ::-1]}
 
     def add_shares(self, shares: Shares, **inputs: Any) -> None:
-        from detaug.ops import weather_loops
-
         for corners, intensity in zip(inputs["corners"], inputs["intensity"], strict=True):
             weather_loops.add_polygon(shares, corners, intensity)
 
@@ -182,8 +179,6 @@ class RandomFog(Overlay):
         }
 
     def add_shares(self, shares: Shares, **inputs: Any) -> None:
-        from detaug.ops import weather_loops
-
         weather_loops.interpolate(shares, inputs["grid"])
 
     def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
@@ -281,8 +276,6 @@ class RandomRain(Overlay):
         return {"apply": drawn["apply"], "streak": np.column_stack([drawn["slant"], length]), "ends": ends}
 
     def add_shares(self, shares: Shares, **inputs: Any) -> None:
-        from detaug.ops import weather_loops
-
         for x, y in inputs["ends"]:
             weather_loops.add_streak(shares, x, y, *inputs["streak"], np.float32(self.width), np.float32(self.blur))
 
@@ -291,8 +284,6 @@ class RandomRain(Overlay):
         return dali_math.min(image + dali_math.min(shares, 1.0) * color, 255.0) * self.brightness
 
     def lay_over(self, pixels: NDArray[np.uint8], shares: Shares) -> None:
-        from detaug.ops import weather_loops
-
         color, brightness = np.array(self.color, np.float32), np.float32(self.brightness)
         weather_loops.lay_over(pixels.reshape(-1), shares.reshape(-1), color, np.float32(0), brightness)
 
