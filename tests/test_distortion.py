@@ -164,9 +164,9 @@ def test_a_pixel_is_in_a_mask_if_the_point_that_it_shows_is_in_the_outline(
     reader = da.CocoReader(tmp_path, tmp_path / "a.json", masks=True)
     op = da.OpticalDistortion((-0.2, 0.3)) if name == "lens" else da.ElasticTransform(600, 20)
     (batch,) = da.Loader(reader, [da.Resize(SIZE), op], 1, device=device, seed=5)
-    assert batch.field is not None
+    assert batch.distortion is not None
     center_y, center_x = ((np.arange(side // stride) + 0.5) * stride for side in SIZE)
-    from_x, from_y = batch.field.undistorted(0, *np.meshgrid(center_x, center_y))
+    from_x, from_y = batch.distortion.undistorted(0, *np.meshgrid(center_x, center_y))
     shape = shapely.union_all([shapely.Polygon(ring) for ring in rings])
     right = shapely.contains_xy(shape, from_x, from_y)
     off = shapely.distance(shape.boundary, shapely.points(from_x, from_y))
@@ -263,8 +263,8 @@ def test_boxes_and_points_go_back_to_the_source(name: str, tmp_path: Path, devic
                 inside += 1
             cut += 1
     assert inside > 4
-    assert batch.field is not None
-    x, y = batch.field.undistorted(np.arange(4)[:, None], *corners.double().numpy().transpose(2, 0, 1))
+    assert batch.distortion is not None
+    x, y = batch.distortion.undistorted(np.arange(4)[:, None], *corners.double().numpy().transpose(2, 0, 1))
     found = batch.points_to_source(corners.to(batch.images.device)).cpu().numpy()
     assert np.abs(found - np.stack([x, y], 2)).max() < 1e-4
     in_lists = batch.to_source(list(batch.boxes))
@@ -533,8 +533,8 @@ def test_batches_of_several_sizes_and_caches_are_bent(name: str, painted: Folder
     for image, (height, width) in zip(first.images.cpu(), sizes, strict=True):
         assert not image[:, height:].any()
         assert not image[:, :, width:].any()
-    assert first.field is not None
-    assert first.field.size.tolist() == sizes
+    assert first.distortion is not None
+    assert first.distortion.size.tolist() == sizes
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -546,8 +546,8 @@ def test_many_bands_are_bent_alike(name: str, tmp_path: Path) -> None:
     reader = da.CocoReader(folder, json, channels=6, dtype="uint16")
     batch = next(iter(da.Loader(reader, [da.Resize(size), op], 1, train=False)))
     source, (y, x) = values(6, "uint16", size).astype(np.float32), np.indices(size) + 0.5
-    assert batch.field is not None
-    from_x, from_y = batch.field.undistorted(0, x, y)
+    assert batch.distortion is not None
+    from_x, from_y = batch.distortion.undistorted(0, x, y)
     maps = (from_x - 0.5).astype(np.float32), (from_y - 0.5).astype(np.float32)
     outside = (from_x < 0) | (from_x >= size[1]) | (from_y < 0) | (from_y >= size[0])
     for band in range(6):

@@ -26,7 +26,7 @@ from seeds import slow
 
 import detaug as da
 from detaug.loading import engine
-from detaug.loading.batch_targets import BatchTargets
+from detaug.loading.batch_targets import Targets
 from detaug.ops.dali_internals import build_copy
 from detaug.ops.pipeline_worker import PipelineWorker
 
@@ -210,7 +210,7 @@ def test_garbage_may_be_collected_in_a_thread_of_a_pipeline(painted: Folder) -> 
 def test_a_closed_loader_holds_nothing_of_batches_to_come(painted: Folder) -> None:
     def held_of_batches() -> int:
         gc.collect()
-        return sum(type(each) is BatchTargets for each in gc.get_objects())
+        return sum(type(each) is Targets for each in gc.get_objects())
 
     before = held_of_batches()
     loader = da.Loader(da.CocoReader(*painted), RECIPE, 4, device="cpu")

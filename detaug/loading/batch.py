@@ -101,7 +101,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
     """(N,) int64, 0..K-1: the class of each image as a whole; None for a source without."""
     extra: dict[str, Tensor] = field(default_factory=dict)
     """(N, ...): further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
-    field: Field | None = None
+    distortion: Field | None = None
     """What an op such as `OpticalDistortion` bent the images by, once they were drawn; `matrix` is that before it."""
 
     def __len__(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,134 +28,103 @@ from detaug.sources.clips import FrameColumns
 from detaug.sources.columns import gather
 from detaug.sources.source import Source
 
+_PER_BOX = {"axes": 2, "on_device": False}
+"""A field with a row for each box: (R, ...) of a block, padding included; (N, M, ...) of a batch."""
+
+_PER_IMAGE = {"axes": 1, "on_device": False}
+"""A field with a row for each image, (N, ...)."""
+
+_ON_DEVICE = {"on_device": True}
+
 
 @dataclass(frozen=True, eq=False)
-class BatchTargets:
-    """The targets of one batch of N images, as fields of `Batch`. What `guard` does not guard is on the CPU."""
+class Targets:
+    """The targets of N images: of a block of batches as arrays in main memory, of one batch as tensors.
 
-    boxes: Tensor
-    labels: Tensor
-    valid: Tensor
-    counts: tuple[int, ...]
-    image_size: Tensor
-    matrix: Tensor
-    rows: Tensor
-    """(N, M): the row of each box in the columns of its source; -1 where padded."""
-    image_id_of_box: Tensor
-    drawing: Drawing | None
+    The tensors of a batch are on the loader's device where the field says so, else on the CPU. A field that the source
+    or the recipe does not have is None. `pack_targets` fills it, and `make_batch` gives those of `Batch` to it by name:
+    a new field of batches is a line here, one in `pack_targets`, and one in `Batch`.
+    """
+
+    counts: Any
+    """The number of boxes of each image, a tuple; of a block, the tuples of its batches."""
+    boxes: Any = field(default=None, metadata=_PER_BOX | _ON_DEVICE)
+    """XYXY in output pixels, float32."""
+    labels: Any = field(default=None, metadata=_PER_BOX | _ON_DEVICE)
+    """-1 where padded."""
+    valid: Any = field(default=None, metadata=_PER_BOX | _ON_DEVICE)
+    """False where padded."""
+    keypoints: Any = field(default=None, metadata=_PER_BOX | _ON_DEVICE)
+    rows: Any = field(default=None, metadata=_PER_BOX)
+    """The row of each box in the columns of its source; -1 where padded."""
+    image_id_of_box: Any = field(default=None, metadata=_PER_BOX)
+    """-1 where padded."""
+    layer_of_box: Any = field(default=None, metadata=_PER_BOX)
+    image_size: Any = field(default=None, metadata=_PER_IMAGE)
+    matrix: Any = field(default=None, metadata=_PER_IMAGE)
+    classes: Any = field(default=None, metadata=_PER_IMAGE | _ON_DEVICE)
+    drawing: Drawing | None = field(default=None, metadata=_PER_IMAGE)
     """Where images lie in the output, if an op mixed them or covered parts."""
-    layer_of_box: Tensor | None
-    field: Field | None
+    distortion: Field | None = field(default=None, metadata=_PER_IMAGE)
     """What bends the outputs, once their layers are drawn."""
-    moved: PartOfGroup | None
-    """The shapes of the boxes, if the source has any."""
-    classes: Tensor | None
-    guard: StreamGuard
-    """Guards what is on the device: `boxes`, `labels`, `valid`, `classes` and key points."""
+    moved: Any = None
+    """The shapes of the boxes, if the source has any; of a block, those of its batches."""
+    guard: StreamGuard | None = None
+    """Guards what is on the device; None for a block."""
 
     def wait(self) -> None:
         """Let the current stream wait for what is on the device."""
-        each = (self.boxes, self.labels, self.valid, self.classes, self.moved and self.moved.keypoints)
-        self.guard.wait(*(tensor for tensor in each if tensor is not None))
+        assert self.guard is not None
+        on_device = (getattr(self, column.name) for column in _COLUMNS if column.metadata["on_device"])
+        self.guard.wait(*(tensor for tensor in on_device if tensor is not None))
 
-    def __getitem__(self, images: Ints) -> BatchTargets:
-        """Select some of the images, padded to their own largest number of boxes."""
+    def __getitem__(self, images: Ints) -> Targets:
+        """Select some of the images of a batch, padded to their own largest number of boxes."""
         counts = tuple(self.counts[image] for image in images.tolist())
-        on_cpu, most = torch.from_numpy(images), max(counts, default=0)
-        on_device = on_cpu.to(self.boxes.device)
-        boxes, labels, valid = (each[on_device, :most] for each in (self.boxes, self.labels, self.valid))
-        rows, image_ids = self.rows[on_cpu, :most], self.image_id_of_box[on_cpu, :most]
-        layer_of_box = None if self.layer_of_box is None else self.layer_of_box[on_cpu, :most]
-        return BatchTargets(
-            boxes=boxes,
-            labels=labels,
-            valid=valid,
-            counts=counts,
-            image_size=self.image_size[on_cpu],
-            matrix=self.matrix[on_cpu],
-            rows=rows,
-            image_id_of_box=image_ids,
-            drawing=None if self.drawing is None else self.drawing[images],
-            layer_of_box=layer_of_box,
-            field=None if self.field is None else self.field[images],
-            moved=None if self.moved is None else _of_images(self.moved, self.counts, images),
-            classes=None if self.classes is None else self.classes[on_device],
-            guard=self.guard,
-        )
+        most, on_cpu = max(counts, default=0), torch.from_numpy(images)
+        places = {False: on_cpu, True: on_cpu.to(self.boxes.device)}  # one copy for all columns
 
+        def selected(values: Any, axes: int, *, on_device: bool) -> Any:
+            if not isinstance(values, Tensor):
+                return None if values is None else values[images]
+            return values[places[on_device], :most] if axes == 2 else values[places[on_device]]
 
-@dataclass(frozen=True, eq=False)
-class PackedTargets:
-    """The targets of batches that were planned together, in main memory: N images, R rows with the padding."""
+        columns = {column.name: selected(getattr(self, column.name), **column.metadata) for column in _COLUMNS}
+        moved = None if self.moved is None else _of_images(self.moved, self.counts, images)
+        return Targets(counts, **columns, moved=_with_keypoints(moved, columns["keypoints"]), guard=self.guard)
 
-    sides: list[tuple[int, int]]
-    """For each batch its number of images and the largest number of boxes of one."""
-    boxes: NDArray[np.float32]
-    """(R, 4) XYXY in output pixels."""
-    labels: Ints
-    """(R,); -1 where padded."""
-    rows: Ints
-    """(R,); -1 where padded."""
-    image_id_of_box: Ints
-    """(R,); -1 where padded."""
-    counts: list[tuple[int, ...]]
-    """For each batch the number of boxes of each image."""
-    image_size: Ints
-    """(N, 2)."""
-    matrix: NDArray[np.float32]
-    """(N, 3, 3)."""
-    drawing: Drawing | None
-    layer_of_box: Ints | None
-    """(R,)."""
-    field: Field | None
-    moved: list[PartOfGroup]
-    """For each batch; empty without shapes."""
-    keypoints: NDArray[np.float32] | None
-    """(R, K, 3)."""
-    classes: Ints | None
-    """(N,)."""
+    def batches(self, device: torch.device) -> list[Targets]:
+        """Return the targets of each batch of a block. A column is copied at once: a copy costs more than its bytes."""
+        sides = [(len(counts), max(counts)) for counts in self.counts]
+        slices = consecutive_slices([images for images, _ in sides])
 
-    def batches(self, device: torch.device) -> list[BatchTargets]:
-        """Return the targets of each batch. All boxes are copied at once: a copy costs more than its bytes."""
-        sides = self.sides
-        labels, nothing = to_device(self.labels, device), [None] * len(sides)
-        boxes = _split(to_device(self.boxes, device), [(*side, 4) for side in sides])
-        split_labels, valid = _split(labels, sides), _split(labels >= 0, sides)
-        rows, image_ids = (_split(torch.from_numpy(each), sides) for each in (self.rows, self.image_id_of_box))
-        layers = nothing if self.layer_of_box is None else _split(torch.from_numpy(self.layer_of_box), sides)
-        lengths = [images for images, _ in sides]
-        image_size, matrix = (
-            torch.unsafe_split_with_sizes(torch.from_numpy(each), lengths) for each in (self.image_size, self.matrix)
-        )
-        classes = nothing if self.classes is None else _split(to_device(self.classes, device), [*zip(lengths)])
-        moved: Sequence[PartOfGroup | None] = self.moved or nothing
-        if self.keypoints is not None:
-            shapes = [(*side, *self.keypoints.shape[1:]) for side in sides]
-            points = _split(to_device(self.keypoints, device), shapes)
-            moved = [part._replace(keypoints=each) for part, each in zip(self.moved, points, strict=True)]
+        def split(values: Any, axes: int, *, on_device: bool) -> Sequence[Any]:
+            if not isinstance(values, np.ndarray):
+                return [None if values is None else values[images] for images in slices]
+            joined = to_device(values, device) if on_device else torch.from_numpy(values)
+            row = values.shape[1:]
+            return _split(joined, [(*side[:axes], *row) for side in sides])
+
+        columns = {column.name: split(getattr(self, column.name), **column.metadata) for column in _COLUMNS}
+        moved = [None] * len(sides) if self.moved is None else self.moved
         guard = StreamGuard(device)
-        return [
-            BatchTargets(
-                boxes=boxes[at],
-                labels=split_labels[at],
-                valid=valid[at],
-                counts=self.counts[at],
-                image_size=image_size[at],
-                matrix=matrix[at],
-                rows=rows[at],
-                image_id_of_box=image_ids[at],
-                drawing=None if self.drawing is None else self.drawing[images],
-                layer_of_box=layers[at],
-                field=None if self.field is None else self.field[images],
-                moved=moved[at],
-                classes=classes[at],
-                guard=guard,
-            )
-            for at, images in enumerate(consecutive_slices(lengths))
-        ]
+        batches = []
+        for number, counts in enumerate(self.counts):
+            own = {name: values[number] for name, values in columns.items()}
+            shapes = _with_keypoints(moved[number], own["keypoints"])
+            batches.append(Targets(counts, **own, moved=shapes, guard=guard))
+        return batches
 
 
-def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Source) -> PackedTargets:
+_COLUMNS = [each for each in fields(Targets) if each.metadata]
+
+
+def _with_keypoints(moved: PartOfGroup | None, keypoints: Tensor | None) -> PartOfGroup | None:
+    """Return the shapes of a batch with its key points, which are copied to the device with the boxes."""
+    return moved if moved is None or keypoints is None else moved._replace(keypoints=keypoints)
+
+
+def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Source) -> Targets:
     """Return the targets of batches that were planned together, each a slice of the views.
 
     `images`: (N,) the position of each view in the source.
@@ -165,15 +135,15 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Sourc
     room = np.repeat(most, lengths)
     padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
     padded_rows = in_rooms(rows, counts, room, -1)
-    moved = _grouped(views, batches, counts) if views.shapes else []
+    moved = _grouped(views, batches, counts) if views.shapes else None
     keypoints = None
     if views.shapes.keypoints is not None and views.frames == 1:
-        placed = [part.group.keypoints[part.boxes] for part in moved]
+        placed = [part.group.keypoints[part.boxes] for part in moved or ()]
         keypoints = in_rooms(np.concatenate(placed).astype(np.float32), counts, room, 0)
-    return PackedTargets(
-        sides=list(zip(lengths, most.tolist(), strict=True)),
+    return Targets(
         boxes=padded_boxes,
         labels=padded_labels,
+        valid=padded_labels >= 0,
         rows=padded_rows,
         image_id_of_box=reader.image_ids_of_rows(padded_rows),
         counts=[tuple(counts[batch].tolist()) for batch in batches],
@@ -181,7 +151,7 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Sourc
         matrix=np.ascontiguousarray(views.to_output(), np.float32),
         drawing=None if views.drawing is None else views.drawing.of_source(images),
         layer_of_box=None if layer_of_box is None else in_rooms(layer_of_box, counts, room, 0),
-        field=views.field,
+        distortion=views.field,
         moved=moved,
         keypoints=keypoints,
         classes=None if reader.classes is None else reader.classes[images],
@@ -253,7 +223,7 @@ def make_batch(
     reader: Source,
     indices: Ints,
     images: Tensor,
-    targets: BatchTargets,
+    targets: Targets,
     epoch: int,
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None = None,
@@ -264,24 +234,14 @@ def make_batch(
         return _clip_batch(reader, reader.frames, indices, images, targets, columns, epoch, params, flow)
     return Batch(
         images=images,
-        boxes=targets.boxes,
-        labels=targets.labels,
-        valid=targets.valid,
         image_id=torch.from_numpy(reader.image_ids[indices]),
         source_size=torch.from_numpy(reader.sizes[indices]),
-        image_size=targets.image_size,
-        matrix=targets.matrix,
-        counts=targets.counts,
-        rows=targets.rows,
-        image_id_of_box=targets.image_id_of_box,
         columns=as_tensors(columns),
+        counts=targets.counts,
         moved=targets.moved,
-        drawing=targets.drawing,
-        layer_of_box=targets.layer_of_box,
-        field=targets.field,
         params=params,
         epoch=epoch,
-        classes=targets.classes,
+        **{column.name: getattr(targets, column.name) for column in _COLUMNS if column.name != "keypoints"},
     )
 
 
@@ -290,7 +250,7 @@ def _clip_batch(
     of_frames: FrameColumns,
     indices: Ints,
     images: Tensor,
-    targets: BatchTargets,
+    targets: Targets,
     columns: dict[str, Column],
     epoch: int,
     params: tuple[Arrays, ...] | None,
@@ -320,5 +280,5 @@ def _clip_batch(
         epoch=epoch,
         classes=None if targets.classes is None else targets.classes[::frames],
         flow=flow,
-        field=targets.field,
+        distortion=targets.distortion,
     )

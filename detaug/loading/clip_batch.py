@@ -71,7 +71,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
     flow: Tensor | None = None
     """(N, F - 1, 2, H / grid, W / grid) float32, rounded up: (x, y) pixels by which what is there in a frame is farther
     right and lower in the next one. None unless the recipe has `OpticalFlow`."""
-    field: Field | None = None
+    distortion: Field | None = None
     """What an op such as `OpticalDistortion` bent the N * F frames by; `matrix` is that before it."""
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
             params=self.params,
             epoch=self.epoch,
             classes=None if self.classes is None else self.classes.repeat_interleave(frames),
-            field=self.field,
+            distortion=self.distortion,
         )
 
     def to(self, device: torch.device | str) -> ClipBatch:

@@ -16,7 +16,7 @@ from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views
 from detaug.errors import DataError
 from detaug.loading.bad_files import SkippedImages
-from detaug.loading.batch_targets import PackedTargets, pack_targets
+from detaug.loading.batch_targets import Targets, pack_targets
 from detaug.loading.draws import STEPS, PositionDraws
 from detaug.loading.epochs import EpochBatches, EpochOrder
 from detaug.loading.plans import BatchPlan, Grouping, pad_to
@@ -41,7 +41,7 @@ class Block(NamedTuple):
     """The renderer's inputs for each image, by name."""
     params: tuple[Arrays, ...]
     """What each step of the recipe drew; empty unless the loader has return_params."""
-    targets: PackedTargets
+    targets: Targets
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from detaug.arrays import Bools, Ints, consecutive_slices
-from detaug.loading.batch_targets import BatchTargets
+from detaug.loading.batch_targets import Targets
 from detaug.ops.op import Arrays
 
 
@@ -25,7 +25,7 @@ class BatchPlan:
     """The renderer's inputs for each image, by name."""
     params: tuple[Arrays, ...]
     """What each step of the recipe drew; empty unless the loader has return_params."""
-    targets: BatchTargets
+    targets: Targets
     canvas: tuple[int, int]
     """(height, width) that all images of the batch are padded to."""
     wanted: Bools

@@ -36,7 +36,7 @@ class InSourcePixels:
     matrix: Tensor
     drawing: Drawing | None
     layer_of_box: Tensor | None
-    field: Field | None
+    distortion: Field | None
 
     def to_source(self, boxes: Boxes) -> Boxes:
         """Return boxes given in output pixels in source pixels, without clipping.
@@ -81,16 +81,16 @@ class InSourcePixels:
         self._check_each_to_source("masks", masks)
         padded, own_sizes = self.images.shape[-2:], self.image_size.tolist()
         checked = [_as_masks(at, each, padded, own_sizes[at]) for at, each in enumerate(masks)]
-        fields = [None if self.field is None else self.field[at : at + 1] for at in range(len(self.matrix))]
+        fields = [None if self.distortion is None else self.distortion[at : at + 1] for at in range(len(self.matrix))]
         sizes = self.source_size.tolist()
         for of_image, matrix, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
             yield move_masks(of_image, matrix, height, width, own)
 
     def _each_to_source(self, name: str, values: Boxes, move: Callable[..., Tensor]) -> Boxes:
         self._check_each_to_source(name, values)
-        if isinstance(values, Tensor) and self.field is None:
+        if isinstance(values, Tensor) and self.distortion is None:
             return move(values, self._to_source())
-        fields = [None if self.field is None else self.field[at : at + 1] for at in range(len(values))]
+        fields = [None if self.distortion is None else self.distortion[at : at + 1] for at in range(len(values))]
         each = zip(values, self._to_source(), fields, strict=True)
         moved = [move(value[None], matrix[None], own)[0] for value, matrix, own in each]
         return torch.stack(moved) if isinstance(values, Tensor) else moved
@@ -126,7 +126,11 @@ class InSourcePixels:
             return self.to_source(self.boxes).where(self.valid[..., None], 0)
         images = np.arange(len(self.images))[:, None]
         matrix = torch.from_numpy(self.drawing.layers.matrix[images, self.layer_of_box.cpu().numpy()])  # (N, M, 3, 3)
-        of_boxes = None if self.field is None else self.field[np.repeat(np.arange(len(self.images)), matrix.shape[1])]
+        of_boxes = (
+            None
+            if self.distortion is None
+            else self.distortion[np.repeat(np.arange(len(self.images)), matrix.shape[1])]
+        )
         moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3), of_boxes).reshape(self.boxes.shape)
         return moved.where(self.valid[..., None], 0)
 
