@@ -15,51 +15,12 @@ from detaug.coco.writer import document_text
 from detaug.files.atomic import write_atomically
 from detaug.findings.entries import Findings, Where
 from detaug.findings.finding import counted
+from detaug.findings.kinds import CHECK_KINDS
 
 Row = dict[str, Any]
 
-_REPAIRS = {
-    "id-form": ("{} got whole numbers as ids", "entry", "entries"),
-    "number-text": ("{} got numbers for text", "entry", "entries"),
-    "file-name-elsewhere": ("{} got the path of the file", "image", "images"),
-    "size-missing": ("{} got the size of the file", "image", "images"),
-    "box-reversed": ("{} got the box turned round", "annotation", "annotations"),
-    "box-missing": ("{} got the box around the shape", "annotation", "annotations"),
-    "segmentation-form": ("{} got the segmentation as rings", "annotation", "annotations"),
-    "segmentation-invalid": ("{} lost the segmentation", "annotation", "annotations"),
-    "corners-invalid": ("{} lost the corners", "annotation", "annotations"),
-    "image-class": ("{} lost the category_id", "image", "images"),
-    "keypoints-number": ("{} lost the key points, in a wrong number", "annotation", "annotations"),
-    "keypoints-visibility": ("{} lost the key points, with a wrong visibility", "annotation", "annotations"),
-    "keypoints-count": ("{} got another num_keypoints", "annotation", "annotations"),
-    "keypoints-names": ("{} lost the names of key points", "category", "categories"),
-    "keypoints-skeleton": ("{} lost the skeleton", "category", "categories"),
-    "keypoints-flips": ("{} lost flip_idx", "category", "categories"),
-}
-"""Findings that are repaired in the row, and how the summary counts these rows."""
-
-_LOST: dict[str, tuple[str, ...]] = {
-    "segmentation-invalid": ("segmentation",),
-    "corners-invalid": ("corners",),
-    "image-class": ("category_id",),
-    "keypoints-number": ("keypoints", "num_keypoints"),
-    "keypoints-visibility": ("keypoints", "num_keypoints"),
-    "keypoints-names": ("keypoints",),
-    "keypoints-skeleton": ("skeleton",),
-    "keypoints-flips": ("flip_idx",),
-}
-"""Keys that are left out of the row, since readers that are asked for them refuse them."""
-
 _REMOVED = object()
-"""The new value of such a key."""
-
-REPAIRED = {"annotation-id", "annotation-id-repeated", "file-name-repeated", *_REPAIRS}
-"""Errors for which no row is left out: an annotation gets another id, the boxes of one file are joined in one image,
-or the row is repaired."""
-
-RELATIVE = {f"{what}-relative" for what in ("box", "segmentation", "corners", "keypoints")}
-NOT_CLEANABLE = {"box-corners", "crowds-only", *RELATIVE}
-"""Errors of the whole file that leaving rows out does not mend."""
+"""The new value of a key that is left out of its row."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +59,10 @@ class Cleaned:
         if self.renumbered:
             yield f"{counted(self.renumbered, 'annotation')} got another id"
         for kind, number in self.repaired.items():
-            text, one, many = _REPAIRS[kind]
-            yield text.format(counted(number, one, many))
+            repair = CHECK_KINDS[kind].repair
+            assert repair is not None
+            text, *nouns = repair
+            yield text.format(counted(number, *nouns))
         if self.joined:
             yield f"{counted(self.joined, 'image')} joined with an earlier one of the same file"
 
@@ -161,7 +124,7 @@ def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> M
     """Return which rows of a list have no error."""
     usable = np.ones(len(table.coco.document[where]), bool)
     for found in errors:
-        if found.where == where and found.kind not in REPAIRED:
+        if found.where == where and not CHECK_KINDS[found.kind].is_kept:
             usable[found.rows] = False
             if found.kind in ("image-id-repeated", "category-id-repeated") or where == _VIDEOS:
                 usable[_ambiguous(table, found)] = False
@@ -213,9 +176,9 @@ def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int
 
 def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Mask]) -> dict[str, int]:
     """Count the entries that stay and were repaired, by kind of finding."""
-    counts = dict.fromkeys(_REPAIRS, 0)
+    counts = {kind: 0 for kind, row in CHECK_KINDS.items() if row.repair}
     for found in findings:
-        if found.kind in _REPAIRS:
+        if found.kind in counts:
             counts[found.kind] += int(usable[found.where][found.rows].sum())
     return {kind: number for kind, number in counts.items() if number}
 
@@ -234,16 +197,17 @@ def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[i
 def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[str, dict[int, Row]]) -> None:
     """Leave out shapes that readers refuse, and count key points again."""
     for found in findings:
-        for at in found.rows.tolist() if found.kind in (*_LOST, "keypoints-count") else ():
+        removes = CHECK_KINDS[found.kind].removes
+        for at in found.rows.tolist() if removes or found.kind == "keypoints-count" else ():
             points = table.row(found.where, at).get("keypoints") or [] if found.kind == "keypoints-count" else []
             new: Row = {"num_keypoints": sum(visible > 0 for visible in points[2::3])}
-            new = dict.fromkeys(_LOST[found.kind], _REMOVED) if found.kind in _LOST else new
+            new = dict.fromkeys(removes, _REMOVED) if removes else new
             changes[found.where][at] = changes[found.where].get(at, {}) | new
 
 
 def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) -> str:
     """Return why the rows left would be no data set; "" where they are one."""
-    relative = [found.kind.partition("-")[0] for found in errors if found.kind in RELATIVE]
+    relative = [found.kind.partition("-")[0] for found in errors if found.kind.endswith("-relative")]
     if relative:
         return f"since {' and '.join(relative)} are relative to their images; write pixels"
     if any(found.kind == "box-corners" for found in errors):

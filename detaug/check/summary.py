@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from detaug.check.clean import NOT_CLEANABLE, Cleaned, NotCleaned
+from detaug.check.clean import Cleaned, NotCleaned
 from detaug.coco.table import Table
 from detaug.findings.entries import Findings
 from detaug.findings.finding import counted, on_one_line, short_name
@@ -162,7 +162,7 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
         yield f"{counts}: ready for training{left}"
     elif isinstance(summary.cleaned, Cleaned):
         yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
-    elif summary.cleaned or NOT_CLEANABLE & summary.kind_counts.keys():
+    elif summary.cleaned or any(CHECK_KINDS[kind].clean == "cannot" for kind in summary.kind_counts):
         yield f"{counts}: training would stop or learn wrongly"
     else:
         yield f"{counts}: training would stop or learn wrongly; --clean FILE writes a json without what is wrong"

@@ -74,7 +74,7 @@ def report_document(findings: Iterable[Finding]) -> dict[str, object]:
     counts = count_kinds(findings)
     return {
         "counts": counts,
-        "kinds": {kind: asdict(KINDS[kind]) for kind in counts},
+        "kinds": {kind: {"effect": KINDS[kind].effect, "meaning": KINDS[kind].meaning} for kind in counts},
         "findings": [finding.as_dict() for finding in findings],
     }
 

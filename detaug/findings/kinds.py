@@ -14,10 +14,36 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Kind:
-    """The effect of a kind of finding on the result, and its meaning in one sentence."""
+    """What is known of a kind of finding. The fields from `remedy` on are of `detaug check`."""
 
     effect: Effect
+    """What it does to the result."""
     meaning: str
+    """One sentence."""
+    loses_objects: bool = False
+    """Whether objects that it is about are not in the result. Errors about an object need not say so: --on-error skip
+    leaves out their image."""
+    remedy: str = ""
+    """What a person does about it; "" where that depends on the severity alone, and on `clean`."""
+    repair: tuple[str, str, str] | None = None
+    """--clean repairs the entry: how its summary counts these, with {} for the number and the noun, and the nouns."""
+    removes: tuple[str, ...] = ()
+    """Keys that --clean leaves out of the entry, since readers that are asked for them refuse them."""
+    clean: Literal["drops", "keeps", "cannot"] = "drops"
+    """What --clean does for an error without `repair`: it leaves the entry out; keeps it, with another id or joined
+    with the earlier image of its file; or writes nothing, since leaving entries out does not mend the file."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether --clean keeps the entry."""
+        return self.repair is not None or self.clean == "keeps"
+
+
+_PIXELS = "write pixels: multiply x and widths by the image's width, y and heights by its height."
+_FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
+_CONVERT = "convert the data set again, with all its files and classes."
+_DELETE = "delete one of the two boxes where they are one object."
+_RENAME = "if they are one class, give its objects one label in the labelling tool, and convert again; else leave it."
 
 
 # Findings of conversions and merges.
@@ -47,7 +73,7 @@ KINDS: dict[str, Kind] = {
     "stem-repeated": Kind(
         "error", "two images differ only in their extension, so they would share one annotation file"
     ),
-    "entry-invalid": Kind("error", "an entry of the json cannot be used; detaug check explains it"),
+    "entry-invalid": Kind("error", "an entry of the json cannot be used; detaug check explains it", loses_objects=True),
     "label-unreadable": Kind("error", "the label file cannot be read, is larger than 8 MiB or is not UTF-8 text"),
     "row-invalid": Kind("error", "a row of labels does not have the numbers that its format has"),
     "row-not-relative": Kind("error", "a coordinate in a row of labels is not relative to the image, from 0 to 1"),
@@ -72,20 +98,28 @@ KINDS: dict[str, Kind] = {
         "dropped", "members of a tar that are not read; a key ends at the first dot of a name's last part"
     ),
     "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
-    "crowd-dropped": Kind("dropped", "a crowd (iscrowd 1) is not a single object, and the format cannot mark it"),
+    "crowd-dropped": Kind(
+        "dropped", "a crowd (iscrowd 1) is not a single object, and the format cannot mark it", loses_objects=True
+    ),
     "mask-unusable": Kind(
-        "dropped", "a mask has no pixel, or the masks of an image cannot be read or have another size"
+        "dropped",
+        "a mask has no pixel, or the masks of an image cannot be read or have another size",
+        loses_objects=True,
     ),
     "mask-unmatched": Kind("dropped", "a number in the masks of an image is that of no object, by its position or box"),
-    "label-unused": Kind("dropped", "a label file has no image"),
+    "label-unused": Kind("dropped", "a label file has no image", loses_objects=True),
     "file-unused": Kind("dropped", "a file has no annotations in a known format, and was left out"),
-    "shape-unused": Kind("dropped", "a shape, such as a line or a lone point, has no place in the json"),
+    "shape-unused": Kind(
+        "dropped", "a shape, such as a line or a lone point, has no place in the json", loses_objects=True
+    ),
     "element-unused": Kind("dropped", "elements or keys of the annotation files have no place in the json"),
     "image-unlisted": Kind("dropped", "images in the folder that no annotations are of were left out"),
     "annotation-unused": Kind("dropped", "an image has several complete annotations, of several people; one was used"),
     "task-unfinished": Kind("dropped", "a task has no annotation, or only cancelled ones, and was left out"),
     "image-in-two-files": Kind("error", "an image is in two of the files that are merged"),
-    "boxes-without-image": Kind("dropped", "boxes of an image that cannot be used were left out with it"),
+    "boxes-without-image": Kind(
+        "dropped", "boxes of an image that cannot be used were left out with it", loses_objects=True
+    ),
     "key-dropped": Kind("dropped", "a key of the json has no place in the other format"),
     "image-without-row": Kind(
         "dropped", "an image without objects has no row in a table of this style; --style retinanet has one"
@@ -94,11 +128,15 @@ KINDS: dict[str, Kind] = {
     "split-contradiction": Kind("noted", "the split of a class marks an image -1 and also 1 or 0, which counts"),
     "split-negative": Kind("dropped", "images that the split of a class marks -1, without that class, are left out"),
     "unlabelled-skipped": Kind("dropped", "an image has no XML and was left out (--unlabelled skip)"),
-    "class-not-listed": Kind("dropped", "an object's class is not among --classes"),
-    "entry-ignored": Kind("dropped", "entries that an evaluation ignores were left out (--ignored drop)"),
-    "difficult-dropped": Kind("dropped", "an object is marked difficult and was left out (--difficult drop)"),
-    "box-outside": Kind("dropped", "a box lies outside its image"),
-    "box-empty": Kind("dropped", "a box has no area: a side is shorter than 0.01 pixel"),
+    "class-not-listed": Kind("dropped", "an object's class is not among --classes", loses_objects=True),
+    "entry-ignored": Kind(
+        "dropped", "entries that an evaluation ignores were left out (--ignored drop)", loses_objects=True
+    ),
+    "difficult-dropped": Kind(
+        "dropped", "an object is marked difficult and was left out (--difficult drop)", loses_objects=True
+    ),
+    "box-outside": Kind("dropped", "a box lies outside its image", loses_objects=True),
+    "box-empty": Kind("dropped", "a box has no area: a side is shorter than 0.01 pixel", loses_objects=True),
     "box-clipped": Kind("repaired", "a box reached past its image and was cut at the edge"),
     "box-reversed": Kind(
         "repaired", "a box's corners were swapped (xmin over xmax, ymin over ymax or a negative side)"
@@ -199,38 +237,78 @@ KINDS: dict[str, Kind] = {
 # error: training would stop, or learn something else than what is in the json. `CocoReader` raises on those that can be
 # seen without opening images: the kinds up to "box-outside". warning: training runs; a person should look.
 CHECK_KINDS: dict[str, Kind] = {
-    "images-empty": Kind("error", "the json has no images"),
-    "categories-empty": Kind("error", "the json has no categories, so every object would be background"),
+    "images-empty": Kind("error", "the json has no images", remedy=_CONVERT),
+    "categories-empty": Kind(
+        "error", "the json has no categories, so every object would be background", remedy=_CONVERT
+    ),
     "row-not-object": Kind("error", "an entry is not a json object"),
-    "id-form": Kind("error", "an id or a reference to one is text or like 1.0; --clean writes whole numbers"),
-    "number-text": Kind("error", "a number is text, such as '640'; --clean writes the number"),
+    "id-form": Kind(
+        "error",
+        "an id or a reference to one is text or like 1.0; --clean writes whole numbers",
+        repair=("{} got whole numbers as ids", "entry", "entries"),
+    ),
+    "number-text": Kind(
+        "error",
+        "a number is text, such as '640'; --clean writes the number",
+        repair=("{} got numbers for text", "entry", "entries"),
+    ),
     "image-id": Kind("error", "an image's id is not a whole number from 0 to 2^63 - 1"),
     "image-id-repeated": Kind("error", "several images have the same id, so their boxes cannot be told apart"),
     "file-name": Kind("error", "an image's file_name is not a valid file name"),
     "file-name-outside": Kind("error", "a file_name is absolute or leaves the image folder with '..'"),
-    "file-name-repeated": Kind("error", "several images have the same file, each with some of its boxes"),
+    "file-name-repeated": Kind(
+        "error", "several images have the same file, each with some of its boxes", clean="keeps"
+    ),
     "image-size": Kind("error", "an image's width or height is missing or not a whole number of at least 1"),
     "image-shard": Kind("error", "an image's shard is no path, or its offset, length or crc32c no whole number"),
     "image-format": Kind("error", "an image is in a format that DALI does not decode, or crashes on"),
     "category-id": Kind("error", "a category's id is not a whole number from 0 to 2^63 - 1"),
     "category-id-repeated": Kind("error", "several categories have the same id"),
-    "annotation-id": Kind("error", "an annotation's id is not a whole number from 0 to 2^63 - 1"),
-    "annotation-id-repeated": Kind("error", "several annotations have the same id; pycocotools keeps only the last"),
+    "annotation-id": Kind("error", "an annotation's id is not a whole number from 0 to 2^63 - 1", clean="keeps"),
+    "annotation-id-repeated": Kind(
+        "error", "several annotations have the same id; pycocotools keeps only the last", clean="keeps"
+    ),
     "image-id-unknown": Kind("error", "an annotation's image_id is not the id of an image"),
-    "image-class": Kind("error", "some images of a data set of objects have a category_id, others have none"),
+    "image-class": Kind(
+        "error",
+        "some images of a data set of objects have a category_id, others have none",
+        repair=("{} lost the category_id", "image", "images"),
+        removes=("category_id",),
+    ),
     "category-unknown": Kind("error", "the category_id of an annotation or image is not the id of a category"),
     "crowd-invalid": Kind("error", "an annotation's iscrowd is neither 0 nor 1"),
     "box-invalid": Kind("error", "a bbox is not four finite numbers [x, y, width, height]"),
-    "box-missing": Kind("error", "an annotation has a shape and no bbox; --clean writes the box around it"),
-    "box-reversed": Kind("error", "a box's width or height is negative; --clean turns it round"),
-    "box-relative": Kind("error", "all boxes are in 0..1, relative to their images, and not in pixels"),
-    "segmentation-relative": Kind("error", "all outlines are in 0..1, relative to their images, and not in pixels"),
-    "corners-relative": Kind("error", "all corners are in 0..1, relative to their images, and not in pixels"),
-    "keypoints-relative": Kind("error", "all labelled keypoints are in 0..1, relative to their images, not in pixels"),
+    "box-missing": Kind(
+        "error",
+        "an annotation has a shape and no bbox; --clean writes the box around it",
+        repair=("{} got the box around the shape", "annotation", "annotations"),
+    ),
+    "box-reversed": Kind(
+        "error",
+        "a box's width or height is negative; --clean turns it round",
+        repair=("{} got the box turned round", "annotation", "annotations"),
+    ),
+    "box-relative": Kind(
+        "error", "all boxes are in 0..1, relative to their images, and not in pixels", clean="cannot", remedy=_PIXELS
+    ),
+    "segmentation-relative": Kind(
+        "error", "all outlines are in 0..1, relative to their images, and not in pixels", clean="cannot", remedy=_PIXELS
+    ),
+    "corners-relative": Kind(
+        "error", "all corners are in 0..1, relative to their images, and not in pixels", clean="cannot", remedy=_PIXELS
+    ),
+    "keypoints-relative": Kind(
+        "error",
+        "all labelled keypoints are in 0..1, relative to their images, not in pixels",
+        clean="cannot",
+        remedy=_PIXELS,
+    ),
     "box-corners": Kind(
         "error",
         "boxes are corners, not sizes: of at least 4, 99 % fit their images as [x0, y0, x1, y1], and 20 % reach past "
         "them by over 5 % of a side as [x, y, width, height]",
+        clean="cannot",
+        remedy="write [x, y, width, height]: width is x1 - x0, height is y1 - y0.",
     ),
     "box-empty": Kind("error", "a box has no area: a side is shorter than 0.01 pixel"),
     "box-outside": Kind("error", "a box reaches more than 1 pixel past its image, or has no area inside it"),
@@ -242,42 +320,80 @@ CHECK_KINDS: dict[str, Kind] = {
     "video-missing": Kind("error", "a video's file is not in the image folder"),
     "video-unusable": Kind("error", "a video's file is cut off, or cannot be used"),
     "frame-missing": Kind("error", "a frame_id is beyond the last frame of the video's file"),
-    "image-missing": Kind("error", "an image is not in the image folder"),
-    "file-name-elsewhere": Kind("error", "an image is in the image folder under another path, which --clean writes"),
-    "size-missing": Kind("error", "an image's width or height cannot be used; --clean writes those of the file"),
+    "image-missing": Kind("error", "an image is not in the image folder", remedy=_FOLDER),
+    "file-name-elsewhere": Kind(
+        "error",
+        "an image is in the image folder under another path, which --clean writes",
+        repair=("{} got the path of the file", "image", "images"),
+    ),
+    "size-missing": Kind(
+        "error",
+        "an image's width or height cannot be used; --clean writes those of the file",
+        repair=("{} got the size of the file", "image", "images"),
+    ),
     "image-unreadable": Kind("error", "an image's header cannot be read"),
     "image-bands": Kind("error", "an image has values of more than 8 bits, or bands that 8-bit RGB would lose"),
-    "size-wrong": Kind("error", "an image's width and height are not the file's, so its boxes are misplaced"),
-    "size-unrotated": Kind("error", "an image's width and height are the file's before its EXIF rotation"),
+    "size-wrong": Kind(
+        "error", "an image's width and height are not the file's, so its boxes are misplaced", remedy=_FOLDER
+    ),
+    "size-unrotated": Kind(
+        "error", "an image's width and height are the file's before its EXIF rotation", remedy=_FOLDER
+    ),
     "image-changed": Kind("error", "an image's bytes in its shard are others than when the json was written"),
     "image-broken": Kind("error", "an image is cut off, or does not decode whole"),
     "image-unsafe": Kind("error", "an image ends the process that decodes it, or takes too much time or memory"),
-    "image-leaked": Kind("error", "an image is in the other split too, so scores would mean nothing"),
-    "group-leaked": Kind(
-        "error", "tiles of one image, frames of one video, or a group of yours are in the other split too"
+    "image-leaked": Kind(
+        "error",
+        "an image is in the other split too, so scores would mean nothing",
+        remedy="take the image out of one of the two splits; --clean FILE.json takes it out of this one.",
     ),
-    "categories-differ": Kind("error", "the other json has different categories, so its labels mean different classes"),
-    "crowds-only": Kind("error", "all boxes are crowds (iscrowd 1), which are not trained on, so no object is left"),
+    "group-leaked": Kind(
+        "error",
+        "tiles of one image, frames of one video, or a group of yours are in the other split too",
+        remedy="put all images of the group into one split: detaug split does.",
+    ),
+    "categories-differ": Kind(
+        "error",
+        "the other json has different categories, so its labels mean different classes",
+        remedy="give both the same classes in the same order: detaug merge FILE.json -o OUT.json --classes a,b,c",
+    ),
+    "crowds-only": Kind(
+        "error",
+        "all boxes are crowds (iscrowd 1), which are not trained on, so no object is left",
+        clean="cannot",
+        remedy="write iscrowd 0 where an annotation is a single object.",
+    ),
     "size-not-integer": Kind("warning", "an image's width or height is written like 640.0"),
     "annotation-id-zero": Kind("warning", "an annotation has the id 0, which pycocotools treats as 'no match'"),
     "category-name": Kind("warning", "a category's name is missing, empty or not text"),
-    "category-alike": Kind("warning", "two categories' names differ at most in case, spaces or Unicode form"),
+    "category-alike": Kind(
+        "warning", "two categories' names differ at most in case, spaces or Unicode form", remedy=_RENAME
+    ),
     "category-similar": Kind(
         "warning",
         "two categories' names differ only by a hyphen or a plural, or a rare one looks like a typo in a common one",
+        remedy=_RENAME,
     ),
     "not-json": Kind("warning", "the json contains NaN or Infinity, which other readers refuse"),
-    "box-clipped": Kind("warning", "a box reaches past its image by up to 1 pixel and is cut in training"),
+    "box-clipped": Kind(
+        "warning",
+        "a box reaches past its image by up to 1 pixel and is cut in training",
+        remedy="nothing, as a rule: training cuts the box at the edge.",
+    ),
     "segmentation-box": Kind(
         "warning", "a side of a box is over 2 pixels from that of its outline's box, or of its corners' box"
     ),
     "segmentation-invalid": Kind(
-        "warning", "for outlines: a segmentation is neither rings nor the runs of its image; --clean leaves it out"
+        "warning",
+        "for outlines: a segmentation is neither rings nor the runs of its image; --clean leaves it out",
+        repair=("{} lost the segmentation", "annotation", "annotations"),
+        removes=("segmentation",),
     ),
     "segmentation-form": Kind(
         "warning",
         "for outlines: a segmentation is a flat list, or pairs [x, y], and is read as a ring; --clean writes "
         "[[x, y, ...]]",
+        repair=("{} got the segmentation as rings", "annotation", "annotations"),
     ),
     "segmentation-short": Kind("warning", "for outlines: a ring has fewer than three points and is left out"),
     "segmentation-empty": Kind(
@@ -293,13 +409,20 @@ CHECK_KINDS: dict[str, Kind] = {
         "warning", "for outlines: area differs from the outline's by over 1 % and half a pixel along its edges"
     ),
     "segmentation-missing": Kind(
-        "warning", "for outlines: an annotation has no segmentation and others have one, so its mask would be its box"
+        "warning",
+        "for outlines: an annotation has no segmentation and others have one, so its mask would be its box",
+        remedy="outline it, or train without masks.",
     ),
     "segmentation-repeated": Kind(
-        "warning", "for outlines: two annotations of a class have one mask (IoU 0.95 or more) and different boxes"
+        "warning",
+        "for outlines: two annotations of a class have one mask (IoU 0.95 or more) and different boxes",
+        remedy="delete one of the two where they are one object, or correct the segmentation.",
     ),
     "corners-invalid": Kind(
-        "warning", "for rotated boxes: corners are not four pairs of finite numbers; --clean leaves them out"
+        "warning",
+        "for rotated boxes: corners are not four pairs of finite numbers; --clean leaves them out",
+        repair=("{} lost the corners", "annotation", "annotations"),
+        removes=("corners",),
     ),
     "corners-empty": Kind(
         "warning", "for rotated boxes: corners have no area (a side below 0.01 pixel), so the object is left out"
@@ -309,20 +432,44 @@ CHECK_KINDS: dict[str, Kind] = {
     "keypoints-number": Kind(
         "warning",
         "for key points: not three finite numbers for each key point of the category; --clean leaves them out",
+        repair=("{} lost the key points, in a wrong number", "annotation", "annotations"),
+        removes=(
+            "keypoints",
+            "num_keypoints",
+        ),
     ),
     "keypoints-visibility": Kind(
-        "warning", "for key points: a visibility is not 0, 1 or 2; --clean leaves the annotation's key points out"
+        "warning",
+        "for key points: a visibility is not 0, 1 or 2; --clean leaves the annotation's key points out",
+        repair=("{} lost the key points, with a wrong visibility", "annotation", "annotations"),
+        removes=(
+            "keypoints",
+            "num_keypoints",
+        ),
     ),
     "keypoints-outside": Kind("warning", "for key points: a labelled one lies more than 1 pixel outside its image"),
     "keypoints-count": Kind(
-        "warning", "for key points: num_keypoints is not that of the labelled ones; --clean counts"
+        "warning",
+        "for key points: num_keypoints is not that of the labelled ones; --clean counts",
+        repair=("{} got another num_keypoints", "annotation", "annotations"),
     ),
-    "keypoints-names": Kind("warning", "for key points: a category's keypoints are no names; --clean leaves them out"),
+    "keypoints-names": Kind(
+        "warning",
+        "for key points: a category's keypoints are no names; --clean leaves them out",
+        repair=("{} lost the names of key points", "category", "categories"),
+        removes=("keypoints",),
+    ),
     "keypoints-skeleton": Kind(
-        "warning", "for key points: a skeleton is not pairs of numbers from 1, and is not drawn; --clean leaves it out"
+        "warning",
+        "for key points: a skeleton is not pairs of numbers from 1, and is not drawn; --clean leaves it out",
+        repair=("{} lost the skeleton", "category", "categories"),
+        removes=("skeleton",),
     ),
     "keypoints-flips": Kind(
-        "warning", "for key points: flip_idx does not have each position from 0 once; --clean leaves it out"
+        "warning",
+        "for key points: flip_idx does not have each position from 0 once; --clean leaves it out",
+        repair=("{} lost flip_idx", "category", "categories"),
+        removes=("flip_idx",),
     ),
     "group-name-shared": Kind(
         "warning",
@@ -338,30 +485,68 @@ CHECK_KINDS: dict[str, Kind] = {
         "for key points: all points of the left lie where 95 % or more of the class have those of the right; look "
         "whether they are swapped",
     ),
-    "box-tiny": Kind("warning", "a box has a side shorter than 1 pixel after resizing"),
-    "box-repeated": Kind("warning", "a box has the position and class of an earlier one in its image"),
-    "box-nearly-repeated": Kind("warning", "a box overlaps an earlier one of its class with IoU 0.9 or more"),
-    "box-two-classes": Kind("warning", "a box overlaps one of another class with IoU 0.9 or more"),
-    "box-unusual": Kind("warning", "a box's area or shape is far from what is usual in its class"),
-    "objects-none": Kind("warning", "no image has an object"),
-    "class-empty": Kind("warning", "a class has no object to train on"),
-    "class-imbalance": Kind("warning", "the largest class has over 100 times the objects of the smallest"),
+    "box-tiny": Kind(
+        "warning",
+        "a box has a side shorter than 1 pixel after resizing",
+        remedy="delete what is no object, or train at a larger size; --size HxW checks one.",
+    ),
+    "box-repeated": Kind("warning", "a box has the position and class of an earlier one in its image", remedy=_DELETE),
+    "box-nearly-repeated": Kind(
+        "warning", "a box overlaps an earlier one of its class with IoU 0.9 or more", remedy=_DELETE
+    ),
+    "box-two-classes": Kind(
+        "warning",
+        "a box overlaps one of another class with IoU 0.9 or more",
+        remedy="decide which class it is, and delete the other box.",
+    ),
+    "box-unusual": Kind(
+        "warning",
+        "a box's area or shape is far from what is usual in its class",
+        remedy="look whether the box fits its object and has the right class.",
+    ),
+    "objects-none": Kind("warning", "no image has an object", remedy=_CONVERT),
+    "class-empty": Kind(
+        "warning",
+        "a class has no object to train on",
+        remedy="annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",
+    ),
+    "class-imbalance": Kind(
+        "warning",
+        "the largest class has over 100 times the objects of the smallest",
+        remedy="collect more of the rare class, or give the loader a sampler: da.ClassBalancedSampler.",
+    ),
     "orientation-unclear": Kind(
-        "warning", "an image has an EXIF rotation that its size does not show; check whether its boxes are rotated too"
+        "warning",
+        "an image has an EXIF rotation that its size does not show; check whether its boxes are rotated too",
+        remedy="look whether the boxes fit the image as it is displayed.",
     ),
     "palette-small": Kind(
-        "warning", "a PNG has a palette of fewer than 8 bits per pixel, which DALI decodes to wrong pixels on a GPU"
+        "warning",
+        "a PNG has a palette of fewer than 8 bits per pixel, which DALI decodes to wrong pixels on a GPU",
+        remedy="save the image as RGB.",
     ),
-    "image-alpha": Kind("warning", "an image has an alpha band, which is left out: the colours below it are used"),
+    "image-alpha": Kind(
+        "warning",
+        "an image has an alpha band, which is left out: the colours below it are used",
+        remedy="nothing where the picture is opaque; else look at the colours below the transparent parts.",
+    ),
     "image-long": Kind(
         "warning", "an image is over 20 times as long as wide: resized by its shorter side alone it is enormous"
     ),
     "image-not-decoded": Kind(
-        "warning", "an image has more pixels than --decode tries; training may decode it, if there is enough memory"
+        "warning",
+        "an image has more pixels than --decode tries; training may decode it, if there is enough memory",
+        remedy="make it smaller, or see in the loader whether it decodes in the memory that you have.",
     ),
     "image-unreferenced": Kind(
         "warning",
         "no split that is found names a file in the image folder; if another json does, give --against OTHER.json",
+        remedy="if it belongs to another split, give its json with --against OTHER.json; otherwise "
+        "annotate it, or leave it: training does not read it.",
     ),
-    "image-identical": Kind("warning", "an image has the same bytes as an earlier one"),
+    "image-identical": Kind(
+        "warning",
+        "an image has the same bytes as an earlier one",
+        remedy="delete one of the two, or merge their boxes; else the image counts twice.",
+    ),
 }

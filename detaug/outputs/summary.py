@@ -87,21 +87,12 @@ def refuse_nothing_left(images: int, source: object, findings: Sequence[Finding]
         refuse(ConversionError(message, findings), findings, report)
 
 
-_LOST = (
-    *("shape-unused", "box-outside", "box-empty", "mask-unusable", "class-not-listed", "difficult-dropped"),
-    *("entry-ignored", "entry-invalid", "crowd-dropped", "boxes-without-image", "label-unused"),
-)
-"""Kinds of findings about objects that are not in the result; those of errors about an object or a row are not either,
-since --on-error skip leaves their image out.
-"""
-
-
 def refuse_no_object_left(objects: int, source: object, findings: Sequence[Finding], report: Path | None) -> None:
     """Write the report and raise ConversionError, if the input had objects and none of them is left to write."""
     lost = [
         finding
         for finding in findings
-        if finding.kind in _LOST or (finding.effect == "error" and finding.object_index is not None)
+        if KINDS[finding.kind].loses_objects or (finding.effect == "error" and finding.object_index is not None)
     ]
     if lost and not objects:
         counts = [_lost_of_kind(kind, lost) for kind in count_kinds(lost)]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from detaug.check.check import check_coco
-from detaug.check.clean import REPAIRED
 from detaug.check.summary import CheckFinding, CheckSummary
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
@@ -28,51 +27,6 @@ PathLike = str | os.PathLike[str]
 
 MOST_PICTURES = 12  # of a kind of finding
 MOST_LETTERS = 200  # of a file name
-
-_PIXELS = "write pixels: multiply x and widths by the image's width, y and heights by its height."
-_FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
-_CONVERT = "convert the data set again, with all its files and classes."
-_DELETE = "delete one of the two boxes where they are one object."
-_RENAME = "if they are one class, give its objects one label in the labelling tool, and convert again; else leave it."
-
-REMEDIES = {
-    "image-missing": _FOLDER,
-    "size-wrong": _FOLDER,
-    "size-unrotated": _FOLDER,
-    "images-empty": _CONVERT,
-    "categories-empty": _CONVERT,
-    "objects-none": _CONVERT,
-    "crowds-only": "write iscrowd 0 where an annotation is a single object.",
-    "box-relative": _PIXELS,
-    "segmentation-relative": _PIXELS,
-    "corners-relative": _PIXELS,
-    "keypoints-relative": _PIXELS,
-    "box-corners": "write [x, y, width, height]: width is x1 - x0, height is y1 - y0.",
-    "categories-differ": "give both the same classes in the same order: detaug merge FILE.json -o OUT.json "
-    "--classes a,b,c",
-    "image-leaked": "take the image out of one of the two splits; --clean FILE.json takes it out of this one.",
-    "group-leaked": "put all images of the group into one split: detaug split does.",
-    "image-not-decoded": "make it smaller, or see in the loader whether it decodes in the memory that you have.",
-    "image-unreferenced": "if it belongs to another split, give its json with --against OTHER.json; "
-    "otherwise annotate it, or leave it: training does not read it.",
-    "image-identical": "delete one of the two, or merge their boxes; else the image counts twice.",
-    "box-clipped": "nothing, as a rule: training cuts the box at the edge.",
-    "box-tiny": "delete what is no object, or train at a larger size; --size HxW checks one.",
-    "box-repeated": _DELETE,
-    "box-nearly-repeated": _DELETE,
-    "segmentation-repeated": "delete one of the two where they are one object, or correct the segmentation.",
-    "segmentation-missing": "outline it, or train without masks.",
-    "box-two-classes": "decide which class it is, and delete the other box.",
-    "box-unusual": "look whether the box fits its object and has the right class.",
-    "class-empty": "annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",
-    "category-alike": _RENAME,
-    "category-similar": _RENAME,
-    "class-imbalance": "collect more of the rare class, or give the loader a sampler: da.ClassBalancedSampler.",
-    "image-alpha": "nothing where the picture is opaque; else look at the colours below the transparent parts.",
-    "palette-small": "save the image as RGB.",
-    "orientation-unclear": "look whether the boxes fit the image as it is displayed.",
-}
-"""What to do about a kind of finding; for other kinds it depends on the severity alone."""
 
 
 def check_to_html(annotations: PathLike, images: PathLike, html: PathLike, **options: Any) -> CheckSummary:
@@ -136,11 +90,12 @@ def _section(summary: CheckSummary, kind: str, findings: Iterable[CheckFinding])
 
 
 def _remedy(kind: str) -> str:
-    if kind in REMEDIES:
-        return REMEDIES[kind]
-    if CHECK_KINDS[kind].effect == "warning":
+    row = CHECK_KINDS[kind]
+    if row.remedy:
+        return row.remedy
+    if row.effect == "warning":
         return "look at it; training runs with it. Correct the annotations where it is a mistake."
-    if kind in REPAIRED:
+    if row.is_kept:
         return "detaug check --clean FILE.json repairs it and loses no box."
     return "correct it, or train with the json of detaug check --clean FILE.json, which leaves it out."
 
