@@ -222,3 +222,9 @@ def test_a_sheet_of_clips_has_key_points(tmp_path: Path) -> None:
     preview_clips(tmp_path / "clips.json", tmp_path, tmp_path / "sheet.png", frames=4, recipe=recipe)
     colors = Image.open(tmp_path / "sheet.png").getcolors(1 << 20) or []
     assert all(sum(count for count, color in colors if color == side) > 50 for side in SIDES.values())
+
+
+def test_marks_grow_along_both_axes() -> None:
+    marks = Marks(keypoints=[[[1, 2, 2]]], corners=[[[1, 2], [3, 2], [3, 5], [1, 5]]]).scaled(np.array([2.0, 3]))
+    assert marks.keypoints.tolist() == [[[2, 6, 2]]]
+    assert marks.corners.tolist() == [[[2, 6], [6, 6], [6, 15], [2, 15]]]

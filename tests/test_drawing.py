@@ -570,3 +570,11 @@ def test_dashes_begin_and_end_at_the_corners() -> None:
         assert spans[-1][1] == length
         assert all(a < b for a, b in spans)
         assert all(a[1] < b[0] for a, b in itertools.pairwise(spans))
+
+
+def test_boxes_grow_along_both_axes() -> None:
+    """As the same boxes on an image that has that size."""
+    boxes, size = np.array([[8.0, 8, 40, 30], [2, 20, 12, 44]]), (144, 128)
+    grown = draw_boxes(Image.new("RGB", (64, 48)), boxes, ["cat", "dog"], size=size)
+    expected = draw_boxes(Image.new("RGB", (128, 144)), boxes * (2, 3, 2, 3), ["cat", "dog"])
+    assert np.array_equal(np.asarray(grown), np.asarray(expected))

@@ -308,3 +308,28 @@ def test_the_command_evaluates_in_tiles(scenes: Scenes, tmp_path: Path, monkeypa
     check_all_found(json.loads(scenes[1].read_text())["annotations"], json.loads(found.read_text()), "bbox")
     assert json.loads(report.read_text())["metrics"]["bbox"]["AP"] == pytest.approx(1)
     assert "--tile is for --model" in usage_error(*order[:3], "--detections", found, "--tile", 200)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_merging_by_hand(axis: int) -> None:
+    """Along x and along y: an IoU of the threshold stays, a box a little before an edge is cut, scales differ."""
+    order = [0, 1, 2, 3] if axis == 0 else [1, 0, 3, 2]
+
+    def merged(boxes: list[list[float]], windows: list[list[int]], **options: Any) -> list[list[float]]:
+        found = [
+            {"boxes": torch.tensor([each])[:, order], "scores": torch.tensor([0.9 - 0.1 * at]), "labels": torch.ones(1)}
+            for at, each in enumerate(boxes)
+        ]
+        frames, size = np.array(windows)[:, order], (100, 150) if axis == 0 else (150, 100)
+        return da.merge_tiles(found, frames, size, **options)["boxes"][:, order].tolist()
+
+    tiles = [[0, 0, 100, 100], [50, 0, 100, 100]]
+    same = [[60.0, 20, 80, 40], [10.0, 20, 30, 30]]  # the second one is half of the first
+    assert merged(same, tiles, min_iou=0.5) == [[60, 20, 80, 40], [60, 20, 80, 30]]
+    assert merged(same, tiles, min_iou=0.49) == [[60, 20, 80, 40]]
+    cut = [[60.0, 20, 99.1, 40], [10.0, 20, 90, 40]]  # their IoU is 0.49
+    assert merged(cut, tiles) == [[60, 20, 140, 40]]
+    assert len(merged([[60.0, 20, 98.9, 40], [10.0, 20, 90, 40]], tiles)) == 2
+    sizes = np.array([[50, 100], [100, 25]])[:, :: 1 if axis == 0 else -1]  # height, width
+    scaled = merged([[10.0, 10, 20, 20], [10.0, 60, 20, 70]], tiles, sizes=sizes)
+    assert scaled == [[10, 20, 20, 40], [90, 60, 130, 70]]

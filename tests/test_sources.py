@@ -397,3 +397,9 @@ def test_the_class_of_each_image(tmp_path: Path, device: str) -> None:
         assert (batch.images[:, 0, 0, 0].cpu() // 40 % 2).tolist() == batch.classes.tolist()
         assert not batch.valid.any()
     assert da.ClassBalancedSampler()(source).tolist() == [1.0] * 6
+
+
+def test_the_source_of_each_image_of_three() -> None:
+    joined = da.ConcatReader([da.Source([(9, 9)] * count, ["a"]) for count in (2, 3, 4)])
+    expected = [(source, at) for source, count in enumerate((2, 3, 4)) for at in range(count)]
+    assert [joined.source_of(index) for index in range(9)] == expected
