@@ -31,7 +31,7 @@ def set_segmentation(found: Object, value: Any, record: Record) -> None:
         found.rings = rings_of(value)
         return
     if record.size is None:
-        size = value.get("size")
+        size: Any = value.get("size")
         are_sides = isinstance(size, list) and len(size) == 2 and all(type(side) is int and side > 0 for side in size)
         if not are_sides or size[0] * size[1] > _MOST_PIXELS:
             raise ObjectError(f"size of run lengths must be [height, width], got {shown(size)}")

@@ -67,8 +67,9 @@ def look_like_corners(boxes: Floats, sizes: Ints) -> bool:
 def _fit_as_corners(boxes: Floats, sizes: Ints | Floats) -> tuple[Mask, Mask]:
     """Return (n,) whether boxes fit their images as corners, and whether they reach far outside as sizes."""
     first, second, sides = boxes[:, :2], boxes[:, 2:], sizes[:, ::-1]
-    fit = ((first >= -1) & (second > first) & (second <= sides + 1)).all(axis=1)
-    return fit, (first + second > sides * (1 + _FAR_OUTSIDE) + 1).any(axis=1)
+    fit = (first >= -1) & (second > first) & (second <= sides + 1)
+    outside = first + second > sides * (1 + _FAR_OUTSIDE) + 1
+    return np.asarray(fit.all(axis=1)), np.asarray(outside.any(axis=1))
 
 
 SMALLEST_SIDE = 16
