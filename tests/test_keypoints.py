@@ -382,7 +382,7 @@ def test_a_wrong_skeleton_is_no_reason_to_refuse(tmp_path: Path, skeleton: Any) 
 
 
 def test_each_class_has_its_own_swaps_sides_and_lines() -> None:
-    """Of several objects and images; only some images are flipped."""
+    """Of several objects and images; some images are flipped, and the first object of two images is dropped."""
     names = [["left_eye", "right_eye", "nose"], ["top", "left_end", "right_end"], ["a", "b"]]
     bones = [[(0, 2), (1, 2)], [(0, 1)], []]
     swapped = [[1, 0, 2], [0, 2, 1], [0, 1, 2]]
@@ -395,9 +395,12 @@ def test_each_class_has_its_own_swaps_sides_and_lines() -> None:
         assert (found_names, found_lines, found_swaps.tolist()) == (own, lines, swapped[at])
     labels = [np.array(own) + 1 for own in classes]
     boxes = [[[0, 0, 100, 100]] * len(own) for own in classes]
+    boxes[0][0] = boxes[1][0] = [0, 0, 3, 3]
     images = [np.arange(100, dtype=np.uint8)[None, :, None].repeat(100, 0).repeat(3, 2)] * 4
     samples = da.batch(images, boxes, labels, shapes=da.Shapes(keypoints=key_points), seed=1)
-    flipped = samples.then(da.RandomHorizontalFlip(p=0.5))
+    flipped = samples.then(da.RandomHorizontalFlip(p=0.5), da.Resize((100, 100)), da.SanitizeBoundingBoxes(min_size=5))
+    for own in (points, classes):
+        own[:2] = [each[1:] for each in own[:2]]
     is_flipped = [image[0, 0, 0] == 99 for image in flipped.images]
     assert 0 < sum(is_flipped) < 4
     assert not is_flipped[0], "places of objects and of images in the batch are to differ"
