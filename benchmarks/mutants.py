@@ -1,0 +1,849 @@
+"""Plant one bug at a time in a copy of the package, and see the quick tests that are named beside it fail.
+
+    python benchmarks/mutants.py [--only boxes] [--jobs 2]
+
+Each row of `MUTANTS` is a bug as people write them: the first index, < for <=, x for y, a constant. First the named
+tests must pass as the package is. Then each bug has a copy of its own in a temporary folder, and its tests run there,
+in a process forked from one that has imported torch and DALI. Prints for each bug whether it was killed or SURVIVED,
+and the seconds. The exit code is 1 unless all are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("detaug", "converters", "tests", "benchmarks", "docs", "pyproject.toml")
+SECONDS = 180  # for the tests of a bug: one that hangs is seen too
+
+
+class Mutant(NamedTuple):
+    """A bug, and the tests that see it."""
+
+    file: str
+    old: str
+    """What stands there exactly once."""
+    new: str
+    tests: str
+    """Ids of quick tests, with spaces between them."""
+
+    @property
+    def room(self) -> str:
+        """Return the folder in the package: `boxes` for detaug/boxes/tight.py."""
+        return Path(self.file).parts[-2]
+
+    def __str__(self) -> str:
+        line = next((line for line in self.new.splitlines() if line not in self.old.splitlines()), self.new)
+        return f"{self.file}: {line.strip()}"
+
+
+MUTANTS: list[Mutant] = [
+    Mutant(
+        "detaug/boxes/bent.py",
+        "visible[image, place] *= share",
+        "visible[image, place] *= 1",
+        "tests/test_distortion.py::test_visible_is_the_share_of_the_area",
+    ),
+    Mutant(
+        "detaug/boxes/box_loops.py",
+        "length = end[image, axis] - low",
+        "length = end[image, 0] - start[image, 0]",
+        "tests/test_planning_loops.py::test_boxes_are_cropped_and_clipped_as_numpy_does",
+    ),
+    Mutant(
+        "detaug/boxes/box_loops.py",
+        "    for side in range(4):\n                clipped[image",
+        "    for side in range(3):\n                clipped[image",
+        "tests/test_planning_loops.py::test_boxes_are_cropped_and_clipped_as_numpy_does",
+    ),
+    Mutant(
+        "detaug/boxes/fields.py",
+        "x.clip(0 * width, width), y.clip(0 * height, height)",
+        "x.clip(0 * width, width), y.clip(0 * height, width)",
+        "tests/test_bent_shapes.py::test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them",
+    ),
+    Mutant(
+        "detaug/boxes/fields.py",
+        "    finest = np.sqrt(curvature / (8 * CHORD_ERROR)).clip(None, FINEST)",
+        "    finest = np.sqrt(curvature / (800 * CHORD_ERROR)).clip(None, FINEST)",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/fields.py",
+        "    curvature += np.maximum(*second_differences) / self.spacing**2",
+        "    curvature += 0 * self.spacing",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/hidden.py",
+        "hidden = unsure[show_fewer(table, objects.part(unsure), boxes[unsure], views.min_mask_area)]",
+        "hidden = unsure[show_fewer(table, objects.part(unsure), boxes[: len(unsure)], views.min_mask_area)]",
+        "tests/test_masks.py::test_boxes_stay_if_their_masks_show_enough",
+    ),
+    Mutant(
+        "detaug/boxes/keypoints.py",
+        "skeleton = self.skeletons[at if len(self.skeletons) > 1 else 0]",
+        "skeleton = self.skeletons[0]",
+        "tests/test_keypoints.py::test_each_class_has_its_own_swaps_sides_and_lines",
+    ),
+    Mutant(
+        "detaug/boxes/keypoints.py",
+        "swapped = self.swapped[at if len(self.swapped) > 1 else 0]",
+        "swapped = self.swapped[0]",
+        "tests/test_keypoints.py::test_each_class_has_its_own_swaps_sides_and_lines",
+    ),
+    Mutant(
+        "detaug/boxes/layers.py",
+        "parts.copy + np.tile(copies, n)[:, None] * room(count)",
+        "parts.copy + np.tile(copies, n)[:, None]",
+        "tests/test_layers.py::test_masks_and_tight_boxes_are_of_one_copy",
+    ),
+    Mutant(
+        "detaug/boxes/mask_loops.py",
+        "out[at] = found < pixels",
+        "out[at] = found <= pixels",
+        "tests/test_masks.py::test_boxes_stay_if_their_masks_show_enough",
+    ),
+    Mutant(
+        "detaug/boxes/masks.py",
+        "return moved if placement.field is None else placement.field.place(placement.image[of_object], moved)",
+        "return moved",
+        "tests/test_bent_shapes.py::test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them",
+    ),
+    Mutant(
+        "detaug/boxes/masks.py",
+        "placement.field.place(placement.image[of_object], moved)",
+        "placement.field.place(placement.image[of_object] * 0, moved)",
+        "tests/test_bent_shapes.py::test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them",
+    ),
+    Mutant(
+        "detaug/boxes/masks.py",
+        "    others = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2) - used",
+        "    others = ((copies[:, :1, None] == copies[:, None]) & used[:, None]).sum(2) - used",
+        "tests/test_layers.py::test_masks_and_tight_boxes_are_of_one_copy",
+    ),
+    Mutant(
+        "detaug/boxes/masks.py",
+        "    others = ((copies[:, :, None] == copies[:, None]) & used[:, None]).sum(2) - used",
+        "    others = 0 * copies",
+        "tests/test_layers.py::test_masks_and_tight_boxes_are_of_one_copy",
+    ),
+    Mutant(
+        "detaug/boxes/masks.py",
+        'np.argsort(-masks.sum((1, 2)), kind="stable")',
+        'np.argsort(masks.sum((1, 2)), kind="stable")',
+        "tests/test_masks.py::test_what_batches_make_of_masks",
+    ),
+    Mutant(
+        "detaug/boxes/placement.py",
+        "        placed[..., :2] = placement.field.place(placement.image, placed[..., :2])",
+        "        placed[..., :2] = placement.field.place(placement.image * 0, placed[..., :2])",
+        "tests/test_bent_shapes.py::test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them",
+    ),
+    Mutant(
+        "detaug/boxes/placement.py",
+        "        placed[(placed[..., 2] == 0) | ~placement.field.shows(placement.image, placed[..., :2])] = 0",
+        "        placed[~placement.field.shows(placement.image, placed[..., :2])] = 0",
+        "tests/test_bent_shapes.py::test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them",
+    ),
+    Mutant(
+        "detaug/boxes/placement.py",
+        "layers.source_bounds[own].reshape(-1, 4),\n        borders,",
+        "layers.source_bounds[:1, 0].repeat(len(own[0]), 0).reshape(-1, 4),\n        borders,",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/placement.py",
+        "of_class = classes[placement.rows[mirrored]] if",
+        "of_class = classes[mirrored] if",
+        "tests/test_keypoints.py::test_each_class_has_its_own_swaps_sides_and_lines",
+    ),
+    Mutant(
+        "detaug/boxes/point_loops.py",
+        "y0 - EDGE <= y <= y1 + EDGE",
+        "y0 - EDGE <= y <= y1 + EDGE + 1",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/point_loops.py",
+        "x0 - EDGE <= x <= x1 + EDGE and",
+        "x0 - EDGE <= x and",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/point_loops.py",
+        "out[at, number, 2] = visibility if on_top == VISIBLE else HIDDEN",
+        "out[at, number, 2] = on_top",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/point_loops.py",
+        "(d * x + e * y + f) / depth",
+        "(d * y + e * x + f) / depth",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/point_loops.py",
+        "for side_y in (y + EDGE, y - EDGE):",
+        "for side_y in (y + EDGE,):",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/point_loops.py",
+        "    for at in range(len(rows)):\n        image, layer, row = own[at, 0], own[at, 1], rows[at]\n        a,",
+        "    for at in range(len(rows)):\n        image, layer, row = own[0, 0], own[at, 1], rows[at]\n        a,",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/rotated.py",
+        "smallest = np.argmin(np.round(areas, 6), axis=0)",
+        "smallest = np.argmin(np.round(areas[:3], 6), axis=0)",
+        "tests/test_rotated_boxes.py::test_the_smallest_rectangle_is_found_by_brute_force",
+    ),
+    Mutant(
+        "detaug/boxes/rotated.py",
+        "turned = width < height",
+        "turned = width > height",
+        "tests/test_rotated_boxes.py::test_forms_convert_there_and_back",
+    ),
+    Mutant(
+        "detaug/boxes/tight.py",
+        "        changed |= views.field.bends[image]\n    if outlines",
+        "        pass\n    if outlines",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/tight.py",
+        "    same = (layers.copy[image] == layers.copy[image, layer][:, None]) & used[image]",
+        "    same = (layers.copy[image] == layers.copy[image, 0][:, None]) & used[image]",
+        "tests/test_layers.py::test_masks_and_tight_boxes_are_of_one_copy",
+    ),
+    Mutant(
+        "detaug/boxes/views.py",
+        "visible=self.visible * left)",
+        "visible=left)",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/views.py",
+        "_QUARTERS[-turns % 4]",
+        "_QUARTERS[turns % 4]",
+        "tests/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
+    ),
+    Mutant(
+        "detaug/boxes/visible_part.py",
+        "    cut = np.flatnonzero(~whole | placement.field.bends[placement.image])",
+        "    cut = np.flatnonzero(~whole)",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/visible_part.py",
+        "    image = placement.image[of_object]\n    start, end = (",
+        "    image = placement.image[of_object] * 0\n    start, end = (",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/visible_part.py",
+        "corners = polygons.UNIT_SQUARE * field.size[placement.image[objects], None, ::-1]",
+        "corners = polygons.UNIT_SQUARE * field.size[placement.image[objects], None]",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/visible_part.py",
+        "corners[..., 0], corners[..., 1]), axis=-1)\n    in_source",
+        "corners[..., 0], corners[..., 0]), axis=-1)\n    in_source",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/visible_part.py",
+        "    shown &= _in_outlines(in_source, objects, vertices)",
+        "    shown &= _in_outlines(corners, objects, vertices)",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/boxes/visible_part.py",
+        "slack = 0.0 if placement.field is None else EDGE",
+        "slack = 0.0",
+        "tests/test_bent_shapes.py::test_tight_boxes_are_around_the_points_that_show_the_outline",
+    ),
+    Mutant(
+        "detaug/ops/erasing.py",
+        "fits = (sides < views.size[:, None]).all(2)",
+        "fits = (sides <= views.size[:, None]).all(2)",
+        "tests/test_erasing.py::test_the_erased_rectangle_is_torchvisions_draw",
+    ),
+    Mutant(
+        "detaug/ops/erasing.py",
+        'np.floor(drawn["offset"] * (views.size - shape + 1))',
+        'np.floor(drawn["offset"] * (views.size - shape))',
+        "tests/test_erasing.py::test_the_erased_rectangle_is_torchvisions_draw",
+    ),
+    Mutant(
+        "detaug/ops/erasing.py",
+        "whole_side = np.tile((hidden >= length - 1e-6)[..., ::-1], 2)",
+        "whole_side = np.tile(hidden >= length - 1e-6, 2)",
+        "tests/test_erasing.py::test_boxes_are_the_hull_of_what_is_left",
+    ),
+    Mutant(
+        "detaug/ops/iou_loops.py",
+        "return window[0] < x < window[2] and window[1] < y < window[3]",
+        "return window[0] < x < window[2] and window[1] < x < window[3]",
+        "tests/test_iou_crop.py::test_iou_crop_drops_by_the_rule_that_was_set",
+    ),
+    Mutant(
+        "detaug/ops/iou_loops.py",
+        "choice = np.int64(_numbers(seed, counter)[half] * (reachable + allow_no_crop))",
+        "choice = np.int64(_numbers(seed, counter)[0] * (reachable + allow_no_crop))",
+        "tests/test_planning_loops.py::test_windows_are_those_of_a_search_one_by_one",
+    ),
+    Mutant(
+        "detaug/ops/mixing.py",
+        "return first + GROUP * group, np.where(group < last, GROUP, size - GROUP * last)",
+        "return first + GROUP * group, np.where(group < last, GROUP, GROUP)",
+        "tests/test_mixing.py::test_every_other_image_is_a_partner_as_often",
+    ),
+    Mutant(
+        "detaug/ops/mixing.py",
+        "step += enough & (step >= earlier)",
+        "step += enough & (step > earlier)",
+        "tests/test_mixing.py::test_the_images_of_a_mosaic_are_different_ones_where_the_batch_has_them",
+    ),
+    Mutant(
+        "detaug/ops/noise.py",
+        "self.mean * pixels.white)",
+        "self.mean)",
+        "tests/test_bands.py::test_the_mean_and_the_sigma_of_noise",
+    ),
+    Mutant(
+        "detaug/ops/noise.py",
+        "self.mean * pixels.white)",
+        "self.mean * 255)",
+        "tests/test_bands.py::test_the_mean_and_the_sigma_of_noise",
+    ),
+    Mutant(
+        "detaug/ops/noise.py",
+        "(self.sigma * pixels.white)",
+        "(self.sigma * 255)",
+        "tests/test_bands.py::test_the_mean_and_the_sigma_of_noise",
+    ),
+    Mutant(
+        "detaug/ops/noise.py",
+        "clamp(noisy) if pixels.is_rgb8 else noisy",
+        "clamp(noisy)",
+        "tests/test_bands.py::test_the_mean_and_the_sigma_of_noise",
+    ),
+    Mutant(
+        "detaug/ops/noise.py",
+        "channels=pixels.count)) for at in (0, 1))",
+        "channels=pixels.count)) for at in (0, 0))",
+        "tests/test_bands.py::test_the_mean_and_the_sigma_of_noise",
+    ),
+    Mutant(
+        "detaug/ops/noise.py",
+        "(normal * (self.sigma * pixels.white) + self.mean",
+        "(normal * (self.sigma * pixels.white) - self.mean",
+        "tests/test_bands.py::test_the_mean_and_the_sigma_of_noise",
+    ),
+    Mutant(
+        "detaug/loading/batch_masks.py",
+        "        placement = self._group.placement.some(np.arange(self.moved.boxes.start, self.moved.boxes.stop))",
+        "        placement = self._group.placement.some(np.arange(self.moved.boxes.stop - self.moved.boxes.start))",
+        "tests/test_bent_shapes.py::test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them",
+    ),
+    Mutant(
+        "detaug/loading/batch_masks.py",
+        "padding = (y[:, None] >= size[..., 0]) | (x[None, :] >= size[..., 1])",
+        "padding = (y[:, None] >= size[..., 1]) | (x[None, :] >= size[..., 0])",
+        "tests/test_masks.py::test_what_batches_make_of_masks",
+    ),
+    Mutant(
+        "detaug/loading/clip_batch.py",
+        "order = torch.sort(self.valid.flatten(0, 1).int(), dim=1, descending=True, stable=True).indices",
+        (
+            "order = torch.sort(self.valid.flatten(0, 1).int(), dim=1, descending=True, "
+            "stable=True).indices[:1].expand(len(self.valid.flatten(0, 1)), -1)"
+        ),
+        "tests/test_clips.py::test_as_images",
+    ),
+    Mutant(
+        "detaug/loading/epochs.py",
+        "max(rest, least)",
+        "rest",
+        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/epochs.py",
+        'if last_batch == "partial" and rest > 0:',
+        'if last_batch == "partial" and rest > 1:',
+        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/epochs.py",
+        "least = min(self.smallest_batch, self.batch_size) * self.shard[1]",
+        "least = min(self.smallest_batch, self.batch_size)",
+        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/epochs.py",
+        "np.resize(order, full * global_batch + max(rest, least))[full * global_batch :]",
+        "order[: max(rest, least)]",
+        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/epochs.py",
+        "positions + hop) % len(good)",
+        "positions) % len(good)",
+        "tests/test_samplers.py::test_a_stand_in_is_the_next_good_image_of_its_group_a_hop_later",
+    ),
+    Mutant(
+        "detaug/loading/epochs.py",
+        "rows[epoch % len(rows)]",
+        "rows[0]",
+        "tests/test_tiles.py::test_an_epoch_has_one_grid",
+    ),
+    Mutant(
+        "detaug/loading/loader.py",
+        "next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)",
+        "stages[0].recipe.mixing_op",
+        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/planner.py",
+        "draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)",
+        "draws = self.draws.at(0, len(batches.first_slots), *positions)",
+        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/samplers.py",
+        "share * presence.sum() / of_sources, lengths)",
+        "share * presence.sum() / of_sources[::-1], lengths)",
+        "tests/test_samplers.py::test_factors_by_hand",
+    ),
+    Mutant(
+        "detaug/loading/stages.py",
+        "for stage in reversed(self._stages) if stage.start <= epoch)",
+        "for stage in reversed(self._stages) if stage.start < epoch or not stage.start)",
+        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/tiles/annotations.py",
+        "scale = width * height / float(reader.windows[tile, 2:].prod())",
+        "scale = 1.0",
+        "tests/test_numbers_of_tiles.py::test_numbers_of_rotated_boxes",
+    ),
+    Mutant(
+        "detaug/tiles/annotations.py",
+        'round(entry["area"] * visible * scale, DECIMALS)',
+        'round(entry["area"] * scale, DECIMALS)',
+        "tests/test_numbers_of_tiles.py::test_numbers_of_rotated_boxes",
+    ),
+    Mutant(
+        "detaug/tiles/annotations.py",
+        "for point in shapes.corners[at].tolist()",
+        "for point in shapes.corners[0].tolist()",
+        "tests/test_numbers_of_tiles.py::test_numbers_of_rotated_boxes",
+    ),
+    Mutant(
+        "detaug/tiles/annotations.py",
+        '        keys["truncated"] = 1',
+        "        pass",
+        "tests/test_numbers_of_tiles.py::test_numbers_of_rotated_boxes",
+    ),
+    Mutant(
+        "detaug/tiles/cut.py",
+        "relative = placed.corners[cut] / sides[cut, None]",
+        "relative = placed.corners[cut] / sides[cut, None, ::-1]",
+        "tests/test_numbers_of_tiles.py::test_rotated_boxes_of_tiles",
+    ),
+    Mutant(
+        "detaug/tiles/cut.py",
+        "whole, seen = polygons.area(relative), polygons.area(polygons.clip(relative))",
+        "whole, seen = polygons.area(relative), polygons.area(relative)",
+        "tests/test_numbers_of_tiles.py::test_rotated_boxes_of_tiles",
+    ),
+    Mutant(
+        "detaug/tiles/cut.py",
+        "corners = None if shapes.corners is None else placement.move(shapes.corners[rows])",
+        "corners = None if shapes.corners is None else placement.move(shapes.corners[: len(rows)])",
+        "tests/test_numbers_of_tiles.py::test_numbers_of_rotated_boxes",
+    ),
+    Mutant(
+        "detaug/tiles/cut.py",
+        "end = (tiles.windows[:, :2] + tiles.windows[:, 2:]) / size[:, ::-1]",
+        "end = (tiles.windows[:, :2] + tiles.windows[:, 2:]) / size",
+        "tests/test_numbers_of_tiles.py::test_rotated_boxes_of_tiles",
+    ),
+    Mutant(
+        "detaug/tiles/windows.py",
+        "-int(phase * step) // align * align",
+        "-int(phase * step)",
+        "tests/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
+    ),
+    Mutant(
+        "detaug/tiles/windows.py",
+        "-(-(side - tile) // align) * align",
+        "(side - tile) // align * align",
+        "tests/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
+    ),
+    Mutant(
+        "detaug/tiles/windows.py",
+        "max((tile - int(overlap * tile)) // align, 1) * align",
+        "max((tile - int(overlap * tile)) // align, 2) * align",
+        "tests/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
+    ),
+    Mutant(
+        "detaug/tiles/windows.py",
+        "round(picture[0] * scale)), max(1, round(picture[1] * scale))",
+        "round(picture[0] * scale)), max(1, round(picture[0] * scale))",
+        "tests/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
+    ),
+    Mutant(
+        "detaug/tiles/windows.py",
+        "np.ones((len(windows) - len(in_grid), grids), bool)",
+        "np.arange(grids)[None] == np.zeros((len(windows) - len(in_grid), 1))",
+        "tests/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
+    ),
+    Mutant(
+        "detaug/tiles/windows.py",
+        "(min(size[0], picture[0] - top), min(size[1], picture[1] - left))",
+        "(min(size[0], picture[0] - top), min(size[1], picture[1] - top))",
+        "tests/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
+    ),
+    Mutant(
+        "detaug/video/frames.py",
+        '"sizes": np.array(sizes)[video_of],',
+        '"sizes": np.array(sizes)[video_of, ::-1],',
+        "tests/test_video_reader.py::test_every_frame_of_every_clip",
+    ),
+    Mutant(
+        "detaug/video/stretches.py",
+        "if key - cuts[-1] >= length:",
+        "if key - cuts[-1] > length:",
+        "tests/test_stretches.py::test_stretches_begin_at_key_frames",
+    ),
+    Mutant(
+        "detaug/video/stretches.py",
+        "parts = max(1, (end - start) // length)",
+        "parts = max(1, -(-(end - start) // length))",
+        "tests/test_stretches.py::test_stretches_begin_at_key_frames",
+    ),
+    Mutant(
+        "detaug/dali/batch_planner.py",
+        "points[..., :2] *= size[:, ::-1].repeat(rows.counts, 0)[:, None]",
+        "points[..., :2] *= size.repeat(rows.counts, 0)[:, None]",
+        "tests/test_keypoints.py::test_key_points_in_a_dali_pipeline",
+    ),
+    Mutant(
+        "detaug/dali/batch_planner.py",
+        "placement.move(views.shapes.corners[placement.rows])",
+        "placement.move(views.shapes.corners[: len(placement.rows)])",
+        "tests/test_rotated_boxes.py::test_corners_in_a_dali_pipeline",
+    ),
+    Mutant(
+        "detaug/dali/coco.py",
+        "sizes = np.concatenate([reader.sizes[indices], np.zeros",
+        "sizes = np.concatenate([reader.sizes[indices, ::-1], np.zeros",
+        "tests/test_dali_coco.py::test_it_gives_what_coco_reader_reads",
+    ),
+    Mutant(
+        "detaug/samples/annotations.py",
+        "else boxes[:, :2] - boxes[:, 2:] / 2",
+        "else boxes[:, :2] - boxes[:, 2:3] / 2",
+        "tests/test_compose.py::test_forms_of_boxes_by_hand",
+    ),
+    Mutant(
+        "detaug/samples/samples.py",
+        "heights = np.repeat([len(each) for each in arrays], counts)",
+        "heights = np.repeat([each.shape[1] for each in arrays], counts)",
+        "tests/test_masks.py::test_run_lengths_of_another_height",
+    ),
+    Mutant(
+        "detaug/samples/target_shapes.py",
+        "values = array[placement.rows].max((1, 2), keepdims=True)",
+        "values = array[: len(placement.rows)].max((1, 2), keepdims=True)",
+        "tests/test_masks.py::test_compose_keeps_the_values_of_masks",
+    ),
+    Mutant(
+        "detaug/drawing/boxes.py",
+        "np.array([width / picture.width, height / picture.height] * 2)",
+        "np.array([width / picture.width, width / picture.width] * 2)",
+        "tests/test_drawing.py::test_boxes_grow_along_both_axes",
+    ),
+    Mutant(
+        "detaug/drawing/points.py",
+        "* [*factors, 1]",
+        "* [factors[0], factors[0], 1]",
+        "tests/test_draw_points.py::test_marks_grow_along_both_axes",
+    ),
+    Mutant(
+        "detaug/sheets/batch_sheets.py",
+        "_names(samples.labels[at], class_names)",
+        "_names(samples.labels[0], class_names)",
+        "tests/test_sheets.py::test_each_image_of_samples_has_its_own_names",
+    ),
+    Mutant(
+        "detaug/sheets/captions.py",
+        "yield f\"shifted {' x '.join(f'{value:+.0%}' for value in shift)}\"",
+        "yield f\"shifted {' x '.join(f'{value:+.0%}' for value in shift[::-1])}\"",
+        "tests/test_change_captions.py::test_geometry",
+    ),
+    Mutant(
+        "detaug/sheets/captions.py",
+        "    return width if width == height else",
+        "    return width if width else",
+        "tests/test_change_captions.py::test_geometry",
+    ),
+    Mutant(
+        "detaug/sheets/captions.py",
+        "angle = np.degrees(np.arctan2(-linear[1, 0], linear[0, 0]))",
+        "angle = np.degrees(np.arctan2(linear[1, 0], linear[0, 0]))",
+        "tests/test_change_captions.py::test_geometry",
+    ),
+    Mutant(
+        "detaug/training/optimization.py",
+        "return top * (step + 1) / warm_up",
+        "return top * step / warm_up",
+        "tests/test_train.py::test_warm_up_and_cosine",
+    ),
+    Mutant(
+        "detaug/training/optimization.py",
+        'if each.ndim <= 1], "weight_decay": 0.0}',
+        'if each.ndim <= 1], "weight_decay": decay}',
+        "tests/test_train.py::test_biases_and_norms_have_no_weight_decay",
+    ),
+    Mutant(
+        "detaug/evaluation/errors.py",
+        "if NEAR <= best < FOUND:",
+        "if NEAR < best < FOUND:",
+        "tests/test_errors_of_detectors.py::test_limits_of_the_iou",
+    ),
+    Mutant(
+        "detaug/evaluation/errors.py",
+        "high = scores >= min_score",
+        "high = scores > min_score",
+        "tests/test_errors_of_detectors.py::test_a_threshold_takes_all_detections_of_equal_scores",
+    ),
+    Mutant(
+        "detaug/evaluation/errors.py",
+        "left[detection], left[:, found] = 0, 0",
+        "left[detection] = 0",
+        "tests/test_errors_of_detectors.py::test_a_second_implementation",
+    ),
+    Mutant(
+        "detaug/evaluation/masks.py",
+        "before[first[:-1]] = 0",
+        "before[first[0]] = 0",
+        "tests/test_mask_scores.py::test_run_lengths_are_pycocotools",
+    ),
+    Mutant(
+        "detaug/evaluation/merging.py",
+        "at_end = (end - boxes[:, 2:] <= near) & (end < np.array([size[1], size[0]]))",
+        "at_end = (end - boxes[:, 2:] <= near) & (end < np.array(size))",
+        "tests/test_merged_tiles.py::test_what_merging_leaves",
+    ),
+    Mutant(
+        "detaug/evaluation/rotated.py",
+        "for corners in ([0, 1, 2], [0, 2, 3]):",
+        "for corners in ([0, 1, 2], [1, 2, 3]):",
+        "tests/test_point_scores.py::test_the_iou_of_quadrangles_is_shapelys",
+    ),
+    Mutant(
+        "detaug/importing/torchvision_rules.py",
+        '    width, height = args.get("target_size")\n',
+        '    height, width = args.get("target_size")\n',
+        "tests/test_import_recipe.py::test_pairs_of_torchvision_keep_their_order",
+    ),
+    Mutant(
+        "detaug/importing/torchvision_rules.py",
+        "(width + height) // 2 | 1",
+        "width // 2 | 1",
+        "tests/test_import_recipe.py::test_pairs_of_torchvision_keep_their_order",
+    ),
+    Mutant(
+        "detaug/importing/torchvision_rules.py",
+        "for threshold in options if threshold < 1)",
+        "for threshold in options if threshold <= 1)",
+        "tests/test_import_recipe.py::test_pairs_of_torchvision_keep_their_order",
+    ),
+    Mutant(
+        "detaug/importing/units.py",
+        "else difference * sum(self.scale) / 3",
+        "else difference * self.scale[0]",
+        "tests/test_import_units.py::test_units_by_hand",
+    ),
+    Mutant(
+        "detaug/importing/units.py",
+        "zero = [offset + scale * middle for scale, offset, middle, _ in channels]",
+        "zero = [offset + middle for scale, offset, middle, _ in channels]",
+        "tests/test_import_units.py::test_units_by_hand",
+    ),
+    Mutant(
+        "detaug/sources/class_folders.py",
+        "range(int(numbers.max()) + 1)",
+        "range(int(numbers.max()))",
+        "tests/test_image_folder.py::test_a_list_with_numbers",
+    ),
+    Mutant(
+        "detaug/sources/coco_shapes.py",
+        "points[..., :2] + 0.5, 0)  # COCO",
+        "points[..., :2] + 1, 0)  # COCO",
+        "tests/test_keypoints.py::test_the_loader_and_coco_reader",
+    ),
+    Mutant(
+        "detaug/storage/prefetch.py",
+        "before = np.cumsum(lengths[order]) - lengths[order]",
+        "before = np.cumsum(lengths[order])",
+        "tests/test_object_store.py::test_the_window_comes_first_and_what_is_needed_last_goes",
+    ),
+    Mutant(
+        "detaug/storage/prefetch.py",
+        'np.argsort(-by_all[removable], kind="stable")',
+        'np.argsort(by_all[removable], kind="stable")',
+        "tests/test_object_store.py::test_the_window_comes_first_and_what_is_needed_last_goes",
+    ),
+]
+
+
+class Run(NamedTuple):
+    """Tests that run."""
+
+    mutant: Mutant
+    process: BaseProcess
+    folder: Path
+    start: float
+
+
+def planted(mutant: Mutant, root: Path) -> str:
+    """Return the text of the file with the bug. Raise ValueError if what it replaces does not stand there once."""
+    text = (root / mutant.file).read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.file} has {text.count(mutant.old)} times {mutant.old!r}")
+    return text.replace(mutant.old, mutant.new)
+
+
+def copy_of(source: Path, folder: Path) -> Path:
+    """Copy the package and its tests, with what Python and Numba have compiled."""
+    for name in COPIED:
+        if (source / name).is_dir():
+            shutil.copytree(source / name, folder / name, symlinks=True)
+        else:
+            shutil.copy2(source / name, folder / name)
+    return folder
+
+
+def plant(mutant: Mutant, folder: Path) -> None:
+    """Write the bug into a copy. Numba would not compile the loops of other files again that call a changed one."""
+    text = planted(mutant, folder)
+    (folder / mutant.file).write_text(text, encoding="utf-8")
+    if "@compiled" in text:
+        for index in folder.rglob("*.nbi"):
+            index.unlink()
+
+
+def run_tests(folder: Path, tests: Sequence[str]) -> None:
+    """Run tests of a copy in this process, which ends with pytest's exit code. Its output is FOLDER/output.txt."""
+    os.setsid()
+    with open(folder / "output.txt", "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(folder)
+    sys.path.insert(0, str(folder))
+    import pytest
+
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-n", "0", "--basetemp", str(folder / "tmp")]
+    code = pytest.main([*tests, *options])
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def started(mutant: Mutant, source: Path, folder: Path) -> Run:
+    """Plant a bug in a new copy of `source`, and start its tests."""
+    plant(mutant, copy_of(source, folder))
+    process = multiprocessing.get_context("fork").Process(target=run_tests, args=(folder, mutant.tests.split()))
+    process.start()
+    return Run(mutant, process, folder, time.monotonic())
+
+
+def verdict(run: Run) -> str:
+    """Say how the tests of a bug ended, and remove its copy."""
+    overdue = run.process.is_alive()
+    if overdue:
+        assert run.process.pid
+        os.killpg(run.process.pid, signal.SIGKILL)
+    run.process.join()
+    code = run.process.exitcode
+    tail = (run.folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
+    shutil.rmtree(run.folder, ignore_errors=True)
+    if overdue or code == 1 or (code or 0) < 0:  # it hangs, a test fails, the process dies
+        return "killed"
+    return "SURVIVED" if code == 0 else f"error: pytest ended with {code}: {' '.join(tail)}"
+
+
+def verdicts(mutants: Iterable[Mutant], source: Path, jobs: int) -> Iterator[tuple[Mutant, str, float]]:
+    """Yield each bug, what its tests say, and the seconds that they took, as they end."""
+    left, running = list(mutants)[::-1], list[Run]()
+    with TemporaryDirectory() as parent:
+        while left or running:
+            while left and len(running) < jobs:
+                running.append(started(left.pop(), source, Path(parent, str(len(left)))))
+            ends = min(each.start for each in running) + SECONDS
+            wait([each.process.sentinel for each in running], max(0, ends - time.monotonic()))
+            now = time.monotonic()
+            for run in [each for each in running if not each.process.is_alive() or now >= each.start + SECONDS]:
+                running.remove(run)
+                yield run.mutant, verdict(run), now - run.start
+
+
+def import_libraries() -> None:
+    """Import what takes seconds, once for all forks, but nothing of the package."""
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # threads do not live on in a fork
+    import numba  # noqa: F401
+    import nvidia.dali  # noqa: F401
+    import torch  # noqa: F401
+
+
+def check_tests(mutants: Sequence[Mutant], folder: Path) -> None:
+    """Exit unless the named tests pass in a copy without a bug; that compiles its loops, too."""
+    tests = sorted({test for mutant in mutants for test in mutant.tests.split()})
+    process = multiprocessing.get_context("fork").Process(target=run_tests, args=(folder, tests))
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit((folder / "output.txt").read_text(encoding="utf-8", errors="replace") + "no bug is planted yet")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    rooms = sorted({mutant.room for mutant in MUTANTS})
+    parser.add_argument("--only", metavar="ROOM", choices=rooms, help=f"one of {', '.join(rooms)}")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="bugs at a time")
+    options = parser.parse_args()
+    mutants = [mutant for mutant in MUTANTS if options.only in (None, mutant.room)]
+    for mutant in mutants:
+        planted(mutant, ROOT)
+    import_libraries()
+    with TemporaryDirectory() as folder:
+        source, survived = copy_of(ROOT, Path(folder)), 0
+        check_tests(mutants, source)
+        for mutant, how, seconds in verdicts(mutants, source, options.jobs):
+            print(f"{how:8} {seconds:4.0f} s  {mutant}", flush=True)
+            survived += how != "killed"
+    print(f"{len(mutants) - survived} of {len(mutants)} are killed")
+    sys.exit(int(survived > 0))
+
+
+if __name__ == "__main__":
+    main()
