@@ -363,3 +363,18 @@ def test_crowds_are_named_where_boxes_are_counted(tmp_path: Path) -> None:
     content["annotations"][0]["iscrowd"] = 0
     result = detaug("merge", write(source, content), "--classes", "cat,dog", "-o", tmp_path / "b.json")
     assert "5 boxes, of which 1 is a crowd, in 2 classes" in result.out
+
+
+def test_options_of_via_that_are_numbers_have_descriptions(tmp_path: Path) -> None:
+    shape = {"name": "rect", "x": 1, "y": 2, "width": 30, "height": 40}
+    region = {"shape_attributes": shape, "region_attributes": {"type": "2", "parts": {"1": True}, "pose": "3"}}
+    images = {"a.jpg9": {"filename": "a.jpg", "size": 9, "regions": [region], "file_attributes": {}}}
+    options = {
+        "type": {"type": "dropdown", "options": {"1": "cat", "2": "dog"}},
+        "parts": {"type": "checkbox", "options": {"1": "head", "2": "tail"}},
+        "pose": {"type": "dropdown", "options": {"3": "", "4": "front"}},  # not all of them are described
+    }
+    content = {"_via_settings": {}, "_via_img_metadata": images, "_via_attributes": {"region": options, "file": {}}}
+    document, summary = converted(data_set(tmp_path / "set", {"via.json": json.dumps(content)}, "a.jpg"))
+    (row,) = document["annotations"]
+    assert (summary.class_counts, row["parts"], row["pose"]) == ({"dog": 1}, {"head": True}, "3")

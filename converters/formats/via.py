@@ -6,7 +6,7 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md: shap
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import chain
@@ -65,9 +65,10 @@ def read_via(source: Source) -> Contents:
 
 def _records(source: Source, file: str) -> Iterator[Record]:
     keys: dict[str, None] = {}
+    options: dict[str, dict[str, str]] = {}
     with closing(Spool(source.temporary)) as images:  # all keys are known after the last image
         try:
-            for item in items_of_file(source, file):
+            for item in items_of_file(source, file, options):
                 for region in item.regions:
                     keys |= dict.fromkeys(_attributes(region))
                 images.put(tuple(item))
@@ -79,7 +80,7 @@ def _records(source: Source, file: str) -> Iterator[Record]:
             record = Record(file, names_beside(file, name), called=name, columns=attributes)
             if not name:
                 record.findings.append(Finding(file, "object-invalid", note="an image has no filename"))
-            read_objects(record, enumerate(regions), partial(_object, record, key))
+            read_objects(record, enumerate(regions), partial(_object, record, key, options))
             if key is None and record.objects:
                 record.findings.append(Finding(file, "class-none", after=NO_CLASS))
             yield record
@@ -90,9 +91,12 @@ def _attributes(region: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _object(record: Record, class_key: str | None, item: tuple[int, Any]) -> Object | None:
+def _object(
+    record: Record, class_key: str | None, options: Mapping[str, Mapping[str, str]], item: tuple[int, Any]
+) -> Object | None:
     index, region = item[0], object_of(item[1], "a region")
-    columns, shape = dict(_attributes(region)), region.get("shape_attributes")
+    columns = {key: _described(value, options.get(key, {})) for key, value in _attributes(region).items()}
+    shape = region.get("shape_attributes")
     key = next((each for each in columns if each.lower() == class_key), None)
     name = NO_CLASS if class_key is None else text_of(_chosen(columns.pop(key, None) if key else None), "its class")
     found, (kind, numbers) = Object(name, columns=columns), _shape_of(shape)
@@ -125,6 +129,13 @@ def _circle_through(numbers: list[float]) -> tuple[float, float, float]:
         raise ObjectError("the points of a circle must not lie on one line")
     middle = (abs(across) ** 2 * along - abs(along) ** 2 * across) / (turn * 1j)
     return (first + middle).real, (first + middle).imag, abs(middle)
+
+
+def _described(value: Any, options: Mapping[str, str]) -> Any:
+    """Return a value, or checkboxes, with the descriptions of their options in place of numbers."""
+    if isinstance(value, dict):
+        return {options.get(key, key): each for key, each in value.items()}
+    return options.get(value, value) if isinstance(value, str) else value
 
 
 def _chosen(value: Any) -> Any:

@@ -19,6 +19,11 @@ from detaug.files.spool import Groups
 _IMAGES = "_via_img_metadata"
 """The images of a project of VIA 1 and 2. All keys of a project begin with _via_; an export is the images alone."""
 
+_ATTRIBUTES = "_via_attributes"
+"""The attributes of a project of VIA 2. The ids of their options are the values; where they are numbers, which VIA
+proposes, their descriptions say what they mean.
+"""
+
 _LISTS_OF_3 = ("attribute", "file", "metadata", "view")
 _KEYS_OF_3 = ("project", "config", *_LISTS_OF_3)
 """Of a project of VIA 3."""
@@ -35,10 +40,11 @@ class Item(NamedTuple):
     """Of the image."""
 
 
-def items_of_file(source: Source, file: str) -> Iterator[Item]:
+def items_of_file(source: Source, file: str, options: dict[str, dict[str, str]]) -> Iterator[Item]:
     """Yield the images of a project or an export of VIA 1, 2 or 3, whose file is read once.
 
-    Regions that are far apart in it wait in a temporary file. Raises OSError, ObjectError and InputError.
+    options: gets what the numbers of a VIA 2 project mean, by the name of the attribute. Regions that are far apart in
+    the file wait in a temporary one. Raises OSError, ObjectError and InputError.
     """
     path = source.name(file)
     if file.lower().endswith(".csv"):
@@ -46,15 +52,15 @@ def items_of_file(source: Source, file: str) -> Iterator[Item]:
     parent, key, _ = next(_members(path), ("", "", None))
     if key in _KEYS_OF_3 and not parent:
         return _items_of_3(path, source.temporary)
-    return _items_of_2(path, is_project="_via_" in (parent[:5], key[:5]))
+    return _items_of_2(path, options, is_project="_via_" in (parent[:5], key[:5]))
 
 
 def _members(path: str) -> Iterator[tuple[str, str, Any]]:
     return members_of_json(path, "a VIA json", (_IMAGES, *_LISTS_OF_3))
 
 
-def _items_of_2(path: str, *, is_project: bool) -> Iterator[Item]:
-    """Yield the images of a project, or of an export."""
+def _items_of_2(path: str, options: dict[str, dict[str, str]], *, is_project: bool) -> Iterator[Item]:
+    """Yield the images of a project, or of an export. options: see `items_of_file`."""
     for parent, key, value in _members(path):
         if parent == _IMAGES or not (is_project or key.startswith("_via_")):
             entry = object_of(value, "an image")
@@ -63,6 +69,11 @@ def _items_of_2(path: str, *, is_project: bool) -> Iterator[Item]:
             yield Item(str(entry.get("filename") or ""), regions, _object_or_empty(entry.get("file_attributes")))
         elif key == _IMAGES:
             object_of(value, _IMAGES)
+        elif key == _ATTRIBUTES:
+            for name, entry in _object_or_empty(_object_or_empty(value).get("region")).items():
+                found = _object_or_empty(_object_or_empty(entry).get("options"))
+                if all(number.isdecimal() and isinstance(text, str) and text.strip() for number, text in found.items()):
+                    options[name] = found
 
 
 def _object_or_empty(value: Any) -> dict[str, Any]:
