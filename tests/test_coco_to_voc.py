@@ -324,6 +324,7 @@ def test_numbers_are_plain_decimals(tmp_path: Path, value: float, text: str) -> 
     ("options", "message"),
     [
         ({"split": "a/b"}, "split must be a name without slashes, got 'a/b'"),
+        ({"split": ""}, "split must be a name without slashes, got ''"),
         ({"origin": "two"}, "origin must be one of one, zero, got 'two'"),
         ({"on_error": "go"}, "on_error must be one of stop, skip, got 'go'"),
         ({"with_images": "copy"}, "with_images copy needs images"),

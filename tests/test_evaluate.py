@@ -91,6 +91,7 @@ def test_recall_is_to_the_right_and_precision_up(data: tuple[str, str], tmp_path
         (["--detections", "{found}", "--html", "page.json"], "must end in .html"),
         (["--detections", "nothing.json"], "nothing.json"),
         (["--detections", "{found}", "--min-score", "2"], "min-score"),
+        (["--detections", "{found}", "--max-detections", "9" * 20], "max-detections"),
     ],
 )
 def test_wrong_arguments(

@@ -163,6 +163,7 @@ def test_groups_by_a_key_and_by_a_part_of_the_name(tmp_path: Path) -> None:
         ("--group-key", "patient", "group_key must be a key of every image"),
         ("--group-name", "^x", "group_name must be a pattern in every file name, got '^x': 6 names"),
         ("--group-name", "(", "group_name must be a regular expression"),
+        ("--group-key", "", "group_key must be a key of every image"),
     ],
 )
 def test_groups_that_are_not_there(tmp_path: Path, option: str, value: str, message: str) -> None:

@@ -890,3 +890,19 @@ def test_pairs_of_torchvision_keep_their_order() -> None:
     assert blur == da.GaussianBlur(5, (1.0, 1.0), 1.0)
     (crop,) = import_ops("v2.RandomIoUCrop(sampler_options=[0.2, 1.0])").ops
     assert crop == da.RandomIoUCrop((0.2,), allow_no_crop=True)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_other_targets_and_keypoints_are_named(tmp_path: Path, saved: bool) -> None:
+    ops, keypoints = [A.HorizontalFlip(p=0.5), A.Resize(8, 8)], A.KeypointParams(format="xy")
+    pipeline: Any = A.Compose(ops, keypoint_params=keypoints, additional_targets={"right": "image", "depth": "mask"})
+    if saved:
+        A.save(pipeline, tmp_path / "pipeline.json")
+        pipeline = tmp_path / "pipeline.json"
+    imported = da.import_recipe(pipeline)
+    assert imported.ops == (da.RandomHorizontalFlip(0.5), da.Resize((8, 8)))
+    assert "left out  additional_targets: a recipe augments one image with its objects, not also right, depth" in str(
+        imported
+    )
+    assert "differs   KeypointParams -> CocoReader(keypoints=True): flips swap left and right" in str(imported)
+    assert str(imported).endswith("2 mean the same, 1 differ, 1 left out")

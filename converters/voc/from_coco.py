@@ -89,7 +89,7 @@ def coco_to_voc(
     """
     export = folder_export(annotations, output, images, with_images, on_error, report)
     split = export.source.stem if split is None else split
-    if PurePosixPath(split).name != split or not is_plain(split):
+    if not split or PurePosixPath(split).name != split or not is_plain(split):
         raise InputError(f"split must be a name without slashes, got {shown(split)}")
     check_choice("origin", origin, Origin)
     rows, findings = export.read()

@@ -104,7 +104,7 @@ def check_coco(
     annotations, folder = Path(annotations), Path(images)
     if clean is not None:
         refuse_part(annotations)
-    if (group_key or group_name) and not against:
+    if not (group_key is None and group_name is None) and not against:
         raise InputError("groups are looked for in other splits; give against (--against), too")
     groups = GroupRule(group_key, group_name)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)

@@ -36,6 +36,8 @@ from detaug.storage.open_storage import named
 
 M = TypeVar("M")
 
+MOST_DETECTIONS = 1_000_000
+
 _KINDS: dict[str, Any] = {"bbox": BoxKind, "segm": MaskKind, "keypoints": KeypointKind, "rotated": RotatedKind}
 
 
@@ -139,8 +141,8 @@ class CocoEvaluator(Generic[M]):
             self._kind.sizes = self._shown
         check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
         fewest = 20 if kind == "keypoints" else 100
-        fits = max_detections is None or is_whole(max_detections, fewest)
-        check("max_detections", max_detections, fits, f"None, or a whole number of at least {fewest}")
+        fits = max_detections is None or is_whole(max_detections, fewest, MOST_DETECTIONS)
+        check("max_detections", max_detections, fits, f"None, or a whole number in {fewest}..{MOST_DETECTIONS:,}")
         self._min_iou, self._max_detections = min_iou, max_detections
         self._category_ids = np.array(list(truth.categories), np.int64)
         self._own: dict[int, ImageDetections] = {}

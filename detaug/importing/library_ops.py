@@ -137,8 +137,13 @@ def _container_arguments(value: Any, library: Library) -> dict[str, Any]:
     """Return the arguments of a container. Those in it may be unreadable, so the library cannot write it whole."""
     arguments = {name: getattr(value, name) for name in ("p", "n", "replace") if hasattr(value, name)}
     arguments["transforms"] = [_child(op, library) for op in value.transforms]
-    boxes = getattr(value, "processors", {}).get("bboxes")
-    return arguments | ({"bbox_params": _plain(vars(boxes.params))} if boxes else {})
+    processors = getattr(value, "processors", {})
+    for name, key in (("bbox_params", "bboxes"), ("keypoint_params", "keypoints")):
+        if key in processors:
+            arguments[name] = _plain(vars(processors[key].params))
+    if others := getattr(value, "additional_targets", None):
+        arguments["additional_targets"] = _plain(others)
+    return arguments
 
 
 def _attributes(value: Any) -> dict[str, Any]:

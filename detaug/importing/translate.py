@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+from detaug.converters.findings.finding import listed, shown
 from detaug.errors import InputError
 from detaug.importing import albumentations_geometry, albumentations_pixels, albumentations_weather, torchvision_rules
 from detaug.importing.albumentations_geometry import maybe
@@ -75,6 +76,7 @@ class Translator:
     def pipeline(self, pipeline: LibraryOp) -> list[Piece]:
         """Return the pieces of a whole pipeline, with those of its `bbox_params`."""
         pieces = self._child(pipeline, forced=False).pieces
+        self._note_targets(pipeline.arguments)
         params = pipeline.arguments.get("bbox_params")
         params = params.arguments if isinstance(params, LibraryOp) else params
         if not isinstance(params, Mapping) or not params:
@@ -83,6 +85,19 @@ class Translator:
         if not rules_for_boxes and not self.entries[-1].reasons:
             self.entries.pop()
         return pieces + rules_for_boxes
+
+    def _note_targets(self, arguments: Mapping[str, Any]) -> None:
+        """Note what a pipeline augments beside an image, its boxes and its masks."""
+        if others := arguments.get("additional_targets"):
+            entry = Entry("additional_targets", "albumentations")
+            names = listed(others) if isinstance(others, Mapping) else shown(others)
+            reason = f"a recipe augments one image with its objects, not also {names}"
+            entry.leave_out(reason, "StackReader, several images as the bands of one")
+            self.entries.append(entry)
+        if arguments.get("keypoint_params"):
+            entry = Entry("KeypointParams", "albumentations", "CocoReader(keypoints=True)")
+            entry.differs("flips swap left and right keypoints, and those outside the image stay, with visibility 0")
+            self.entries.append(entry)
 
     def _child(self, op: LibraryOp, *, forced: bool) -> _Child:
         """Translate an op. `forced`: it runs with probability 1, since its container has drawn it."""
