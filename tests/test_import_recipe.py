@@ -906,3 +906,25 @@ def test_other_targets_and_keypoints_are_named(tmp_path: Path, saved: bool) -> N
     )
     assert "differs   KeypointParams -> CocoReader(keypoints=True): flips swap left and right" in str(imported)
     assert str(imported).endswith("2 mean the same, 1 differ, 1 left out")
+
+
+def test_one_number_normalizes_all_channels() -> None:
+    """As both libraries broadcast it; torchvision's after a type that scales to 0..1."""
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    three = da.Resize((8, 8)), da.Normalize((0.5,) * 3, (0.25,) * 3)
+    scaled = v2.Compose([v2.Resize((8, 8)), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5], [0.25])])
+    assert da.import_recipe(scaled).ops == three
+    for mean, std in (((0.5,), (0.25,)), (0.5, 0.25)):
+        assert da.import_recipe(A.Compose([A.Resize(8, 8), A.Normalize(mean, std)])).ops == three
+    image = np.full((8, 8, 3), 200, np.uint8)
+    wanted = v2.functional.normalize(torch.from_numpy(image / 255).permute(2, 0, 1), [0.5], [0.25])
+    assert np.allclose(da.batch([image]).then(*three).images[0], wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["v1", "v2"])
+def test_noise_of_erasing_is_a_difference(name: str) -> None:
+    transforms = pytest.importorskip("torchvision.transforms")
+    module = transforms.v2 if name == "v2" else transforms
+    imported = da.import_recipe(module.Compose([module.Resize((8, 8)), module.RandomErasing(value="random")]))
+    (entry,) = (entry for entry in imported.entries if entry.name == "RandomErasing")
+    assert "value='random' is no colour; the fill here is black" in entry.reasons

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from detaug.arguments import Range, is_number, is_whole
 from detaug.importing.albumentations_geometry import maybe
-from detaug.importing.rules import Arguments, Holes, LeftOut, Rules, nearest_ops, rule
+from detaug.importing.rules import Arguments, Holes, LeftOut, Rules, nearest_ops, of_channels, rule
 from detaug.ops import filters
 from detaug.ops.camera import MOST_MEDIAN, ChannelDropout, Defocus, Downscale, MedianBlur, MotionBlur, RandomGamma
 from detaug.ops.color_ops import ColorJitter, RandomChannelPermutation, RandomGrayscale, RandomHSV
@@ -334,7 +334,7 @@ def _normalize(args: Arguments) -> Op:
         raise LeftOut(f"normalization={kind!r} depends on the image", "Normalize(mean, std)")
     most = args.number("max_pixel_value", 255.0)
     numbers = args.get("mean", IMAGENET_MEAN), args.get("std", IMAGENET_STD)
-    mean, std = ([part * most for part in (each if isinstance(each, list | tuple) else [each] * 3)] for each in numbers)
+    mean, std = ([part * most for part in of_channels(each)] for each in numbers)
     units = args.units.divided(mean, std)
     op, args.units = units.normalize(), units
     return op

@@ -153,6 +153,8 @@ def _attributes(value: Any) -> dict[str, Any]:
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             default = None if parameter.default is parameter.empty else parameter.default
             arguments[name] = _plain(getattr(value, _RENAMED.get((type(value).__name__, name), name), default))
+    if type(value).__name__ == "RandomErasing" and arguments["value"] is None:
+        arguments["value"] = "random"  # which v2 keeps as None
     if type(value).__name__ == "RandomCrop" and ".v2" in type(value).__module__ and arguments.get("padding"):
         left, right, top, bottom = arguments["padding"]  # v2 keeps this order, in RandomCrop alone
         arguments["padding"] = [left, top, right, bottom]

@@ -105,6 +105,11 @@ class CropSize:
     size: tuple[int, int]
 
 
+def of_channels(value: Any) -> Any:
+    """Return the three numbers of a number for all channels, or of a list with it; other values as they are."""
+    return [value] * 3 if is_number(value) else [*value] * 3 if is_numbers(value, 1) else value
+
+
 Step = Op | PadTo | Holes | CropSize
 """An op of the recipe, or what becomes a part of one."""
 
@@ -218,7 +223,7 @@ class Arguments:
         value = self.first(*names, default=0)
         if isinstance(value, Mapping) and value:  # of torchvision, by the type of the picture
             value = value.get("Image", value.get("others", next(iter(value.values())))) or 0
-        numbers = [value] * 3 if is_number(value) else value * 3 if is_numbers(value, 1) else value
+        numbers = of_channels(value)
         if not is_numbers(numbers, 3):
             self.differs(f"{names[0]}={value!r} is no colour; the fill here is black")
             return (0, 0, 0)

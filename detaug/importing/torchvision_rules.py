@@ -9,7 +9,7 @@ from typing import Any
 
 from detaug.arguments import RGB, is_number, is_numbers
 from detaug.importing.albumentations_pixels import BOXES, FORMULA
-from detaug.importing.rules import Arguments, LeftOut, Rules, elastic, nearest_ops, rule
+from detaug.importing.rules import Arguments, LeftOut, Rules, elastic, nearest_ops, of_channels, rule
 from detaug.importing.units import BYTES, FLOATS
 from detaug.ops import filters, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
@@ -77,7 +77,7 @@ def _to_tensor(args: Arguments) -> Op:
 @rule(TORCHVISION, "Normalize")
 def _normalize(args: Arguments) -> Op:
     """Return Normalize. torchvision refuses images in 0..255: without an op that divides them, floats are given."""
-    mean, std = args.tuple_or_number("mean"), args.tuple_or_number("std")
+    mean, std = (of_channels(args.tuple_or_number(name)) for name in ("mean", "std"))
     if not (is_numbers(mean, 3) and is_numbers(std, 3)):
         return Normalize(mean, std)  # which says what is wrong
     units = (FLOATS if args.units == BYTES else args.units).divided(mean, std)
