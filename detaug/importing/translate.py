@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from detaug.converters.findings.finding import listed, shown
+from detaug.findings.finding import listed, shown
 from detaug.errors import InputError
 from detaug.importing import albumentations_geometry, albumentations_pixels, albumentations_weather, torchvision_rules
 from detaug.importing.albumentations_geometry import maybe
