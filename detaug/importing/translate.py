@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from detaug.findings.finding import listed, shown
 from detaug.errors import InputError
+from detaug.findings.finding import listed, shown
 from detaug.importing import albumentations_geometry, albumentations_pixels, albumentations_weather, torchvision_rules
 from detaug.importing.albumentations_geometry import maybe
 from detaug.importing.library_ops import ALL_OR_NONE, COMPOSE, CONTAINERS, ONE, SOME, LibraryOp
