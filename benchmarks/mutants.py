@@ -420,12 +420,6 @@ MUTANTS: list[Mutant] = [
         "tests/test_stages.py::test_the_partial_batch_of_each_stage",
     ),
     Mutant(
-        "detaug/loading/planner.py",
-        "draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)",
-        "draws = self.draws.at(0, len(batches.first_slots), *positions)",
-        "tests/test_stages.py::test_the_partial_batch_of_each_stage",
-    ),
-    Mutant(
         "detaug/loading/samplers.py",
         "share * presence.sum() / of_sources, lengths)",
         "share * presence.sum() / of_sources[::-1], lengths)",
