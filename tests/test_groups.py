@@ -175,6 +175,14 @@ def test_groups_that_are_not_there(tmp_path: Path, option: str, value: str, mess
     assert "give against" in usage_error("check", path, tmp_path / "images", option, value)
 
 
+@pytest.mark.parametrize("pattern", ["", "^(x?)", r"\.png$"])
+def test_a_pattern_that_makes_one_group_is_named(tmp_path: Path, pattern: str) -> None:
+    path = write_photographs(tmp_path)
+    outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json", "--shares", "50,50")
+    error = usage_error("split", path, *outputs, "--group-name", pattern)
+    assert "has 1 group of images for 2 outputs; give fewer outputs, or a group_key or group_name that" in error
+
+
 def test_frames_of_one_video_in_two_splits_are_found(tmp_path: Path) -> None:
     path = write_photographs(tmp_path)
     content = read(path)

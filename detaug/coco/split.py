@@ -19,7 +19,7 @@ from detaug.coco.writer import document_text
 from detaug.errors import InputError
 from detaug.files.atomic import write_together
 from detaug.files.paths import PathLike
-from detaug.findings.finding import on_one_line
+from detaug.findings.finding import counted, on_one_line
 from detaug.outputs.guards import output_files
 
 
@@ -143,9 +143,14 @@ def _labels(table: Table, unit: Ints, units: int) -> Labels:
 
 
 def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
+    grouped = len(part) < len(table.image_ids)
+    if len(part) < len(paths):
+        has = counted(len(part), *("group of images", "groups of images") if grouped else ("image",))
+        remedy = "give fewer outputs" + ", or a group_key or group_name that makes more groups" * grouped
+        raise InputError(f"{table.path} has {has} for {len(paths)} outputs; {remedy}")
+    units = "groups of images" if grouped else "images"
     for at, path in enumerate(paths):
         if not (part == at).any():
-            units = "groups of images" if len(part) < len(table.image_ids) else "images"
             raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger share")
 
 
