@@ -26,7 +26,7 @@ rates yolo640 80 --preset yolo640 --batch-size 32
 bench ssd_128 240 --batch-size 128 --seconds 1.5 --turns 3 $main --only "by hand" --only cached --chart "$out/ssd_128.png"
 rates four_cores 120 --batch-size 128 --cores 4
 step epochs 60 "$python" benchmarks/epochs.py "$json" "$images" --epochs 20 --batch-size 128
-step memory 200 "$python" -m pytest -q -s -m gpu tests/test_loader_life.py
+step memory 200 "$python" -m pytest -q -s -m gpu tests/loading/test_loader_life.py
 $python -c "import torchvision" 2>/dev/null && bench torchvision 150 --batch-size 32 --seconds 4 --turns 1 --only loader --only torchvision --workers 8 --workers 16
 step planning 30 "$python" benchmarks/planning.py
 step tune_128 110 "$python" -m detaug tune "$json" "$images" --device cuda --batch-size 128 --seconds 45 -o "$out/settings.json"

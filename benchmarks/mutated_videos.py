@@ -31,7 +31,7 @@ from mutated_images import NUMBERS, WAYS, Rng, pieces
 import detaug as da
 from detaug.converters import check_coco
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 from numbered_videos import CODECS, write_video
 
 SECONDS, SECONDS_ALONE = 600, 60

@@ -39,7 +39,7 @@ import detaug as da
 from detaug.converters import pack_coco
 from detaug.loading.devices import give_memory_back
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 from faults import EXPECTED, Faults
 
 IMAGES, GLOBAL_BATCH = 96, 24

@@ -7,8 +7,9 @@ two GPUs also two processes on one, and four with two on each; with one GPU, or 
 that. Then the run on the most processes is resumed, from the middle of an epoch, on one less, on two and on one. The
 processes of each round run at the same time, each with another number of pipelines, threads and batches in flight.
 
-Each takes two epochs of 61 small images with every recipe and every sampler of tests/worlds.py, 24 images a step on all
-processes together, or 32 for recipes that mix images, so that each of four processes has 8; on eight GPUs 56 and 64.
+Each takes two epochs of 61 small images with every recipe and every sampler of tests/helpers/worlds.py, 24 images a
+step on all processes together, or 32 for recipes that mix images, so that each of four processes has 8; on eight GPUs
+56 and 64.
 Pixels, boxes, masks, labels and matrices of every image are compared by their digests with the image at the same
 position of the only process. A case whose step does not divide among the processes of a layout is left out there.
 Prints a line for each layout, and the first images that differ. The exit code is 1 if an image differs or a process
@@ -34,7 +35,7 @@ import torch
 
 import detaug as da
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 from painted_files import Folder, digests
 from worlds import GLOBAL_BATCH, RECIPES, SAMPLERS, settings, write_images
 

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from filelock import FileLock
+from places import SHARED_DATA
 
 if TYPE_CHECKING:
     from object_server import FaultyProxy
     from painted_files import Folder
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it asks PyPI for the newest version when it is imported
-
-SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
-
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -1,0 +1,158 @@
+"""Several processes: shards under torchrun, inside DistributedDataParallel, and a process that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from command import PYTHON_WITH_USUAL_SIGNALS
+from painted_files import Folder
+from places import HELPERS, REPOSITORY
+
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": f"{REPOSITORY}:{HELPERS}:{os.environ.get('PYTHONPATH', '')}",
+}
+
+
+def torchrun_command(processes: int, program: str, *arguments: object) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [*launcher, str(HELPERS / program), *map(str, arguments)]
+
+
+def torchrun(processes: int, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = torchrun_command(processes, program, *arguments)
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "kill"), [(2, ["kill"]), (4, [])])
+def test_torchrun(painted: Folder, tmp_path_factory: pytest.TempPathFactory, processes: int, kill: list[str]) -> None:
+    out = tmp_path_factory.mktemp("out")
+    run = torchrun(processes, "distributed_run.py", *painted, out, *kill)
+    assert (run.returncode != 0) == bool(kill), run.stderr
+    ranks = [json.loads((out / f"{rank}.json").read_text()) for rank in range(processes)]
+    assert [each["shard"] for each in ranks] == [[rank, processes] for rank in range(processes)]
+    check_training([each["train"] for each in ranks])
+    ids = [i for each in ranks for batch in each["evaluation"] for i in batch]
+    assert sorted(ids) == list(range(10, 31))
+    assert all(batch for each in ranks for batch in each["evaluation"])
+    assert all("after init_process_group" in each["too early"] for each in ranks)
+    assert processes_of(out) == []
+
+
+def check_training(ranks: list[list[list[dict]]]) -> None:
+    """Equal steps and full batches on all ranks, all images in every epoch, the same gradients everywhere."""
+    for epochs in zip(*ranks, strict=True):
+        for steps in zip(*epochs, strict=True):
+            assert {len(step["ids"]) for step in steps} == {2}
+            assert all(step["gradient"] == steps[0]["gradient"] for step in steps)
+            assert any(steps[0]["gradient"])
+        assert {i for steps in epochs for step in steps for i in step["ids"]} == set(range(10, 31))
+
+
+def processes_of(out: Path) -> list[str]:
+    """Command lines of processes that were started for `out` and are still there."""
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.is_file()]
+    return [command.decode() for command in commands if os.fsencode(out) in command]
+
+
+INTERRUPTED = """
+import sys
+import detaug as da
+
+# Python ignores a Ctrl-C that meets a finalizer, and the end of an epoch runs some: the epochs are long.
+reader = da.ConcatReader([da.CocoReader(*sys.argv[1:3])] * 300)
+loader = da.Loader(reader, [da.Resize((16, 16))], 4, device="cpu", pipelines=3)
+while True:
+    for batch in loader:
+        print(len(batch), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_process(painted: Folder) -> None:
+    command = [*PYTHON_WITH_USUAL_SIGNALS, "-c", INTERRUPTED, *map(str, painted)]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "4\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGINT
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.slow
+def test_lightning_goes_on_from_the_middle_and_the_end_of_an_epoch(painted: Folder, tmp_path: Path) -> None:
+    """Also where the optimizer asks for the number of steps, and Lightning makes the loader too early.
+
+    And where Lightning ends its epochs after four of six batches: the next one begins with the loader's next epoch.
+    """
+    if find_spec("lightning") is None:
+        pytest.skip("Lightning is not installed")
+    command = [sys.executable, str(HELPERS / "lightning_run.py"), *map(str, painted), str(tmp_path)]
+    run = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=True)
+    runs = json.loads(run.stdout.splitlines()[-1])
+    assert [len(ids["whole"]) for ids in runs] == [18, 18, 12]
+    for ids in runs:
+        for step, rest in ids["rest"].items():
+            assert rest == ids["whole"][int(step) :], step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["statistics", "statistics-ema"])
+def test_all_ranks_evaluate_the_model_that_is_saved(
+    painted: Folder, tmp_path_factory: pytest.TempPathFactory, mode: str
+) -> None:
+    """On a CPU each rank has the statistics of its own images, and the first one's are saved."""
+    out = tmp_path_factory.mktemp("out")
+    run = torchrun(2, "train_run.py", *painted, out / "run", mode)
+    assert run.returncode == 0, run.stderr
+    first, second = ((out / f"{rank}.txt").read_text().splitlines() for rank in range(2))
+    assert len(first) == 3 * 3  # batches of four of eleven images, three evaluations
+    assert set(first) == set(second)
+    saved = torch.load(out / "run/model.pt", weights_only=True)["model"]
+    assert first[-1].endswith(f"{saved['features.1.running_mean'].tolist()} {saved['features.1.running_var'].tolist()}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["lightning", "accelerate"])
+def test_a_framework_leaves_the_shards_alone(
+    painted: Folder, tmp_path_factory: pytest.TempPathFactory, framework: str
+) -> None:
+    """Two processes, no shim; Lightning with `use_distributed_sampler` on and off."""
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    out = tmp_path_factory.mktemp("out")
+    run = torchrun(2, "frameworks_run.py", framework, *painted, out)
+    assert run.returncode == 0, run.stderr
+    one, other = (json.loads((out / f"{rank}.json").read_text()) for rank in range(2))
+    assert [len(ids) for ids in one] == [len(ids) for ids in other] == [4] * 6
+    for epoch in (slice(0, 3), slice(3, 6)):
+        assert {i for ids in [*one[epoch], *other[epoch]] for i in ids} == set(range(10, 31))
+        assert sum(map(len, one[epoch] + other[epoch])) == 24  # 21, and three that come twice
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all_processes_of_torchrun(painted: Folder, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In the middle of an epoch of `train`; its last checkpoint stays."""
+    out = tmp_path_factory.mktemp("out")
+    command = torchrun_command(2, "train_run.py", *painted, out / "run", "endless")
+    process = subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    assert process.stdout
+    assert any(line.startswith("epoch 1/") for line in process.stdout)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert processes_of(out) == []
+    assert (out / "run/checkpoint.pt").is_file()

@@ -1,0 +1,132 @@
+"""The site has a picture of every op and an entry for every public name, and loads nothing from other hosts."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from places import REPOSITORY
+
+import detaug as da
+
+MODULES = {"converters", "fn", "presets", "targets", "testing"}
+"""Public names that are modules: their functions have the entries."""
+BASES = {"GeometricOp", "Op", "PixelOp"}
+WITHOUT_PICTURES = {"OpticalFlow"}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, with warnings as errors."""
+    pytest.importorskip("furo", reason="the site's generator is not installed: the extra docs has it")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run([sys.executable, REPOSITORY / "docs/site/build.py", folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Tags(HTMLParser):
+    """The tags of a page, each with its attributes."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+
+
+def loaded_by(page: Path) -> list[str]:
+    """Return what a browser loads for a page: not the links that people click."""
+    attributes = [each for tag, each in Tags(page).found if tag != "a"]
+    return [value for each in attributes for name, value in each.items() if name in {"src", "srcset", "href", "data"}]
+
+
+def loaded_by_style(style: Path) -> list[str]:
+    """Return what a style sheet loads: `url(...)` and `@import "..."`."""
+    return re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')]+)", style.read_text(encoding="utf-8"))
+
+
+def ops() -> set[str]:
+    every = {name: getattr(da, name) for name in da.__all__}
+    return {name for name, each in every.items() if isinstance(each, type) and issubclass(each, da.Op)} - BASES
+
+
+@pytest.mark.parametrize("script", ["api", "gallery"])
+def test_the_examples_of_the_scripts_run(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "docs/site"))
+    result = doctest.testmod(import_module(script))
+    assert result.attempted
+    assert not result.failed
+
+
+WITHOUT_DRAWS = {"CenterCrop", "Normalize", "Pad", "PadToMultiple", "Resize", "SanitizeBoundingBoxes"}
+"""Ops that draw nothing: one picture of their result."""
+
+
+def test_the_gallery_shows_every_op_as_source_and_three_draws_or_one_result(site: Path) -> None:
+    pictures = [each["src"] for tag, each in Tags(site / "docs/gallery.html").found if tag == "img"]
+    names = [match[1] for path in pictures if (match := re.fullmatch(r".*/(\w+)-[123]\.webp", path))]
+    assert len(ops()) > 40
+    shown = ops() - WITHOUT_PICTURES
+    expected = dict.fromkeys(shown, 3) | dict.fromkeys(WITHOUT_DRAWS, 1)
+    assert {name: names.count(name) for name in shown} == expected
+    assert sum(path.endswith("source.webp") for path in pictures) == len(shown)
+    assert {"people", "ships"} <= {Path(path).stem for path in pictures}
+    assert all((site / "docs" / path).resolve().is_file() for path in pictures)
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    ids = {each["id"] for page in site.glob("api/*.html") for _, each in Tags(page).found if "id" in each}
+    assert {name for name in da.__all__ if f"detaug.{name}" not in ids} <= MODULES
+    assert all(any(each.startswith(f"detaug.{name}.") for each in ids) for name in MODULES)
+
+
+def test_the_reference_shows_the_arguments_of_ops(site: Path) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in site.glob("api/*.html"))
+    assert "max_ratio" in pages.partition('id="detaug.RandomZoomOut"')[2].partition("</dt>")[0]
+    assert "*_" not in re.sub("<[^>]*>", "", pages)
+
+
+def test_the_reference_shows_of_views_what_ops_need(site: Path) -> None:
+    ids = {each["id"] for _, each in Tags(site / "api/op.html").found if "id" in each}
+    shown = {each.removeprefix("detaug.Views.") for each in ids if each.startswith("detaug.Views.")}
+    assert {"boxes", "labels", "size", "crop_to", "warp", "clip", "keep"} <= shown
+    assert not shown & {"slot", "replace_at", "packed"}
+
+
+def test_every_document_is_a_page(site: Path) -> None:
+    documents = [path for path in REPOSITORY.glob("docs/**/*.md") if "site" not in path.parts]
+    assert [
+        path for path in documents if not (site / path.relative_to(REPOSITORY).with_suffix(".html")).is_file()
+    ] == []
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    loaded = {path: loaded_by(path) for path in site.rglob("*.html")}
+    loaded |= {path: loaded_by_style(path) for path in site.rglob("*.css")}
+    assert sum(map(len, loaded.values())) > 1000
+    assert {path: each for path, urls in loaded.items() for each in urls if re.match(r"(https?:)?//", each)} == {}
+
+
+def test_notebooks_are_pages_with_their_outputs(site: Path) -> None:
+    notebooks = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+    for path in notebooks:
+        tags = Tags(site / "notebooks" / f"{path.stem}.html").found
+        outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+        pictures = [output for output in outputs if {"image/png", "image/jpeg"} & output.get("data", {}).keys()]
+        shown = [each["src"] for tag, each in tags if tag == "img" and "_images/" in each["src"]]
+        assert len(shown) >= len(pictures) > 0
+        assert all((site / "notebooks" / name).resolve().is_file() for name in shown)
+    links = {value for tag, each in Tags(site / "index.html").found for value in each.values() if tag == "a"}
+    assert {f"notebooks/{path.stem}.html" for path in notebooks} <= links

@@ -1,0 +1,89 @@
+"""How the package is cut: small pieces, light imports, names that say what is inside. import-linter holds the rest."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from places import REPOSITORY
+
+PACKAGE = REPOSITORY / "detaug"
+CONVERTERS = REPOSITORY / "converters"
+
+CONTENTLESS = {"base", "common", "core", "helper", "helpers", "misc", "tools", "util", "utils"}
+
+
+FACE = {"__init__", "__main__", "presets", "targets"}
+"""What users import."""
+
+GROUND_FLOOR = {"arguments", "arrays", "compiled", "errors", "pixel_format"}
+"""What all folders stand on."""
+
+LONGEST_FUNCTION, LONGEST_CLASS = 60, 250
+"""Lines, without the docstring."""
+
+
+def modules() -> list[Path]:
+    """Return each module once: detaug/converters is a link."""
+    own = [path for path in PACKAGE.rglob("*.py") if CONVERTERS.name not in path.relative_to(PACKAGE).parts]
+    return sorted([*own, *CONVERTERS.rglob("*.py")])
+
+
+@cache
+def parsed() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in modules()]
+
+
+def definitions(kind: type[ast.FunctionDef] | type[ast.ClassDef]) -> Iterator[tuple[str, int]]:
+    """Yield the name of each function or class, and the number of lines of its body."""
+    for path, module in parsed():
+        for node in ast.walk(module):
+            if isinstance(node, kind):
+                first = node.body[min(1, len(node.body) - 1)] if ast.get_docstring(node) else node.body[0]
+                yield f"{path.relative_to(REPOSITORY)}: {node.name}", (node.end_lineno or 0) - first.lineno + 1
+
+
+def test_only_what_users_import_and_all_folders_need_lies_in_the_top_folder() -> None:
+    assert {path.stem for path in PACKAGE.glob("*.py")} == FACE | GROUND_FLOOR
+
+
+def test_functions_are_short() -> None:
+    lengths = dict(definitions(ast.FunctionDef))
+    assert [name for name, lines in lengths.items() if lines > LONGEST_FUNCTION] == []
+
+
+def test_no_class_knows_everything() -> None:
+    assert [name for name, lines in definitions(ast.ClassDef) if lines > LONGEST_CLASS] == []
+
+
+@pytest.mark.parametrize("name", ["detaug", "detaug.converters", "detaug.drawing", "detaug.cli.main"])
+def test_light_modules_import_neither_torch_nor_dali(name: str) -> None:
+    code = f"import sys, {name}; print([each for each in ('torch', 'nvidia', 'torchvision') if each in sys.modules])"
+    command = [sys.executable, "-W", "error", "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert result.stdout == "[]\n"
+
+
+def test_modules_are_named_for_what_they_hold() -> None:
+    assert [path for path in modules() if path.stem.strip("_") in CONTENTLESS] == []
+
+
+def test_the_help_loads_nothing_that_takes_long() -> None:
+    code = (
+        "import sys; from detaug.cli.main import main; main(['--help']);"
+        "print([each for each in ('numpy', 'lxml', 'PIL', 'torch') if each in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_benchmark_is_in_a_document_or_a_test() -> None:
+    readers = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("tests/**/*.py")]
+    readers += REPOSITORY.glob("benchmarks/*.sh")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in readers if "history" not in path.parts)
+    assert [path.name for path in REPOSITORY.glob("benchmarks/*.py") if path.name not in text] == []
