@@ -80,7 +80,7 @@ def coco_to_yolo(
       house         20
       mug           28
       tree          20
-     dropped       3  key-dropped: a key of the json has no place in the other format
+     dropped       3  key-dropped: a key of the json has no place in the other format: annotations.difficult, ...
     each of these, with its file: --report FILE
     written: yolo
     train with it: yolo detect train data=yolo/data.yaml

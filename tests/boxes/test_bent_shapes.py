@@ -92,7 +92,7 @@ def test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them(
     """Also of a second batch, whose boxes come after those of the first."""
     at = 0
     for batch in da.Loader(write(tmp_path), [da.Resize(OUTPUT), OPS[name]], size, train=False, device="cpu", seed=4):
-        field, polygons = batch.field, batch.polygons
+        field, polygons = batch.distortion, batch.polygons
         assert field is not None
         first, box = polygons.first_point[polygons.first_ring].tolist(), 0
         for image, count in enumerate(batch.counts):

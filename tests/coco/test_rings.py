@@ -62,8 +62,8 @@ def test_rings_that_overlap_become_their_union(seed: int) -> None:
 
 def test_large_rings_cost_what_they_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
     painted: list[int] = []
-    paint = rings._paint
-    monkeypatch.setattr(rings, "_paint", lambda ring, window: painted.append(window) or paint(ring, window))
+    paint = rings.paint_ring
+    monkeypatch.setattr(rings, "paint_ring", lambda ring, window: painted.append(window) or paint(ring, window))
     square = np.array([[0.0, 0], [10, 0], [10, 10], [0, 10]])
     assert without_overlaps([square, square + 2_000])[1] is False
     assert painted == []

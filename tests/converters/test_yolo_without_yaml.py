@@ -92,7 +92,7 @@ def test_the_file_of_darknet_or_of_classes(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"obj.data": "classes = 2\n"}, "obj.data must have a line names = FILE"),
-        ({"obj.data": "names = a\0b\n"}, "a\0b, the names of the classes, cannot be read: "),
+        ({"obj.data": "names = a\0b\n"}, r"a\x00b, the names of the classes, cannot be read: "),
         ({"obj.data": f"names = {'a' * 999}\n"}, "the names of the classes, cannot be read: File name too long"),
         ({"obj.names": "cat\n\ndog\n"}, "names must not be empty"),
         ({"obj.names": "cat\ncat\n"}, "names must differ, got 'cat' 2 times"),

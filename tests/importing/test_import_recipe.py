@@ -18,6 +18,7 @@ import pytest
 import torch
 from command import detaug, usage_error
 from imported import OLD_ARGUMENTS, import_ops, live, seed_apart
+from places import REPOSITORY
 from reference import torchvision_part, v2functional
 
 import detaug as da
@@ -137,7 +138,7 @@ def test_the_document_has_the_share_that_translates() -> None:
     counts = [count for name, count in COUNTS.items() if name.startswith("albu")]
     same, lost = sum(count[1:] == (0, 0) for count in counts), sum(count[2] > 0 for count in counts)
     ops = [sum(column) for column in zip(*counts, strict=True)]
-    page = " ".join((PIPELINES.parents[1] / "docs/migrating.md").read_text().split())
+    page = " ".join((REPOSITORY / "docs/migrating.md").read_text().split())
     assert f"{same} mean the same, {34 - same - lost} differ in some op, and {lost} leave some op out" in page
     assert f"Of their {sum(ops)} ops {ops[0]} mean the same, {ops[1]} differ, and {ops[2]} are left out" in page
 
