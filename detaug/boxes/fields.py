@@ -95,21 +95,19 @@ class Field:
         further = lens * squared * (1 + squared)
         return x + across * further, y + down * further
 
-    def undistorted_units(self, image: Any, x: Any, y: Any) -> tuple[Any, Any]:
-        """Return where points of outputs come from, x and y, all in units of 1/256 pixel, rounded.
+    def undistorted_units(self, image: int, x: Ints, y: Ints) -> tuple[Ints, Ints]:
+        """Return where points of an output come from, x and y (R, C), all in units of 1/256 pixel, rounded.
 
-        `image`: one, with `x` (C,) and `y` (R, 1) of its points, or several, (N, 1, 1), with (N, 1, C) and (N, R, 1).
-        What comes from outside of the picture is far away, since it is fill.
+        `x` (C,), `y` (R, 1). What comes from outside of the picture is far away, since it is fill.
+        `mask_kernels.undistort` gives the same bits.
         """
-        height, width = self.size[image, 0], self.size[image, 1]
-        is_tensor = hasattr(x, "double")
-        x, y = (each.double() / ONE if is_tensor else each / ONE for each in (x, y))
-        height, width = _like(height, x), _like(width, x)
-        at_x, at_y = self.undistorted(image, x + 0 * y, y + 0 * x)
+        height, width = self.size[image].tolist()
+        in_x, in_y = x / ONE, y / ONE
+        at_x, at_y = self.undistorted(image, in_x + 0 * in_y, in_y + 0 * in_x)
         seen = (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
-        units = ((each * ONE + 0.5) // 1 for each in (at_x, at_y))
-        x, y = (each * seen - FAR * ~seen for each in units)
-        return (x.int(), y.int()) if is_tensor else (x.astype(np.int64), y.astype(np.int64))
+        found = (np.where(seen, np.floor(each * ONE + 0.5), -FAR) for each in (at_x, at_y))
+        from_x, from_y = (each.astype(np.int64) for each in found)
+        return from_x, from_y
 
     def placed(self, image: Ints, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Return where points of the undistorted pictures are seen in the outputs: the inverse of `undistorted`.

@@ -18,8 +18,9 @@ RECTANGLE, INTERVAL, COPY = (tl.constexpr(each) for each in (units.RECTANGLE, un
 STENCIL, NUMBERS = tl.constexpr(units.STENCIL), tl.constexpr(units.NUMBERS)
 
 SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
+SIZES += ["points_down", "points_across"]
 PARTS = ["annotations", "layer_of", "layers", "borders", "stencils", "starts"]
-PARTS += ["objects", "ranks", "first_object", "labels", "out"]
+PARTS += ["objects", "ranks", "first_object", "labels", "out", "images", "places"]
 mask_kernel = triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=[*PARTS, "grid_y", "grid_x"])
 """Else Triton compiles the kernels again for other numbers of objects, and for parts of arrays."""
 
@@ -140,20 +141,83 @@ def sample(
 
 
 @mask_kernel
+def undistort(
+    numbers, control, images, grid_y, grid_x, out, points_down, points_across, height, width, y_step, x_step, programs,
+    SHIFTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Write to `out`, (P, 2, height, width), where the points of P grids come from in undistorted pictures: y and x.
+
+    `images` (P,): of each grid. A row of `numbers`: height, width, the coefficient of a lens and the distance between
+    control points, whose shifts are `control`, `points_down` x `points_across` for each image, if SHIFTS. The bits are
+    those of `Field.undistorted_units`: products and sums come in its order.
+    """
+    place = (tl.program_id(0) // programs).to(tl.int64)
+    image = tl.load(images + place).to(tl.int64)
+    grid_y, grid_x = grid_y + place * y_step, grid_x + place * x_step
+    own, across = numbers + image * 4, tl.cdiv(width, COLUMNS)
+    rows_of, columns_of, lens = tl.load(own), tl.load(own + 1), tl.load(own + 2)
+    for block in range(tl.program_id(0) % programs, tl.cdiv(height, ROWS) * across, programs):
+        rows, columns = block // across * ROWS + tl.arange(0, ROWS), block % across * COLUMNS + tl.arange(0, COLUMNS)
+        y = tl.load(grid_y + tl.minimum(rows, height - 1)).to(tl.float64)[:, None] / ONE
+        x = tl.load(grid_x + tl.minimum(columns, width - 1)).to(tl.float64)[None, :] / ONE
+        if SHIFTS:
+            spacing = tl.load(own + 3)
+            cell_y = tl.minimum(tl.maximum(y, 0.0), rows_of) / spacing
+            cell_x = tl.minimum(tl.maximum(x, 0.0), columns_of) / spacing
+            row, column = tl.floor(cell_y), tl.floor(cell_x)
+            down, right = cell_y - row, cell_x - column
+            first = (image * points_down + row.to(tl.int64)) * points_across + column.to(tl.int64)
+            shift_x, shift_y = tl.zeros([ROWS, COLUMNS], tl.float64), tl.zeros([ROWS, COLUMNS], tl.float64)
+            for point_y in tl.static_range(4):
+                for point_x in tl.static_range(4):
+                    weight = _weight(down, point_y) * _weight(right, point_x)
+                    shifts = control + 2 * (first + point_y * points_across + point_x)
+                    shift_x += tl.load(shifts).to(tl.float64) * weight
+                    shift_y += tl.load(shifts + 1).to(tl.float64) * weight
+            x, y = x + shift_x, y + shift_y
+        away_x, away_y = x - columns_of / 2, y - rows_of / 2
+        part_x, part_y = away_x / columns_of, away_y / rows_of
+        squared = part_x * part_x + part_y * part_y
+        further = lens * squared * (1 + squared)
+        x, y = x + away_x * further, y + away_y * further
+        seen = (x >= 0) & (x < columns_of) & (y >= 0) & (y < rows_of)
+        in_grid = (rows < height)[:, None] & (columns < width)[None, :]
+        to = out + (2 * place * height + rows[:, None]) * width + columns[None, :]
+        tl.store(to, tl.where(seen, tl.floor(y * ONE + 0.5), -FAR).to(tl.int32), in_grid)
+        tl.store(to + height * width, tl.where(seen, tl.floor(x * ONE + 0.5), -FAR).to(tl.int32), in_grid)
+
+
+@triton.jit
+def _weight(part, number: tl.constexpr):
+    """Return the weight of one of four control points in a cubic B-spline, rounded as `fields._weights` is."""
+    left, squared, cubed = 1 - part, part * part, part * part * part
+    if number == 0:
+        return left * left * left / 6
+    if number == 1:
+        return (3 * cubed - 6 * squared + 4) / 6
+    if number == 2:
+        return (-3 * cubed + 3 * squared + 3 * part + 1) / 6
+    return cubed / 6
+
+
+@mask_kernel
 def sample_points(
     annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point, first_ring, runs, first_run,
-    heights, objects, points_y, points_x, out, layers_of_image, sides, vertices, height, width, programs,
+    heights, objects, places, at_points, out, layers_of_image, sides, vertices, height, width, programs,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Do as `sample` for points that are no grid, `points_y` and `points_x` (height, width), the same for all masks."""
+    """Do as `sample` for points that are no grid: of each mask those of a place, (R,), in `at_points`, the `out`
+    of `undistort`.
+    """
     mask = (tl.program_id(0) // programs).to(tl.int64)
     which = tl.load(objects + mask)
+    at_points += 2 * tl.load(places + mask).to(tl.int64) * height * width
     hull, across = hulls + which * 5, tl.cdiv(width, COLUMNS)
     for block in range(tl.program_id(0) % programs, tl.cdiv(height, ROWS) * across, programs):
         rows, columns = block // across * ROWS + tl.arange(0, ROWS), block % across * COLUMNS + tl.arange(0, COLUMNS)
         in_grid = (rows < height)[:, None] & (columns < width)[None, :]
         at = rows[:, None] * width + columns[None, :]
-        y, x = tl.load(points_y + at, in_grid, -FAR), tl.load(points_x + at, in_grid, -FAR)
+        y, x = tl.load(at_points + at, in_grid, -FAR), tl.load(at_points + height * width + at, in_grid, -FAR)
         near = (x >= tl.load(hull)) & (x <= tl.load(hull + 2)) & (y >= tl.load(hull + 1)) & (y <= tl.load(hull + 3))
         if tl.max(near.to(tl.int32), None) > 0:
             shown = _shown_at(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.arrays import start_offsets
+from detaug.arrays import Ints, start_offsets
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import Grid, Objects, label_map, pixel_grid
 from detaug.boxes.units import ONE
@@ -26,8 +26,11 @@ ROWS, COLUMNS, WARPS, PROGRAMS = 32, 32, 1, 32
 fastest of 13 on an H100. A row of a block is a word of 32 bits.
 """
 
-POINTS = 1 << 22
-"""Points of bent outputs that are moved at once, by some hundred small kernels: they take up to 1 GB of memory."""
+POINTS = 1 << 25
+"""Points of bent outputs that are moved at once: 8 bytes each."""
+
+MOVED_ROWS, MOVED_COLUMNS, MOVERS = 8, 32, 256
+"""Sides of the blocks of points that a program moves, and programs for each output, at most."""
 
 OPTIONS = {"enable_fp_fusion": False}
 """NumPy rounds products before it adds."""
@@ -137,39 +140,64 @@ class ObjectsOnGpu:
 
     def _bent_masks(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
         """Return masks of outputs that a field bends: see `masks.rasterise`."""
-        assert self._field is not None
-        out = torch.empty((len(objects), *grid.shape), dtype=torch.bool, device=self._device)
+        out = torch.zeros((len(objects), *grid.shape), dtype=torch.bool, device=self._device)
         numbers = objects.cpu().numpy()
         one_grid = grid.y.ndim == 1  # then all objects of an image have the same points
-        places = self._image[numbers] if one_grid else np.arange(len(numbers))
-        straight = np.flatnonzero(~self._bent[numbers])
+        straight, bent = np.flatnonzero(~self._bent[numbers]), np.flatnonzero(self._bent[numbers])
         if len(straight):
             chosen = to_device(straight, self._device)
             own = grid if one_grid else GridOnGpu(grid.y[chosen], grid.x[chosen])
             out[chosen] = self._straight_masks(objects[chosen], own)
-        bent = np.flatnonzero(self._bent[numbers])
-        _, firsts, place = np.unique(places[bent], return_index=True, return_inverse=True)
+        _, firsts, place = np.unique(
+            self._image[numbers[bent]] if one_grid else bent, return_index=True, return_inverse=True
+        )
         at_once = max(1, POINTS // max(1, grid.shape[0] * grid.shape[1]))
         for start in range(0, len(firsts), at_once):
-            first = bent[firsts[start : start + at_once]]
-            image, rows = self._image[numbers[first]][:, None, None], to_device(first, self._device)
-            own_x, own_y = (each[None] if one_grid else each[rows] for each in (grid.x, grid.y))
-            x, y = self._field.undistorted_units(image, own_x[:, None], own_y[:, :, None])
-            for number in range(len(first)):
-                these = to_device(bent[place == start + number], self._device)
-                out[these] = self._masks_of_points(objects[these], x[number], y[number])
+            of_places = bent[firsts[start : start + at_once]]
+            rows = to_device(of_places, self._device)
+            own = grid if one_grid else GridOnGpu(grid.y[rows], grid.x[rows])
+            points = self._undistorted(self._image[numbers[of_places]], own)
+            is_here = (place >= start) & (place < start + at_once)
+            chosen = to_device(bent[is_here], self._device)
+            out[chosen] = self._masks_of_points(objects[chosen], place[is_here] - start, points)
         return out
 
-    def _masks_of_points(self, objects: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return (R, rows, columns): whether points, x and y (rows, columns), show each of some objects."""
+    @cached_property
+    def _field_on_device(self) -> tuple[Tensor, Tensor]:
+        assert self._field is not None
+        numbers = np.column_stack([self._field.size, self._field.lens, self._field.spacing])
+        return to_device(np.ascontiguousarray(numbers, np.float64), self._device), to_device(
+            np.ascontiguousarray(self._field.control), self._device
+        )
+
+    def _undistorted(self, images: Ints, grid: GridOnGpu) -> Tensor:
+        """Return (P, 2, rows, columns): y and x from which the points of P images come, see `Field`."""
+        from detaug.gpu.mask_kernels import undistort
+
+        assert self._field is not None
+        out = torch.empty((len(images), 2, *grid.shape), dtype=torch.int32, device=self._device)
+        if out.numel():
+            steps = (0 if each.ndim == 1 else each.shape[1] for each in (grid.y, grid.x))
+            programs = min(MOVERS, -(-grid.shape[0] // MOVED_ROWS) * -(-grid.shape[1] // MOVED_COLUMNS))
+            launch_programs(
+                undistort, self._device, len(images) * programs, *self._field_on_device,
+                to_device(images.astype(np.int32), self._device), grid.y.contiguous(), grid.x.contiguous(), out,
+                *self._field.control.shape[1:3], *grid.shape, *steps, programs, SHIFTS=bool(self._field.control.any()),
+                ROWS=MOVED_ROWS, COLUMNS=MOVED_COLUMNS, num_warps=WARPS, **OPTIONS,
+            )  # fmt: skip
+        return out
+
+    def _masks_of_points(self, objects: Tensor, places: Ints, points: Tensor) -> Tensor:
+        """Return (R, rows, columns): whether points show each of some objects. `places`: (R,) which of `points`."""
         from detaug.gpu.mask_kernels import sample_points
 
-        out = torch.zeros((len(objects), *x.shape), dtype=torch.bool, device=self._device)
+        shape = points.shape[2:]
+        out = torch.zeros((len(objects), *shape), dtype=torch.bool, device=self._device)
         if out.numel():
-            programs = min(PROGRAMS, -(-x.shape[0] // ROWS) * -(-x.shape[1] // COLUMNS))
+            programs = min(PROGRAMS, -(-shape[0] // ROWS) * -(-shape[1] // COLUMNS))
             launch_programs(
-                sample_points, self._device, len(objects) * programs, *self._inputs, objects, y.contiguous(),
-                x.contiguous(), out, *self._sizes, *x.shape, programs,
+                sample_points, self._device, len(objects) * programs, *self._inputs, objects,
+                to_device(places.astype(np.int32), self._device), points, out, *self._sizes, *shape, programs,
                 ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, **OPTIONS,
             )  # fmt: skip
         return out

@@ -46,6 +46,7 @@ def large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     if DEVICE.type == "cpu":
         interpret_quickly(monkeypatch)
         monkeypatch.setattr("detaug.gpu.masks.ROWS", 256)
+        monkeypatch.setattr("detaug.gpu.masks.MOVED_ROWS", 256)
 
 
 def outline(number: int, rng: np.random.Generator) -> Any:

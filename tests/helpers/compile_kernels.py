@@ -40,16 +40,19 @@ POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": 
     **dict.fromkeys(("red", "green", "blue", "brightness", "thickness", "blur"), "fp32"),
 }
 WHOLE = "annotations layer_of placed hulls starts first_point first_ring runs first_run heights"
-WHOLE += " objects grid_y grid_x points_y points_x ranks first_object labels"
+WHOLE += " objects grid_y grid_x images places at_points ranks first_object labels"
 POINTERS_OF_MASKS = dict.fromkeys(WHOLE.split(), "*i32") | {
     "layers": "*fp64",
     "borders": "*fp64",
     "stencils": "*u8",
     "points": "*fp32",
+    "numbers": "*fp64",
+    "control": "*fp32",
     "run_boxes": "*fp32",
 }
 POINTERS_OF_BANDS = dict.fromkeys(("decoded", "source", "pixels"), "*fp32")
 IN_BLOCKS_OF_MASKS = {"ROWS": masks.ROWS, "COLUMNS": masks.COLUMNS}
+IN_MOVED_BLOCKS = {"ROWS": masks.MOVED_ROWS, "COLUMNS": masks.MOVED_COLUMNS}
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
 BANDS = {**IN_BLOCKS, "BANDS": 4}
@@ -81,6 +84,7 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),
     (mask_kernels.place, {"VERTICES": masks.VERTICES}, ""),
     *((mask_kernels.sample, {**IN_BLOCKS_OF_MASKS, "COUNT": count}, out) for count, out in ((0, "*i1"), (1, "*i32"))),
+    *((mask_kernels.undistort, {**IN_MOVED_BLOCKS, "SHIFTS": shifts}, "*i32") for shifts in (0, 1)),
     (mask_kernels.sample_points, IN_BLOCKS_OF_MASKS, "*i1"),
     (mask_kernels.label, IN_BLOCKS_OF_MASKS, "*i32"),
     *((triton_kernel.render, {**BANDS, "VIEW": view, "COLORS": triton_kernel.KEPT}, "*fp32") for view in VIEWS),
