@@ -5,11 +5,10 @@ Source: https://www.crowdhuman.org/download.html.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
+from detaug.converters.records.json_lines import records_of_lines
 from detaug.converters.records.record import (
     Contents,
     Edges,
@@ -26,8 +25,6 @@ from detaug.converters.records.record import (
     text_of,
     unread_elements,
 )
-from detaug.files.paths import require_file
-from detaug.findings.finding import Finding
 
 _BOX_KEYS = ("tag", "fbox", "vbox", "hbox", "extra", "head_attr")
 
@@ -42,31 +39,16 @@ def read_crowdhuman(source: Source) -> Contents:
 
     unread = Counter[str]()
 
-    def read(file: str) -> Iterator[Record]:
-        path = source.folder / file
-        require_file(path)
-        with open(path, encoding="utf-8-sig") as lines:
-            for line, text in enumerate(lines, 1):
-                if text.strip():
-                    yield _record(file, line, text, unread)
-
-    return Contents(records_of_lists(source, read), class_names=["person"], findings=unread_elements(unread))
-
-
-def _record(file: str, line: int, text: str, unread: Counter[str]) -> Record:
-    record = Record(file)
-    try:
-        entry = object_of(json.loads(text), "a line")
+    def read(record: Record, entry: dict[str, Any], line: int) -> None:
         record.names = [text_of(entry.get("ID"), "ID")]
         items = list_of(entry.get("gtboxes"), "gtboxes")
         count_unread(unread, entry, ("ID", "gtboxes"))
         for each in items:
             count_unread(unread, each if isinstance(each, dict) else {}, _BOX_KEYS)
-    except (ValueError, RecursionError) as error:
-        record.findings.append(Finding(file, "row-invalid", None, line, note=f"does not parse: {error}"))
-        return record
-    read_objects(record, items, lambda item: _object(item, line), lambda _: line)
-    return record
+        read_objects(record, items, lambda item: _object(item, line), lambda _: line)
+
+    records = records_of_lists(source, lambda file: records_of_lines(source, file, read))
+    return Contents(records, class_names=["person"], findings=unread_elements(unread))
 
 
 def _object(value: Any, line: int) -> Object:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.converters.records.csv_rows import rows_of_csv
+from detaug.converters.records.json_lines import record_of_line, records_of_lines
 from detaug.converters.records.record import (
     Contents,
     Object,
@@ -29,8 +30,7 @@ from detaug.converters.records.record import (
     unread_elements,
 )
 from detaug.converters.records.segmentation import is_segmentation, set_segmentation
-from detaug.files.paths import require_file
-from detaug.findings.finding import Finding, shown
+from detaug.findings.finding import shown
 
 _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", "class")
 
@@ -43,24 +43,22 @@ def read_imagefolder(source: Source) -> Contents:
     lists are columns, other keys those of the image; what is no list in `objects` is counted.
     """
     unread = Counter[str]()
-
-    def read(file: str) -> Iterator[Record]:
-        if file.lower().endswith(".csv"):
-            for line, entry in _rows(source.folder / file):
-                record = _record(file, line, entry, unread)
-                names.update(item.class_name for item in record.objects)
-                yield record
-            return
-        require_file(source.folder / file)
-        with open(source.folder / file, encoding="utf-8-sig") as lines:
-            for line, text in enumerate(lines, 1):
-                if text.strip():
-                    record = _record(file, line, text, unread)
-                    names.update(item.class_name for item in record.objects)
-                    yield record
-
     names: set[str] = set()
-    return Contents(records_of_lists(source, read), class_names=_numbers(names), findings=unread_elements(unread))
+
+    def read(record: Record, entry: dict[str, Any], line: int) -> None:
+        record.called = text_of(entry.get("file_name"), "file_name")
+        record.names = names_beside(record.file, record.called)
+        items = [*_items(entry.get("objects"), unread)]
+        record.columns = {key: each for key, each in entry.items() if key not in ("file_name", "objects")}
+        read_objects(record, items, lambda item: _object(record, item, line), lambda _: line)
+        names.update(item.class_name for item in record.objects)
+
+    def records(file: str) -> Iterator[Record]:
+        if not file.lower().endswith(".csv"):
+            return records_of_lines(source, file, read)
+        return (record_of_line(file, line, entry, read) for line, entry in _rows(source.folder / file))
+
+    return Contents(records_of_lists(source, records), class_names=_numbers(names), findings=unread_elements(unread))
 
 
 def _numbers(names: set[str]) -> Iterator[str]:
@@ -92,21 +90,6 @@ def _objects(text: str) -> Any:
             return literal_eval(text)
         except (SyntaxError, TypeError, MemoryError) as error:
             raise ValueError(str(error)) from None
-
-
-def _record(file: str, line: int, text: dict[str, Any] | str, unread: Counter[str]) -> Record:
-    record = Record(file)
-    try:
-        entry = text if isinstance(text, dict) else object_of(json.loads(text), "a line")
-        record.called = text_of(entry.get("file_name"), "file_name")
-        record.names = names_beside(file, record.called)
-        items = [*_items(entry.get("objects"), unread)]
-    except (ValueError, RecursionError) as error:
-        record.findings.append(Finding(file, "row-invalid", None, line, note=str(error)))
-        return record
-    record.columns = {key: each for key, each in entry.items() if key not in ("file_name", "objects")}
-    read_objects(record, items, lambda item: _object(record, item, line), lambda _: line)
-    return record
 
 
 def _items(objects: Any, unread: Counter[str]) -> Iterator[dict[str, Any]]:
