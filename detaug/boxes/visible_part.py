@@ -255,10 +255,10 @@ def _corners_in_outlines(vertices: Vertices, placement: Placement, objects: Ints
     if placement.field is not None:
         after, image = np.roll(region, -1, axis=1), placement.image[objects]
         longest = np.hypot(*np.moveaxis(after - region, 2, 0)).max(1, initial=0)
-        pieces = placement.field.pieces(image, longest).max(initial=1)
-        share = np.arange(pieces)[:, None] / pieces
-        steps = (after - region)[:, :, None] * share
-        region = (region[:, :, None] + steps).reshape(len(region), region.shape[1] * int(pieces), 2)
+        pieces = placement.field.pieces(image, longest)[:, None]  # an object's own: neighbors must not change its box
+        place = np.minimum(np.arange(pieces.max(initial=1)), pieces - 1)  # the last one is repeated to pad
+        steps = (after - region)[:, :, None] * (place / pieces)[:, None, :, None]
+        region = (region[:, :, None] + steps).reshape(len(region), region.shape[1] * place.shape[1], 2)
     return region, _in_outlines(polygons.transform(to_source, region), objects, vertices)
 
 

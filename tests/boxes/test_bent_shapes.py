@@ -84,6 +84,32 @@ def write(folder: Path) -> da.CocoReader:
     return da.CocoReader(folder, folder / "things.json", masks=True, keypoints=True)
 
 
+@pytest.mark.parametrize("kind", ["outlines", "corners"])
+@pytest.mark.parametrize("name", OPS)
+def test_an_image_alone_has_the_same_boxes_as_beside_others(name: str, kind: str) -> None:
+    """But for rounding: which images are planned together depends on the number of processes, and on clones."""
+    rings = [rings_of(size) for size in SIZES]
+    boxes = [[[*each.min(0), *each.max(0)] for each in own] for own in rings]
+    images = [np.zeros((*size, 3), np.uint8) for size in SIZES]
+
+    def bent(own: slice, params: Any = None) -> da.Samples:
+        if kind == "outlines":
+            outlines = [[each.ravel().tolist()] for rings_of_image in rings[own] for each in rings_of_image]
+            shapes = da.Shapes.of_segmentations(outlines, tight=True)
+        else:
+            shapes = da.Shapes(corners=np.concatenate(rings[own]), tight=True)
+        samples = da.batch(images[own], boxes[own], shapes=shapes, seed=2).then(da.Resize(OUTPUT), OPS[name])
+        return samples if params is None else samples.replay(params)
+
+    together = bent(slice(None))
+    for at in range(len(SIZES)):
+        own = slice(at, at + 1)
+        alone = bent(own, [{key: each[own] for key, each in drawn.items()} for drawn in together.params])
+        assert np.abs(alone.boxes[0] - together.boxes[at]).max() < 1e-9
+        if kind == "corners":
+            assert np.abs(alone.rotated_boxes()[0] - together.rotated_boxes()[at])[:, :4].max() < 1e-9
+
+
 @pytest.mark.parametrize("size", [3, 2])
 @pytest.mark.parametrize("name", OPS)
 def test_polygons_and_key_points_of_a_batch_are_where_the_field_shows_them(
