@@ -28,6 +28,9 @@ FILL = (123.0, 117.0, 104.0)
 SCORE = 0.4
 """The default score from which a detection counts in pictures and errors."""
 
+LARGEST_SEED = 2**63 - 1
+"""The largest that torch takes, without those that it reads as negative ones."""
+
 _INFINITE = float("inf")
 
 

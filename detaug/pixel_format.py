@@ -36,7 +36,7 @@ class PixelFormat:
     """The value that ops take as 1, where their arguments are for images in 0..1; None for the type's."""
 
     def __post_init__(self) -> None:
-        check("channels", self.channels, is_whole(self.channels, 1), "a whole number of at least 1")
+        check("channels", self.channels, is_whole(self.channels, 1, 65535), "a whole number in 1..65535")
         check("dtype", self.dtype, self.dtype in get_args(DType), "'uint8', 'uint16' or 'float32'")
         if self.bands is not None:
             inside = is_wholes(self.bands, low=0) and max(self.bands) < self.channels

@@ -8,6 +8,7 @@ one line on stderr and exit code 2. Any other error is a bug and keeps its trace
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -99,12 +100,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # detaug ... | head
         return 1
     except click.ClickException as error:
-        return _fail(error.format_message())
+        return _fail(_on_one_line(error.format_message(), given))
     except OSError as error:
         name = printable(str(error.filename), "") if error.filename else ""
-        return _fail(f"{name}: {error.strerror}" if name else str(error))
+        return _fail(f"{name}: {error.strerror}" if name else _on_one_line(str(error), given))
     except InputError as error:
-        return _fail(str(error))
+        return _fail(_on_one_line(str(error), given))
+
+
+def _on_one_line(message: str, given: Sequence[str]) -> str:
+    """Return a message with the line breaks escaped that names in the arguments brought into it.
+
+    Other line breaks stay: an error may list one problem a line. A message may have a part of a path only.
+    """
+    names = {name for word in given for name in re.split("[/=]", word) if "\n" in name}
+    for name in sorted(names, key=len, reverse=True):
+        message = message.replace(name, printable(name, ""))
+    return message
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def size_option(help: str, *, shorter_side: bool = False) -> Callable[[Command],
     def parse(_: click.Context, __: click.Parameter, text: str | None) -> int | tuple[int, int] | None:
         if text is None:
             return None
-        found = re.fullmatch(r"(\d+)(?:[xX](\d+))?", text)
+        found = re.fullmatch(r"(\d{1,9})(?:[xX](\d{1,9}))?", text)
         sides = [int(side) for side in found.groups() if side] if found else []
         if not all(sides) or len(sides) < (1 if shorter_side else 2):
             raise click.BadParameter(f"must be {_SIZE_RULES[shorter_side]}, got {text!r}")
@@ -63,7 +63,7 @@ YOLO_TASKS = ("detect", "segment", "pose", "obb")
 
 
 def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> str | None:
-    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d{1,9})?", device):
         raise click.BadParameter(f"must be cpu, cuda or cuda:N, got {device!r}")
     return device
 
@@ -150,7 +150,7 @@ dtype = click.option(
 
 def read_positions(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...]:
     """Return positions such as 3,2,1; () for None."""
-    if text is not None and not re.fullmatch(r"\d+(,\d+)*", text):
+    if text is not None and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
         raise click.BadParameter(f"must be positions from 0, such as 3,2,1, got {text!r}")
     return () if text is None else tuple(map(int, text.split(",")))
 
@@ -162,7 +162,7 @@ def _read_pairs(_: click.Context, __: click.Parameter, text: str | None) -> list
     pairs = [pair.split(":") for pair in text.split(",")]
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise click.BadParameter(f"must be pairs of positions from 0 or names, such as 1:2,3:4, or none, got {text!r}")
-    return [tuple(int(end) if end.isdecimal() else end for end in pair) for pair in pairs]
+    return [tuple(int(end) if re.fullmatch(r"\d{1,9}", end) else end for end in pair) for pair in pairs]
 
 
 flip_pairs = click.option(

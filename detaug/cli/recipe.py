@@ -17,7 +17,11 @@ def _read_settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
     wrong = [name + sign + value for name, sign, value in pairs if not (name and sign)]
     if wrong:
         raise click.BadParameter(f"must be NAME=VALUE, such as train=True, got {wrong[0]!r}")
-    return {name: yaml.safe_load(value) for name, _, value in pairs}
+    try:
+        return {name: yaml.safe_load(value) for name, _, value in pairs}
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: 2024-13-13 is no date
+        rule = "with VALUE in YAML; put it in quotes if it is a text, such as 'name=\"a: b\"'"
+        raise click.BadParameter(f"must be NAME=VALUE {rule}, got {', '.join(texts)!r}") from None
 
 
 @click.command()

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 from detaug import presets
+from detaug.arguments import LARGEST_SEED, check, is_whole
 from detaug.check.check import check_coco
 from detaug.converters import mot_to_coco, voc_to_coco
 from detaug.demo.detector import IMAGES, learn_by_heart
@@ -86,6 +87,7 @@ def demo(
     Raises InputError, before anything is written, if `out` exists and was not made by this function. If it was,
     its files are made again and others in it stay. The folder is written when all is done, or not at all.
     """
+    check("seed", seed, is_whole(seed, 0, LARGEST_SEED), f"a whole number in 0..{LARGEST_SEED}")  # torch's range
     out, device = Path(out), resolve_device(device)
     target = Path(os.path.abspath(out))
     _check_out(target)

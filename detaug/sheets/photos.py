@@ -76,7 +76,7 @@ def _at_random(reader: CocoReader, rows: int, label: int | None, seed: int) -> l
     # Generators: of a large data set, the objects of only a few images are read.
     boxed = (row for row in order if _has_object(reader, row, label))
     empty = (row for row in order if label is None and not _has_object(reader, row))
-    return [Selected(row, "") for row in islice(chain(boxed, empty), rows)]
+    return [Selected(row, "") for row in islice(chain(boxed, empty), min(rows, len(order)))]
 
 
 def _has_object(reader: CocoReader, row: int, label: int | None = None) -> bool:

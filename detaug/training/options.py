@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from detaug.arguments import check
+from detaug.arguments import LARGEST_SEED, check
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.sources.coco_shapes import FlipPairs
@@ -76,7 +76,10 @@ class TrainOptions:
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("warm_up", "clip_norm", "checkpoint_every", "patience", "weight_decay", "seed"):
             check(name, getattr(self, name), (getattr(self, name) or 0) >= 0, "at least 0")
-        check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "above 0")
+        decay = self.weight_decay
+        check("weight_decay", decay, decay is None or decay < math.inf, "finite")
+        check("seed", self.seed, self.seed <= LARGEST_SEED, f"at most {LARGEST_SEED}")
+        check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "finite and above 0")
         check("patience", self.patience, not self.patience or self.val is not None, "0 without val to evaluate on")
         check("ema", self.ema, self.ema is None or 0 < self.ema < 1, "above 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")

@@ -290,3 +290,26 @@ def test_wrong_input_is_one_error_class() -> None:
 )
 def test_an_option_that_would_do_nothing_is_refused(command: str, message: str) -> None:
     assert message in usage_error(*command.split())
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        f"import-recipe p.json -o r.yaml --size {DIGITS}",
+        f"import-recipe p.json -o r.yaml --size {DIGITS}x8",
+        "import-recipe p.json -o r.yaml --set a==",
+        "import-recipe p.json -o r.yaml --set a=[",
+        "import-recipe p.json -o r.yaml --set a=2024-13-13",
+        f"import-recipe p.json -o r.yaml --set a={DIGITS}",
+        f"preview a.json images -o s.png --bands {DIGITS}",
+        f"preview a.json images -o s.png --bands 0,{DIGITS}",
+        f"train a.json images -o run --size {DIGITS}",
+        f"bench a.json images --device cuda:{DIGITS}",
+    ],
+)
+def test_a_value_that_no_parser_takes_is_a_usage_error(order: str) -> None:
+    result = detaug(*order.split())
+    assert (result.code, result.err.count("\n")) == (2, 1), result.err

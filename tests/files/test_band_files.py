@@ -124,6 +124,7 @@ def test_arguments_of_the_reader(tmp_path: Path) -> None:
     folder, annotations = data_set(tmp_path, {"a.tif": encode(values(6, "uint16"), "tif")})
     for wrong, message in (
         ({"channels": 0}, "channels must be"),
+        ({"channels": 65536}, r"channels must be a whole number in 1\.\.65535, got 65536"),
         ({"dtype": "int16"}, "dtype must be 'uint8', 'uint16' or 'float32'"),
         ({"channels": 6, "bands": (6,)}, r"bands must be positions of bands, in 0..5"),
         ({"bands": ()}, "bands must be"),

@@ -52,7 +52,10 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
         "a.json voc/JPEGImages --detections found.json",
         {"output": "-o", "report": "--report", "html": "--html"},
     ),
-    "predict": ("model.pt voc/JPEGImages", {"output": "-o", "drawings": "--drawings"}),
+    "predict": (
+        "model.pt voc/JPEGImages",
+        {"output": "-o", "drawings": "--drawings", "pre_labels": "--pre-labels labelme"},
+    ),
     "bench": ("a.json voc/JPEGImages --seconds 0.1 --only nothing", {"json_file": "--json", "chart": "--chart"}),
     "tune": ("a.json voc/JPEGImages", {"output": "-o"}),
     "convert-coco-to-voc": ("a.json --images voc/JPEGImages", {"output": "", "report": "--report"}),
@@ -70,7 +73,7 @@ NEEDED = {"-o": "new.json", "--out": "new-demo"}
 
 FOLDERS = [(command, name) for command, name in (
     ("demo", "out"), ("convert-tfrecord", "extract"), ("convert-webdataset", "extract"), ("train", "output"),
-    ("predict", "drawings"),
+    ("predict", "drawings"), ("predict", "pre_labels"),
     ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("convert-coco-to-dota", "output"),
     ("convert-coco-to-labelme", "output"), ("convert-coco-to-cvat", "output"), ("convert-coco-to-csv", "output"),
     ("convert-coco-to-label-studio", "output"),
@@ -126,7 +129,8 @@ def here(sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def path_parameters(command: click.Command) -> set[str]:
-    return {str(each.name) for each in command.params if isinstance(each.type, click.Path)}
+    types = {str(each.name): getattr(each.type, "types", [each.type]) for each in command.params}  # of tuples, each
+    return {name for name, kinds in types.items() if any(isinstance(kind, click.Path) for kind in kinds)}
 
 
 def test_the_table_has_every_output() -> None:
@@ -141,7 +145,7 @@ def run(command: str, name: str, target: object) -> Result:
     words = arguments.split()
     for output, option in options.items():
         if output == name:
-            words += [option, str(target)] if option else [str(target)]
+            words += [*option.split(), str(target)]
         elif output in required and output not in ("outputs",):
             words += [option, NEEDED[option]] if option else ["new-folder"]
     return detaug(command, *words)
@@ -203,6 +207,17 @@ def test_what_detaug_wrote_is_written_again(here: Path) -> None:
     for command in commands * 2:
         result = detaug(*command.split())
         assert (result.code in (0, 1), result.err) == (True, ""), command
+
+
+@pytest.mark.parametrize(("command", "name"), FILES + FOLDERS)
+def test_a_name_with_a_line_break_is_refused_on_one_line(here: Path, command: str, name: str) -> None:
+    """The folder that the output would be in is a file; the message names it, and nothing is written."""
+    Path("a\nfile").write_text("notes")
+    before = contents(here)
+    for target in ("a\nfile/x.json", "a\nfile"):
+        result = run(command, name, target)
+        assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert contents(here) == before
 
 
 def test_a_link_does_not_hide_an_input(here: Path) -> None:
