@@ -26,7 +26,7 @@ import torch
 from benchmark_scripts import BENCHMARKS
 from faults import EXPECTED, Faults
 from painted_files import Folder, paint_files, settings_file
-from places import HELPERS
+from places import HELPERS, REPOSITORY
 
 import detaug as da
 from detaug import converters
@@ -240,7 +240,8 @@ def check_next(batches: list[torch.Tensor], expected: list[torch.Tensor], start:
 def run_alone(*arguments: object) -> list[str]:
     """Run this file as a script; return its lines. A hang, or a fault in a native library, ends that process only."""
     command = [sys.executable, __file__, *map(str, arguments)]
-    done = subprocess.run(command, cwd=HELPERS, capture_output=True, text=True, check=False)
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+    done = subprocess.run(command, env=paths, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     lines = done.stdout.splitlines()
     assert all(re.fullmatch(r".*: [1-9]\d* points, [1-9]\d* injections", line) for line in lines), lines
