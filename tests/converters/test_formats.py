@@ -21,7 +21,7 @@ from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
 import detaug as da
-from detaug.coco import writer
+from detaug.coco import boxes, writer
 from detaug.converters import ConversionError, InputError, convert_to_coco
 from detaug.converters.formats.table import FORMATS
 from detaug.converters.records import json_list
@@ -60,6 +60,7 @@ def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(module, constant, 1 << 12)
     monkeypatch.setattr(spool, "_MOST_WAITING", 50)
     monkeypatch.setattr(writer, "_ROWS_OF_LINE", 50)
+    monkeypatch.setattr(boxes, "_BOXES_AT_ONCE", 50)
     script, peaks = load_script("convert_speed"), []
     for count in (5, 60, 260):  # the first one imports
         script.write_set(tmp_path / str(count), name, count)
