@@ -44,7 +44,7 @@ def read_crowdhuman(source: Source) -> Contents:
         items = list_of(entry.get("gtboxes"), "gtboxes")
         count_unread(unread, entry, ("ID", "gtboxes"))
         for each in items:
-            count_unread(unread, each if isinstance(each, dict) else {}, _BOX_KEYS)
+            count_unread(unread, each, _BOX_KEYS)
         read_objects(record, items, lambda item: _object(item, line), lambda _: line)
 
     records = records_of_lists(source, lambda file: records_of_lines(source, file, read))

@@ -29,7 +29,7 @@ from detaug.converters.records.record import (
     text_of,
     unread_elements,
 )
-from detaug.converters.records.segmentation import is_segmentation, set_segmentation
+from detaug.converters.records.segmentation import set_segmentation
 from detaug.findings.finding import shown
 
 _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", "class")
@@ -114,8 +114,7 @@ def _object(record: Record, item: dict[str, Any], line: int) -> Object:
     left, top, width, height = numbers
     found = Object(text_of(item.get(key), key), (left, top, left + width, top + height), line=line)
     used = {key, "bbox"}
-    if is_segmentation(item.get("segmentation")):  # anything else stays a column
-        set_segmentation(found, item["segmentation"], record)
+    if set_segmentation(found, item.get("segmentation"), record):  # anything else stays a column
         used.add("segmentation")
     if item.get("keypoints"):
         found.key_points = _key_points(item["keypoints"])

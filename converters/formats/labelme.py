@@ -85,7 +85,7 @@ def read_labelme(source: Source) -> Contents:
         record.columns = _flags(document)
         count_unread(unread, document, _FILE_KEYS)
         for shape in document["shapes"]:
-            count_unread(unread, shape if isinstance(shape, dict) else {}, _SHAPE_KEYS)
+            count_unread(unread, shape, _SHAPE_KEYS)
         _read_shapes(record, document["shapes"])
 
     return Contents(records_of_files(source.files, read), len(source.files), findings=unread_elements(unread))

@@ -24,6 +24,7 @@ from detaug.converters.records.record import (
 )
 from detaug.converters.records.segmentation import set_segmentation
 from detaug.files.text import read_json
+from detaug.findings.finding import shown
 
 NO_CLASS = "object"
 """The class of all masks, which have none."""
@@ -53,5 +54,7 @@ def _object(value: Any, record: Record) -> Object:
     entry = object_of(value, "an annotation")
     columns = {key: each for key, each in entry.items() if key not in _SHAPE}
     found = Object(NO_CLASS, columns=columns, tool_id=id_of(entry.get("id")))
-    set_segmentation(found, entry.get("segmentation"), record)  # its box is the one around it
+    segmentation = entry.get("segmentation")  # its box is the one around it
+    if not set_segmentation(found, segmentation, record):
+        raise ObjectError(f"the segmentation must be rings or run lengths, got {shown(segmentation)}")
     return found

@@ -58,7 +58,7 @@ def read_supervisely(source: Source) -> Contents:
         record.columns = _tags(document) | _description(document)
         objects = records.list_of(document.get("objects"), "objects")
         for each in objects:
-            records.count_unread(unread, each if isinstance(each, dict) else {}, _OBJECT_KEYS)
+            records.count_unread(unread, each, _OBJECT_KEYS)
         items = enumerate(objects)
         records.read_objects(record, items, lambda item: _object(record, *item, nodes))
 

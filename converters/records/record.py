@@ -223,9 +223,10 @@ def ring_of_line(
     return ring
 
 
-def count_unread(unread: Counter[str], entry: Mapping[str, Any], read: Collection[str]) -> None:
-    """Count the keys of an entry of a json that are not read and have a value."""
-    unread.update(key for key, value in entry.items() if key not in read and value not in (None, "", [], {}))
+def count_unread(unread: Counter[str], entry: Any, read: Collection[str]) -> None:
+    """Count the keys of an entry of a json that are not read and have a value; what is no object has none."""
+    values = entry if isinstance(entry, dict) else {}
+    unread.update(key for key, value in values.items() if key not in read and value not in (None, "", [], {}))
 
 
 def unread_elements(counts: Mapping[str, int]) -> Iterator[Finding]:

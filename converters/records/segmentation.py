@@ -13,23 +13,18 @@ _MOST_PIXELS = 1 << 28
 """Of a mask: that of the largest image which is decoded."""
 
 
-def is_segmentation(value: Any) -> bool:
-    """Return whether a value is rings, each of three points or more, or may be run lengths."""
-    rings = rings_of(value)
-    are_rings = isinstance(rings, list) and bool(rings) and not fault_of_rings(rings)
-    return isinstance(value, dict) or (are_rings and min(map(len, rings)) >= 6)
+def set_segmentation(found: Object, value: Any, record: Record) -> bool:
+    """Give an object the rings or the mask of a segmentation; return whether it is one.
 
-
-def set_segmentation(found: Object, value: Any, record: Record) -> None:
-    """Give an object the rings or the mask of a segmentation. Raises ObjectError for anything else.
-
-    A mask has the size of the image as the record says it; where that says nothing it gets the size of the mask.
+    That is rings, each of three points or more, or a dict; ObjectError is raised for one that is not a mask's. A mask
+    has the size of the image as the record says it; where that says nothing it gets the size of the mask.
     """
-    if not is_segmentation(value):
-        raise ObjectError(f"the segmentation must be rings or run lengths, got {shown(value)}")
     if not isinstance(value, dict):
-        found.rings = rings_of(value)
-        return
+        rings = rings_of(value)
+        if not isinstance(rings, list) or not rings or fault_of_rings(rings) or min(map(len, rings)) < 6:
+            return False
+        found.rings = rings
+        return True
     if record.size is None:
         size: Any = value.get("size")
         are_sides = isinstance(size, list) and len(size) == 2 and all(type(side) is int and side > 0 for side in size)
@@ -41,3 +36,4 @@ def set_segmentation(found: Object, value: Any, record: Record) -> None:
     if fault:
         raise ObjectError(fault)
     found.masks = [Mask(mask_of_runs(ends, height, width))]
+    return True
