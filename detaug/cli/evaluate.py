@@ -36,7 +36,7 @@ def _min_score(help: str) -> Callable[[Command], Command]:
 )
 @click.option(
     "--max-detections",
-    type=click.IntRange(100, 1_000_000),
+    type=click.IntRange(100, 1_000_000),  # detaug.evaluation.coco.MOST_DETECTIONS
     help="Detections of an image and a class that count.  [default: COCO's 100, of key points 20]",
 )
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")

@@ -58,10 +58,13 @@ def look_like_corners(boxes: Floats, sizes: Ints) -> bool:
 
     boxes: (n, 4), of one file. sizes: (n, 2), (height, width) of their images, pixels.
     """
-    if len(boxes) < FEWEST:
-        return False
     fit, outside = _fit_as_corners(boxes, sizes)
-    return bool(fit.mean() >= _FIT and outside.mean() >= _SHARE_FAR_OUTSIDE)
+    return _are_corners(len(boxes), int(fit.sum()), int(outside.sum()))
+
+
+def _are_corners(boxes: int, fit: int, outside: int) -> bool:
+    """Judge by how many boxes there are, fit as corners, and reach far outside as sizes."""
+    return boxes >= FEWEST and fit / boxes >= _FIT and outside / boxes >= _SHARE_FAR_OUTSIDE
 
 
 def _fit_as_corners(boxes: Floats, sizes: Ints | Floats) -> tuple[Mask, Mask]:
@@ -137,7 +140,7 @@ class BoxNumbers:
     def fault(self) -> str:
         """Return what is wrong with the numbers of all boxes, and a remedy; "" where nothing is."""
         self.count()
-        if self.boxes >= FEWEST and self.fit >= _FIT * self.boxes and self.outside >= _SHARE_FAR_OUTSIDE * self.boxes:
+        if _are_corners(self.boxes, self.fit, self.outside):
             return (
                 f"of {self.boxes:,} boxes {self.fit:,} fit their images as corners, and {self.outside:,} reach far "
                 "past them as x, y, width, height, which this format has; write widths and heights"

@@ -290,7 +290,11 @@ FORMS = (
         lambda it: it.has("videos", "annotations") and not it.has("images"),
         _SCRIPT,
     ),
-    Form("BDD100K's json", lambda it: it.has("name", "frames") or "labels" in it.first("frames"), _SCRIPT),
+    Form(
+        "BDD100K's json",
+        lambda it: it.has("name", "frames") or "labels" in it.first("frames") or it.has("name", "labels", many=True),
+        _SCRIPT,
+    ),
     Form("Cityscapes' json of polygons", lambda it: it.has("imgHeight", "imgWidth", "objects"), _SCRIPT),
     Form(
         "a json of V7 Darwin",
@@ -319,7 +323,6 @@ FORMS = (
         "convert_ndjson_to_yolo of ultralytics.data.converter writes it as YOLO's data set",
     ),
     Form("an old export of Labelbox", lambda it: it.has("External ID", "Label", many=True), _SCRIPT),
-    Form("BDD100K's json", lambda it: it.has("name", "labels", many=True), _SCRIPT),
     Form(
         "a json of FiftyOne",
         lambda it: "filepath" in it.first("samples") or (it.has("classes", "labels") and not it.is_list("labels")),

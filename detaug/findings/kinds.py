@@ -433,19 +433,13 @@ CHECK_KINDS: dict[str, Kind] = {
         "warning",
         "for key points: not three finite numbers for each key point of the category; --clean leaves them out",
         repair=("{} lost the key points, in a wrong number", "annotation", "annotations"),
-        removes=(
-            "keypoints",
-            "num_keypoints",
-        ),
+        removes=("keypoints", "num_keypoints"),
     ),
     "keypoints-visibility": Kind(
         "warning",
         "for key points: a visibility is not 0, 1 or 2; --clean leaves the annotation's key points out",
         repair=("{} lost the key points, with a wrong visibility", "annotation", "annotations"),
-        removes=(
-            "keypoints",
-            "num_keypoints",
-        ),
+        removes=("keypoints", "num_keypoints"),
     ),
     "keypoints-outside": Kind("warning", "for key points: a labelled one lies more than 1 pixel outside its image"),
     "keypoints-count": Kind(
