@@ -154,8 +154,10 @@ class ObjectsOnGpu:
         at_once = max(1, POINTS // max(1, grid.shape[0] * grid.shape[1]))
         for start in range(0, len(firsts), at_once):
             of_places = bent[firsts[start : start + at_once]]
-            rows = to_device(of_places, self._device)
-            own = grid if one_grid else GridOnGpu(grid.y[rows], grid.x[rows])
+            own = grid
+            if not one_grid:
+                rows = to_device(of_places, self._device)
+                own = GridOnGpu(grid.y[rows], grid.x[rows])
             points = self._undistorted(self._image[numbers[of_places]], own)
             is_here = (place >= start) & (place < start + at_once)
             chosen = to_device(bent[is_here], self._device)
@@ -166,9 +168,8 @@ class ObjectsOnGpu:
     def _field_on_device(self) -> tuple[Tensor, Tensor]:
         assert self._field is not None
         numbers = np.column_stack([self._field.size, self._field.lens, self._field.spacing])
-        return to_device(np.ascontiguousarray(numbers, np.float64), self._device), to_device(
-            np.ascontiguousarray(self._field.control), self._device
-        )
+        in_rows = np.ascontiguousarray(numbers, np.float64), np.ascontiguousarray(self._field.control)
+        return to_device(in_rows[0], self._device), to_device(in_rows[1], self._device)
 
     def _undistorted(self, images: Ints, grid: GridOnGpu) -> Tensor:
         """Return (P, 2, rows, columns): y and x from which the points of P images come, see `Field`."""

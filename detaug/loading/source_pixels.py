@@ -81,8 +81,7 @@ class InSourcePixels:
         self._check_each_to_source("masks", masks)
         padded, own_sizes = self.images.shape[-2:], self.image_size.tolist()
         checked = [_as_masks(at, each, padded, own_sizes[at]) for at, each in enumerate(masks)]
-        fields = [None if self.distortion is None else self.distortion[at : at + 1] for at in range(len(self.matrix))]
-        sizes = self.source_size.tolist()
+        sizes, fields = self.source_size.tolist(), self._fields()
         for of_image, matrix, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
             yield move_masks(of_image, matrix, height, width, own)
 
@@ -90,8 +89,7 @@ class InSourcePixels:
         self._check_each_to_source(name, values)
         if isinstance(values, Tensor) and self.distortion is None:
             return move(values, self._to_source())
-        fields = [None if self.distortion is None else self.distortion[at : at + 1] for at in range(len(values))]
-        each = zip(values, self._to_source(), fields, strict=True)
+        each = zip(values, self._to_source(), self._fields(), strict=True)
         moved = [move(value[None], matrix[None], own)[0] for value, matrix, own in each]
         return torch.stack(moved) if isinstance(values, Tensor) else moved
 
@@ -126,13 +124,15 @@ class InSourcePixels:
             return self.to_source(self.boxes).where(self.valid[..., None], 0)
         images = np.arange(len(self.images))[:, None]
         matrix = torch.from_numpy(self.drawing.layers.matrix[images, self.layer_of_box.cpu().numpy()])  # (N, M, 3, 3)
-        of_boxes = (
-            None
-            if self.distortion is None
-            else self.distortion[np.repeat(np.arange(len(self.images)), matrix.shape[1])]
-        )
+        field, rooms = self.distortion, matrix.shape[1]
+        of_boxes = None if field is None else field[np.repeat(np.arange(len(self.images)), rooms)]
         moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3), of_boxes).reshape(self.boxes.shape)
         return moved.where(self.valid[..., None], 0)
+
+    def _fields(self) -> list[Field | None]:
+        """Return what bends each image, by itself."""
+        field = self.distortion
+        return [None if field is None else field[at : at + 1] for at in range(len(self.images))]
 
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
