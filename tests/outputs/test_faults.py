@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -326,7 +326,8 @@ def test_a_clock_that_jumps_changes_no_batch(
     for module, name in ((time, "time"), (time, "monotonic"), (object_store, "monotonic")):
         monkeypatch.setattr(module, name, shifted(getattr(module, name), jump))
     for path in sorted((tmp_path / "cache").glob("??/*"))[::2]:
-        os.utime(path, (time.time(), time.time()))
+        with suppress(FileNotFoundError):  # the cache may still make room
+            os.utime(path, (time.time(), time.time()))
     found += take_epochs(loader, 2)
     assert len(found) == len(expected)
     assert all(map(torch.equal, found, expected))
