@@ -6,8 +6,9 @@
 Writes a data set of each format into a temporary folder: images of 500 x 375 pixels, which are links to a few files,
 with 10 objects each, boxes, or outlines in formats that have no boxes; and converts it in a new process. Printed are
 objects a second of CPU time, user and system, of the conversion without imports, so that other load does not count;
-the seconds by the clock; the largest resident memory of the process (ru_maxrss), less that after the imports; and by
-how many bytes it grows with each image more than in the row before.
+the seconds by the clock; the largest resident memory of the process (ru_maxrss), less that after the imports; by how
+many bytes it grows with each image more than in the row before; and a digest of the json, which is the same before and
+after a change that keeps the bytes.
 """
 
 from __future__ import annotations
@@ -33,13 +34,15 @@ CLASSES = ("bicycle", "boat", "bottle", "bus", "car", "cat", "chair", "cow")
 LINKS = 10_000  # of one image file: file systems have limits
 
 CHILD = """
-import json, resource, sys, time
+import hashlib, json, resource, sys, time
+from pathlib import Path
 from detaug.converters import convert_to_coco
 import detaug.converters.formats.convert, detaug.converters.records.to_coco, numpy, lxml.etree
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 before, start, clock = peak(), time.process_time(), time.perf_counter()
 summary = convert_to_coco(sys.argv[1], sys.argv[2], format=sys.argv[3])
-print(json.dumps([time.process_time() - start, time.perf_counter() - clock, peak() - before, summary.boxes]))
+cost = time.process_time() - start, time.perf_counter() - clock, peak() - before
+print(json.dumps([*cost, summary.boxes, hashlib.sha256(Path(sys.argv[2]).read_bytes()).hexdigest()[:12]]))
 """
 
 
@@ -277,12 +280,27 @@ def imagefolder(root: Path, labels: Labels) -> None:
             file.write(json.dumps({"file_name": f"{name}.jpg", "objects": found}) + "\n")
 
 
+def mot(root: Path, labels: Labels) -> None:
+    """Write one sequence, whose frames are numbered from 1."""
+    (root / "images").rename(root / "img1")
+    with_numbers = sorted((root / "img1").iterdir(), reverse=True)
+    for path in with_numbers:
+        path.rename(path.with_stem(f"{int(path.stem) + 1:06}"))
+    (root / "gt").mkdir()
+    with (root / "gt/gt.txt").open("w") as file:
+        for frame, (_, boxes) in enumerate(labels, 1):
+            for track, box in enumerate(boxes, 1):
+                number = CLASSES.index(box.name) + 1
+                file.write(f"{frame},{track},{box.x + 1},{box.y + 1},{box.w},{box.h},1,{number},1\n")
+
+
 WRITERS = {
     "labelme": labelme, "cvat": cvat, "cvat/video": cvat_video, "csv": csv_table,
     "csv/scattered": partial(csv_table, scattered=True), "label-studio": label_studio, "via": via, "via/csv": via_csv,
     "via/3": via_3, "kitti": kitti,
     "visdrone": visdrone, "createml": createml, "wider-face": wider_face, "crowdhuman": crowdhuman,
     "supervisely": supervisely, "imagefolder": imagefolder, "dota": dota, "yolo": yolo, "voc": voc,
+    "mot": mot,
 }  # fmt: skip
 """By the name of the format, and which form of it."""
 
@@ -305,8 +323,8 @@ def write_set(root: Path, name: str, count: int) -> None:
     WRITERS[name](root, ((f"{number:06}", boxes_of(number)) for number in range(count)))
 
 
-def measure(name: str, count: int, folder: Path) -> tuple[float, float, float, int]:
-    """Return seconds of CPU time, seconds by the clock, MB of memory, and the number of objects."""
+def measure(name: str, count: int, folder: Path) -> tuple[float, float, float, int, str]:
+    """Return seconds of CPU time and by the clock, MB of memory, the number of objects, and a digest of the json."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         root = Path(temporary) / "set"
         # In a process of its own: ru_maxrss of a process begins with the memory of the one that starts it.
@@ -317,8 +335,8 @@ def measure(name: str, count: int, folder: Path) -> tuple[float, float, float, i
         found = subprocess.run(command, capture_output=True, text=True)
         if found.returncode:
             raise SystemExit(f"{name}: {found.stderr}")
-        cpu, clock, memory, objects = json.loads(found.stdout)
-        return cpu, clock, memory, objects
+        cpu, clock, memory, objects, digest = json.loads(found.stdout)
+        return cpu, clock, memory, objects, digest
 
 
 def main() -> None:
@@ -331,17 +349,17 @@ def main() -> None:
     if given.write:
         write_set(given.write, given.formats[0], given.images[0])
         return
-    heads = f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}"
+    heads = f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}  json"
     print(heads, flush=True)
     for name in given.formats:
         growth, before = "", (0, 0.0)
         for count in given.images:
-            cpu, clock, memory, objects = measure(name, count, given.folder)
+            cpu, clock, memory, objects, digest = measure(name, count, given.folder)
             if before[0]:
                 growth = f"{(memory - before[1]) * 2**20 / (count - before[0]):,.0f}"
             before = count, memory
             line = f"{name:<14}{count:>9,}{objects:>10,}{objects / cpu:>11,.0f}{clock:>9.1f}{memory:>8.0f}{growth:>13}"
-            print(line, flush=True)
+            print(f"{line:<74}  {digest}", flush=True)
 
 
 if __name__ == "__main__":
