@@ -349,7 +349,9 @@ def main() -> None:
     if given.write:
         write_set(given.write, given.formats[0], given.images[0])
         return
-    heads = f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}  json"
+    heads = (
+        f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}  json"
+    )
     print(heads, flush=True)
     for name in given.formats:
         growth, before = "", (0, 0.0)

@@ -5,7 +5,6 @@ Source: https://www.crowdhuman.org/download.html.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from detaug.converters.records.json_lines import records_of_lines
@@ -23,7 +22,6 @@ from detaug.converters.records.record import (
     read_objects,
     records_of_lists,
     text_of,
-    unread_elements,
 )
 
 _BOX_KEYS = ("tag", "fbox", "vbox", "hbox", "extra", "head_attr")
@@ -37,18 +35,16 @@ def read_crowdhuman(source: Source) -> Contents:
     is no single person, one of each class.
     """
 
-    unread = Counter[str]()
-
     def read(record: Record, entry: dict[str, Any], line: int) -> None:
         record.names = [text_of(entry.get("ID"), "ID")]
         items = list_of(entry.get("gtboxes"), "gtboxes")
-        count_unread(unread, entry, ("ID", "gtboxes"))
+        count_unread(record, entry, ("ID", "gtboxes"))
         for each in items:
-            count_unread(unread, each, _BOX_KEYS)
+            count_unread(record, each, _BOX_KEYS)
         read_objects(record, items, lambda item: _object(item, line), lambda _: line)
 
     records = records_of_lists(source, lambda file: records_of_lines(source, file, read))
-    return Contents(records, class_names=["person"], findings=unread_elements(unread))
+    return Contents(records, class_names=["person"])
 
 
 def _object(value: Any, line: int) -> Object:

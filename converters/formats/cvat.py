@@ -9,8 +9,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from detaug.converters.formats.cvat_images import (
@@ -54,7 +55,34 @@ def read_cvat(source: Source) -> Contents:
             labels.setdefault(name, points)
             edges.setdefault(name, pairs)
     key_points = {name: points for name, points in labels.items() if points}
-    return Contents(_records(source, unread), 0, [*labels], key_points, edges, unread_elements(unread))
+    return Contents(
+        _records(source, unread),
+        class_names=[*labels],
+        key_points=key_points,
+        skeletons=edges,
+        findings=unread_elements(unread),
+        videos=partial(_videos, source),
+    )
+
+
+def _videos(source: Source) -> dict[str, dict[str, Any]]:
+    """Return the videos of the tracks, by their names, without further keys of their rows."""
+    names = set[str]()
+    for file in source.files:
+        with suppress(ObjectError):  # the records of the file say so
+            tracks = (
+                track
+                for around, track in elements_of_xml(source.name(file), ("image", "track"), ("track",))
+                if not around and track.tag == "track"
+            )
+            tasks = {track.get("task_id", "") for track in tracks}
+            names |= {_name_of_video(file, _meta(source.name(file)), task) for task in tasks}
+    return {name: {} for name in sorted(names)}
+
+
+def _name_of_video(file: str, meta: Any, task: str) -> str:
+    name = "" if meta is None else (meta.findtext("./task/name") or meta.findtext("./project/name") or "")
+    return " ".join([name.strip() or stem_of(last_part(file)), *([f"task {task}"] if task else [])])
 
 
 def _records(source: Source, unread: Counter[str]) -> Iterator[Record]:
@@ -64,7 +92,7 @@ def _records(source: Source, unread: Counter[str]) -> Iterator[Record]:
             try:
                 for around, element in elements_of_xml(source.name(file), ("image", "track"), ("track",)):
                     if element.tag == "image" and not around:
-                        yield read_image(element, file, unread)
+                        yield read_image(element, file)
                         continue
                     unread.update(unread_parts(element, ("track", "image")))
                     track = around[0] if around else element
@@ -122,8 +150,7 @@ class _Video:
 
     def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str, stored: Stored) -> None:
         self.file, folder = file, file.rpartition("/")[0]
-        name = "" if meta is None else (meta.findtext("./task/name") or meta.findtext("./project/name") or "")
-        name = " ".join([name.strip() or stem_of(last_part(file)), *([f"task {task}"] if task else [])])
+        name = _name_of_video(file, meta, task)
         images = list_files(source.images, IMAGE_EXTENSIONS)
         for part in (folder, subset):
             images = [image for image in images if f"/{part}/" in f"/{image}"] or images if part else images

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator
 from html import unescape
 from operator import attrgetter
@@ -37,8 +36,8 @@ _CUBOID = tuple(f"{axis}{place}{side}" for side in (1, 2) for place in ("tl", "b
 _SIDES = ("left", "top", "width", "height")
 
 
-def read_image(element: Any, file: str, unread: Counter[str]) -> Record:
-    """Return the record of an <image>. unread: counts the elements of other kinds by their tag."""
+def read_image(element: Any, file: str) -> Record:
+    """Return the record of an <image>."""
     name, subset, folder = element.get("name", ""), element.get("subset"), file.rpartition("/")[0]
     names = [f"{subset}/{name}", name] if subset else [name]
     record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
@@ -49,7 +48,7 @@ def read_image(element: Any, file: str, unread: Counter[str]) -> Record:
     record.size = None if width is None or height is None else (width, height)
     record.columns = _tags(element)
     shapes = [child for child in element if child.tag in SHAPES]
-    unread.update(name for child in element for name in unread_parts(child, {"tag"}))
+    record.unread.update(name for child in element for name in unread_parts(child, {"tag"}))
     read_objects(record, shapes, lambda each: read_shape(each, each.get("label"), record), attrgetter("sourceline"))
     _join_groups(record)
     return record

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from ast import literal_eval
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from detaug.converters.records.record import (
     read_objects,
     records_of_lists,
     text_of,
-    unread_elements,
 )
 from detaug.converters.records.segmentation import set_segmentation
 from detaug.findings.finding import shown
@@ -42,13 +40,12 @@ def read_imagefolder(source: Source) -> Contents:
     COCO, which are called point_1, point_2, ... here. Classes are text, or numbers, which become their text. Other
     lists are columns, other keys those of the image; what is no list in `objects` is counted.
     """
-    unread = Counter[str]()
     names: set[str] = set()
 
     def read(record: Record, entry: dict[str, Any], line: int) -> None:
         record.called = text_of(entry.get("file_name"), "file_name")
         record.names = names_beside(record.file, record.called)
-        items = [*_items(entry.get("objects"), unread)]
+        items = [*_items(record, entry.get("objects"))]
         record.columns = {key: each for key, each in entry.items() if key not in ("file_name", "objects")}
         read_objects(record, items, lambda item: _object(record, item, line), lambda _: line)
         names.update(item.class_name for item in record.objects)
@@ -58,7 +55,7 @@ def read_imagefolder(source: Source) -> Contents:
             return records_of_lines(source, file, read)
         return (record_of_line(file, line, entry, read) for line, entry in _rows(source.folder / file))
 
-    return Contents(records_of_lists(source, records), class_names=_numbers(names), findings=unread_elements(unread))
+    return Contents(records_of_lists(source, records), class_names=_numbers(names))
 
 
 def _numbers(names: set[str]) -> Iterator[str]:
@@ -92,14 +89,14 @@ def _objects(text: str) -> Any:
             raise ValueError(str(error)) from None
 
 
-def _items(objects: Any, unread: Counter[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an image as one each, of lists by key. unread: counts the keys without a list."""
+def _items(record: Record, objects: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of an image as one each, of lists by key. Keys without a list are unread."""
     if isinstance(objects, list):
         yield from (object_of(each, "an object") for each in objects)
         return
     values = object_of(objects or {}, "objects")
     lists = {key: each for key, each in values.items() if isinstance(each, list)}
-    unread.update(f"objects.{key}" for key in values.keys() - lists.keys() if values[key] is not None)
+    record.unread.update(f"objects.{key}" for key in values.keys() - lists.keys() if values[key] is not None)
     if len(lengths := {len(each) for each in lists.values()}) > 1:
         raise ObjectError(f"the lists of objects must have one length, got {sorted(lengths)}")
     for at in range(max(lengths, default=0)):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections import Counter
 from typing import Any
 
 from detaug.converters.records.groups import add_key_point, join_shapes
@@ -19,16 +18,15 @@ from detaug.converters.records.record import (
     ObjectError,
     Record,
     Source,
+    contents_of_files,
     count_unread,
     edges_of,
     hull_of,
     object_of,
     points_of,
     read_objects,
-    records_of_files,
     ring_of_line,
     text_of,
-    unread_elements,
     unused_shape,
 )
 from detaug.files.text import read_json
@@ -67,28 +65,26 @@ def read_labelme(source: Source) -> Contents:
     whose ends meet is an outline; other lines, and points of no object, have no place. __ignore__ is the
     label of regions in which nothing counts.
     """
+    return contents_of_files(source, _read)
 
-    unread = Counter[str]()
 
-    def read(file: str, record: Record) -> None:
-        document = read_json(source.name(file))
-        if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
-            raise ObjectError("is no json of LabelMe, which has a list of shapes; move it away")
-        path = document.get("imagePath")
-        if isinstance(path, str) and path:
-            path = path.replace("\\", "/")
-            record.names = (posixpath.normpath(posixpath.join(posixpath.dirname(file), path)), path)
-        if document.get("imageData"):
-            record.without_image = "the json has it in imageData: labelme_export_json of LabelMe writes it as a file"
-        width, height = document.get("imageWidth"), document.get("imageHeight")
-        record.size = (width, height) if type(width) is type(height) is int else None
-        record.columns = _flags(document)
-        count_unread(unread, document, _FILE_KEYS)
-        for shape in document["shapes"]:
-            count_unread(unread, shape, _SHAPE_KEYS)
-        _read_shapes(record, document["shapes"])
-
-    return Contents(records_of_files(source.files, read), len(source.files), findings=unread_elements(unread))
+def _read(source: Source, record: Record) -> None:
+    document = read_json(source.name(record.file))
+    if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
+        raise ObjectError("is no json of LabelMe, which has a list of shapes; move it away")
+    path = document.get("imagePath")
+    if isinstance(path, str) and path:
+        path = path.replace("\\", "/")
+        record.names = (posixpath.normpath(posixpath.join(posixpath.dirname(record.file), path)), path)
+    if document.get("imageData"):
+        record.without_image = "the json has it in imageData: labelme_export_json of LabelMe writes it as a file"
+    width, height = document.get("imageWidth"), document.get("imageHeight")
+    record.size = (width, height) if type(width) is type(height) is int else None
+    record.columns = _flags(document)
+    count_unread(record, document, _FILE_KEYS)
+    for shape in document["shapes"]:
+        count_unread(record, shape, _SHAPE_KEYS)
+    _read_shapes(record, document["shapes"])
 
 
 def _flags(entry: dict[str, Any]) -> dict[str, Any]:

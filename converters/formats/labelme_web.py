@@ -5,7 +5,6 @@ Source: https://github.com/CSAILVision/LabelMeAnnotationTool; cvat/apps/dataset_
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any
@@ -15,13 +14,12 @@ from detaug.converters.records.record import (
     Object,
     Record,
     Source,
+    contents_of_files,
     edges_of,
     names_beside,
     numbers_of,
     read_objects,
-    records_of_files,
     text_of,
-    unread_elements,
     unused_shape,
     whole_of,
 )
@@ -54,23 +52,22 @@ def read_labelme_web(source: Source) -> Contents:
 
     `occluded` and the text of `attributes` are columns. Masks, <segm>, are files elsewhere, and have no place.
     """
-    unread = Counter[str]()
+    return contents_of_files(source, _read)
 
-    def read(file: str, record: Record) -> None:
-        def objects() -> Iterator[Any]:
-            for _, element in elements_of_xml(source.name(file), ("filename", "imagesize", "object")):
-                if element.tag == "filename":
-                    record.names = names_beside(file, (element.text or "").strip())
-                elif element.tag == "imagesize":
-                    width, height = (whole_of((element.findtext(tag) or "").strip()) for tag in ("ncols", "nrows"))
-                    record.size = (width, height) if width and height else None
-                else:
-                    unread.update(f"<{child.tag}>" for child in element if child.tag not in _KNOWN)
-                    yield element
 
-        read_objects(record, objects(), lambda each: _object(record, each), attrgetter("sourceline"))
+def _read(source: Source, record: Record) -> None:
+    def objects() -> Iterator[Any]:
+        for _, element in elements_of_xml(source.name(record.file), ("filename", "imagesize", "object")):
+            if element.tag == "filename":
+                record.names = names_beside(record.file, (element.text or "").strip())
+            elif element.tag == "imagesize":
+                width, height = (whole_of((element.findtext(tag) or "").strip()) for tag in ("ncols", "nrows"))
+                record.size = (width, height) if width and height else None
+            else:
+                record.unread.update(f"<{child.tag}>" for child in element if child.tag not in _KNOWN)
+                yield element
 
-    return Contents(records_of_files(source.files, read), len(source.files), findings=unread_elements(unread))
+    read_objects(record, objects(), lambda each: _object(record, each), attrgetter("sourceline"))
 
 
 def _object(record: Record, element: Any) -> Object | None:

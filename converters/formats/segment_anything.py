@@ -13,12 +13,12 @@ from detaug.converters.records.record import (
     ObjectError,
     Record,
     Source,
+    contents_of_files,
     id_of,
     list_of,
     names_beside,
     object_of,
     read_objects,
-    records_of_files,
     text_of,
     whole_of,
 )
@@ -34,20 +34,20 @@ _SHAPE = ("id", "bbox", "area", "segmentation")
 
 def read_segment_anything(source: Source) -> Contents:
     """Read the masks (run lengths) of each image; all are of the class object. Their further keys are columns."""
+    return contents_of_files(source, _read, class_names=[NO_CLASS])
 
-    def read(file: str, record: Record) -> None:
-        document = object_of(read_json(source.name(file)), "a json of Segment Anything")
-        image = object_of(document.get("image"), "image")
-        record.names = names_beside(file, text_of(image.get("file_name"), "file_name"))
-        record.tool_id = id_of(image.get("image_id"))
-        width, height = (whole_of(str(image.get(key))) for key in ("width", "height"))
-        if not width or not height:
-            raise ObjectError("width and height of the image must be whole numbers from 1")
-        record.size = (width, height)
-        items = list_of(document.get("annotations"), "annotations")
-        read_objects(record, items, lambda item: _object(item, record))
 
-    return Contents(records_of_files(source.files, read), len(source.files), class_names=[NO_CLASS])
+def _read(source: Source, record: Record) -> None:
+    document = object_of(read_json(source.name(record.file)), "a json of Segment Anything")
+    image = object_of(document.get("image"), "image")
+    record.names = names_beside(record.file, text_of(image.get("file_name"), "file_name"))
+    record.tool_id = id_of(image.get("image_id"))
+    width, height = (whole_of(str(image.get(key))) for key in ("width", "height"))
+    if not width or not height:
+        raise ObjectError("width and height of the image must be whole numbers from 1")
+    record.size = (width, height)
+    items = list_of(document.get("annotations"), "annotations")
+    read_objects(record, items, lambda item: _object(item, record))
 
 
 def _object(value: Any, record: Record) -> Object:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +45,6 @@ def read_supervisely(source: Source) -> Contents:
     metas = [file for file in source.files if last_part(file) == "meta.json"]
     classes = [entry for file in metas for entry in _classes(source.folder / file)]
     nodes = {str(entry.get("title")): _node_names(entry) for entry in classes}
-
-    unread = Counter[str]()
-
-    def read(file: str, record: Record) -> None:
-        document = object_of(read_json(source.name(file)), "an annotation")
-        records.count_unread(unread, document, _FILE_KEYS)
-        record.names = [_FOLDER.sub("img/", record.stem)]
-        size = document.get("size")
-        width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))
-        record.size = (width, height) if type(width) is int and type(height) is int else None
-        record.columns = _tags(document) | _description(document)
-        objects = records.list_of(document.get("objects"), "objects")
-        for each in objects:
-            records.count_unread(unread, each, _OBJECT_KEYS)
-        items = enumerate(objects)
-        records.read_objects(record, items, lambda item: _object(record, *item, nodes))
-
     files = [file for file in source.files if file not in metas]
     if not files:
         others = (name for name in list_files(source.folder, (".json",)) if name not in metas)
@@ -70,14 +53,27 @@ def read_supervisely(source: Source) -> Contents:
     names = [str(entry["title"]) for entry in classes if str(entry.get("title") or "").strip()]
     key_points = {name: list(found.values()) for name, found in nodes.items() if found}
     skeletons = {str(entry.get("title")): _edges(entry) for entry in classes}
-    return Contents(
-        records.records_of_files(files, read),
-        len(files),
-        list(dict.fromkeys(names)),
-        key_points,
-        skeletons,
-        records.unread_elements(unread),
+    return records.contents_of_files(
+        source._replace(files=files),
+        partial(_read, nodes),
+        class_names=list(dict.fromkeys(names)),
+        key_points=key_points,
+        skeletons=skeletons,
     )
+
+
+def _read(nodes: Mapping[str, Mapping[str, str]], source: Source, record: Record) -> None:
+    document = object_of(read_json(source.name(record.file)), "an annotation")
+    records.count_unread(record, document, _FILE_KEYS)
+    record.names = [_FOLDER.sub("img/", record.stem)]
+    size = document.get("size")
+    width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))
+    record.size = (width, height) if type(width) is int and type(height) is int else None
+    record.columns = _tags(document) | _description(document)
+    objects = records.list_of(document.get("objects"), "objects")
+    for each in objects:
+        records.count_unread(record, each, _OBJECT_KEYS)
+    records.read_objects(record, enumerate(objects), lambda item: _object(record, *item, nodes))
 
 
 def _classes(path: Path) -> list[dict[str, Any]]:

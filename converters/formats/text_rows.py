@@ -40,7 +40,7 @@ def read_visdrone(source: Source) -> Contents:
 
     Class 0 is a region in which nothing counts. A score of 0 marks what an evaluation ignores: a crowd.
     """
-    return read_rows(source, _visdrone, ",")._replace(class_names=VISDRONE_CLASSES[:10])
+    return read_rows(source, _visdrone, ",", class_names=VISDRONE_CLASSES[:10])
 
 
 def _visdrone(words: list[str]) -> Object:

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import count
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from detaug.coco.boxes import joined_numbers
-from detaug.coco.classes_and_images import joined_splits, unused_classes
-from detaug.coco.how_to_load import how_to_load
-from detaug.coco.writer import Row, annotation_row, category_rows, whole, write_coco
-from detaug.converters.mot.frames import Ignored, Rules, TrackedSequence, read_sequence
-from detaug.converters.mot.sequences import find_sequences
-from detaug.files.paths import PathLike
-from detaug.machine.parallel import Progress, with_progress
-from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
-from detaug.outputs.summary import (
-    Summary,
-    left_out_classes,
-    refuse_no_object_left,
-    refuse_nothing_left,
-    refuse_other_classes,
-    refuse_other_numbers,
-    reported,
-    stop_on_errors,
+from detaug.coco.writer import whole, whole_numbers
+from detaug.converters.mot.ground_truth import NO_FRAME, TruthLine, read_labels, read_truth
+from detaug.converters.mot.sequences import (
+    GROUND_TRUTH,
+    INFO,
+    LABELS,
+    SequenceInfo,
+    file_of,
+    find_frames,
+    find_sequences,
+    missing_numbers,
+    read_info,
 )
+from detaug.converters.records.record import Contents, Object, Record
+from detaug.converters.records.to_coco import Options, records_to_coco
+from detaug.errors import ConversionError
+from detaug.files.paths import PathLike
+from detaug.findings.finding import Finding, counted, has_error
+from detaug.machine.parallel import Progress
+from detaug.outputs.guards import OnError, check_choice
+from detaug.outputs.part import check_part
+from detaug.outputs.summary import Summary
 
+Ignored = Literal["drop", "keep", "crowd"]
 Origin = Literal["one", "zero"]
 
 FIRST_PIXEL = {"one": 1, "zero": 0}
@@ -42,6 +48,9 @@ def mot_to_coco(
     ignored: Ignored = "drop",
     origin: Origin = "one",
     on_error: OnError = "stop",
+    images: PathLike | None = None,
+    jobs: int = 1,
+    part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
@@ -59,8 +68,11 @@ def mot_to_coco(
     Frame numbers become frame_id from 0, ids track_id; visibility stays. Where names of frames are no numbers from 1,
     as CVAT's frame_000000.PNG, frames are numbered in the order of their names. A box with the id -1 is of no track: it
     gets a track_id of its own, or none if no box has a track. Boxes are cut at the frame's edges, and a cut is
-    reported. on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with
-    all of their boxes. report: a json file for every finding. progress: called with (sequences done, in all).
+    reported. images: the folder that has the sequences' frames, if it is not the root: IMAGES/SEQUENCE/img1.
+    on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with all of
+    their boxes. jobs: processes to read with. part: (number, of), such as (1, 3), for only the first third of the
+    sequences; merge_coco joins the jsons of all parts to the same bytes as one run writes. report: a json file for
+    every finding. progress: called with (frames done, in all).
     Sources: https://motchallenge.net/instructions/ and arXiv:1603.00831.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
@@ -74,77 +86,123 @@ def mot_to_coco(
     """
     check_choice("ignored", ignored, Ignored)
     check_choice("origin", origin, Origin)
-    check_choice("on_error", on_error, OnError)
+    options = Options(classes, on_error, report, progress, check_part(part), jobs)
     root = Path(root)
+    folder = root if images is None else Path(images)
     names = find_sequences(root, sequences)
-    paths = output_files({"output": output, "report": report}, root)
-    check_classes(classes)
-    rules = Rules(classes, ignored, FIRST_PIXEL[origin])
-    results = [read_sequence(root, name, rules) for name in with_progress(names, progress)]
-    counts = Counter(box.class_name for result in results for frame in result.frames for box in frame.boxes)
-    class_names = [*classes] if classes is not None else _class_names(results, counts)
-    findings = [finding for result in results for finding in result.findings]
-    findings += unused_classes((name for name in class_names if not counts[name]), left_out_classes(findings))
-    findings += joined_splits((f"{name}/" for name in names), root)
-    images = sum(len(result.frames) for result in results)
-    stop_on_errors(findings, on_error, paths.get("report"))
-    class_counts = {name: counts[name] for name in class_names}
-    refuse_nothing_left(images, root, findings, paths.get("report"))
-    refuse_other_classes(class_counts, root, findings, paths.get("report"))
-    refuse_no_object_left(counts.total(), root, findings, paths.get("report"))
-    refuse_other_numbers(
-        joined_numbers(result.numbers for result in results).fault(), root, findings, paths.get("report")
+    if not folder.is_dir():
+        raise ConversionError(f"images {folder} is not a folder; give the one that holds the frames of the sequences")
+    found = [_Sequence.find(root, folder, name) for name in names]
+    contents = Contents(
+        chain.from_iterable(each.records(ignored, FIRST_PIXEL[origin]) for each in found),
+        total=sum(len(each.frames) for each in found),
+        class_names=dict.fromkeys(chain.from_iterable(each.class_names for each in found)),
+        findings=(finding for each in found for finding in each.findings),
+        images=sorted(name for each in found for name in each.frames.values()),
+        keeps_folder=True,
+        keeps_unused=False,
+        videos=lambda: {each.video: each.row for each in found},
     )
-    info = {"description": "MOTChallenge's ground truth, converted by detaug"}
-    lists = _image_rows(results), _annotation_rows(results, class_names), category_rows(class_names)
-    with reported(findings, paths.get("report")):
-        write_coco(paths["output"], *lists, info, _video_rows(results, root))
-    return Summary(
-        output=paths["output"],
-        image_folder=root,
-        images=images,
-        images_without_boxes=sum(not frame.boxes for result in results for frame in result.frames),
-        class_counts=class_counts,
-        crowds=sum(box.is_crowd for result in results for frame in result.frames for box in frame.boxes),
-        findings=tuple(findings),
-        report=paths.get("report"),
-        next_step=how_to_load(paths["output"], root, [{}]),  # frames of videos
-    )
+    return records_to_coco(contents, folder, output, [root], options, "MOTChallenge's ground truth")
 
 
-def _class_names(results: Sequence[TrackedSequence], counts: Counter[str]) -> list[str]:
-    """Return the classes that occur, in the order of their numbers; the first one if none does."""
-    names = list(dict.fromkeys(name for result in results for name in result.class_names))
-    return [name for name in names if counts[name]] or names[:1]
+@dataclass
+class _Sequence:
+    """A sequence: its frames, and what is found in its files beside them."""
 
+    root: Path
+    folder: Path
+    """Of the images."""
+    name: str
+    """"." for the root itself."""
+    info: SequenceInfo
+    frames: dict[int, str]
+    """The images by the number of their frame, from 1; none if the sequence cannot be used."""
+    class_names: tuple[str, ...]
+    """Of all its numbers of classes, whether they occur or not."""
+    findings: list[Finding] = field(default_factory=list)
 
-def _video_rows(results: Sequence[TrackedSequence], root: Path) -> Iterator[Row]:
-    for video_id, result in enumerate(_with_frames(results), 1):
-        header, rate = result.frames[0].header, result.info.frame_rate
-        name = root.resolve().name if result.name == "." else result.name
-        row = {"id": video_id, "name": name, "width": header.width, "height": header.height}
-        yield row | ({"fps": whole(rate)} if rate else {})
+    @classmethod
+    def find(cls, root: Path, folder: Path, name: str) -> _Sequence:
+        """Find the frames of a sequence. Raises ConversionError for a labels.txt that cannot be used."""
+        findings = list[Finding]()
+        info = read_info(root, name, findings)
+        place = file_of(folder, name, info.image_folder)
+        frames = find_frames(folder, place, findings)
+        if not frames and not has_error(findings):
+            findings.append(Finding(place, "frames-missing"))
+        class_names = read_labels(root / file_of(root, name, LABELS))
+        return cls(root, folder, name, info, {} if has_error(findings) else frames, class_names, findings)
 
+    @property
+    def video(self) -> str:
+        """Return the name of its video."""
+        return self.root.resolve().name if self.name == "." else self.name
 
-def _image_rows(results: Sequence[TrackedSequence]) -> Iterator[Row]:
-    frames = ((video_id, frame) for video_id, result in enumerate(_with_frames(results), 1) for frame in result.frames)
-    for image_id, (video_id, frame) in enumerate(frames, 1):
-        row = {"id": image_id, "file_name": frame.name, "width": frame.header.width, "height": frame.header.height}
-        yield row | {"video_id": video_id, "frame_id": frame.number - 1}
+    @property
+    def row(self) -> dict[str, float]:
+        """Return the further keys of its video's row."""
+        return {"fps": whole(self.info.frame_rate)} if self.info.frame_rate else {}
 
-
-def _annotation_rows(results: Sequence[TrackedSequence], class_names: Sequence[str]) -> Iterator[Row]:
-    ids = {name: number for number, name in enumerate(class_names, 1)}
-    frames = [frame for result in results for frame in result.frames]
-    tracks = [box.track for frame in frames for box in frame.boxes if box.track is not None]
-    free = count(max(tracks, default=0) + 1)  # either all annotations of a json have a track_id, or none has
-    boxes = ((image_id, box) for image_id, frame in enumerate(frames, 1) for box in frame.boxes)
-    for annotation_id, (image_id, each) in enumerate(boxes, 1):
-        row = annotation_row(annotation_id, image_id, ids[each.class_name], each.box, iscrowd=each.is_crowd)
-        visibility = {} if each.visibility is None else {"visibility": whole(each.visibility)}
-        track = {"track_id": next(free) if each.track is None else each.track} if tracks else {}
-        yield row | track | visibility
-
-
-def _with_frames(results: Sequence[TrackedSequence]) -> list[TrackedSequence]:
-    return [result for result in results if result.frames]
+    def records(self, ignored: Ignored, first_pixel: int) -> Iterator[Record]:
+        """Yield the frames with their boxes. What may be most of the lines is counted, not listed."""
+        file, labels = file_of(self.root, self.name, GROUND_TRUTH), self.root / file_of(self.root, self.name, LABELS)
+        lines = defaultdict[int, list[TruthLine]](list)
+        faults = defaultdict[int, list[Finding]](list)
+        try:
+            for each in read_truth(self.root / file, self.class_names, has_labels=labels.is_file()):
+                if isinstance(each, TruthLine):
+                    lines[each.frame].append(each)
+                else:
+                    faults[each.frame].append(Finding(file, each.kind, None, each.line, each.text, note=each.note))
+        except FileNotFoundError:
+            self.findings.append(Finding(file, "ground-truth-missing"))
+        except (OSError, UnicodeDecodeError) as error:
+            faults[NO_FRAME].append(Finding(file, "label-unreadable", note=f"cannot be read: {error}"))
+        self.findings += [fault for frame in faults if frame not in self.frames for fault in faults[frame]]
+        if NO_FRAME in faults:  # whose boxes are missing is not known
+            return
+        if missing := [*missing_numbers(self.frames, self.info.frames)] if self.frames else []:
+            note = f"{counted(len(missing), 'frame')} have no image, the first is frame {missing[0]}"
+            info = file_of(self.root, self.name, INFO)
+            self.findings.append(Finding(info, "frame-gap", before=len(missing), note=note, count=len(missing)))
+        for number in sorted(lines.keys() - self.frames.keys()) if self.frames else ():
+            note = (
+                f"frame {number} has boxes, and no image in {file_of(self.folder, self.name, self.info.image_folder)}"
+            )
+            line = lines[number][0].line
+            self.findings.append(Finding(file, "frame-missing", None, line, len(lines[number]), note=note))
+        counts, first_edge, below_one = {"entry-ignored": 0, "track-none": 0}, math.inf, list[TruthLine]()
+        size = self.info.size
+        for number, image in self.frames.items():
+            record = Record(file, image=image, video=self.video, frame=number - 1, findings=faults[number], size=size)
+            size = None  # compared once: all frames of a sequence have one size
+            seen = set[int | None]()
+            for each in lines.pop(number, ()):
+                if each.is_ignored and ignored == "drop":
+                    counts["entry-ignored"] += 1
+                elif each.track in seen and each.track is not None:
+                    record.findings.append(Finding(file, "track-repeated", None, each.line, each.track))
+                else:
+                    seen.add(each.track)
+                    counts["track-none"] += each.track is None
+                    first_edge = min(first_edge, *each.edges[:2])
+                    below_one += [each] if min(each.edges[:2]) < 1 else []
+                    left, top, right, bottom = (edge - first_pixel for edge in each.edges)
+                    item = Object(each.class_name, (left, top, right, bottom), track=each.track, line=each.line)
+                    item.is_crowd = each.is_ignored and ignored == "crowd"
+                    item.columns = {} if each.visibility is None else {"visibility": whole(each.visibility)}
+                    record.objects.append(item)
+            yield record
+        if count := counts["entry-ignored"]:
+            note = f"{counted(count, 'entry', 'entries')} with the flag 0 left out"
+            self.findings.append(Finding(file, "entry-ignored", before=count, note=note, count=count))
+        if count := counts["track-none"]:
+            self.findings.append(Finding(file, "track-none", before=-1, count=count))
+        if first_pixel == 1 and below_one and first_edge >= 0:  # a box that reaches past its image tells nothing
+            first, count = below_one[0], len(below_one)
+            note = f"{counted(count, 'box', 'boxes')} with a left or top under 1, though pixels count from 1"
+            edges = whole_numbers(first.edges)
+            self.findings.append(Finding(file, "coordinate-zero", None, first.line, edges, None, note, count))
+        elif first_pixel == 1 and labels.is_file() and first_edge < math.inf:
+            self.findings.append(Finding(file, "origin-unclear"))

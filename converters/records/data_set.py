@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from detaug.coco.classes_and_images import alike_classes, unused_classes
 from detaug.converters.records.record import Contents
@@ -29,6 +29,10 @@ class DataSet(NamedTuple):
     skeletons: Mapping[str, Sequence[tuple[int, int]]]
     last_track: int | None
     """The largest number of a track, None where no object has one."""
+    has_tracks: bool
+    """Whether annotations get one: either all of a json have a track_id, or none has. Those of a part may be needed."""
+    videos: Mapping[str, Mapping[str, Any]]
+    """The videos of the whole data set, of which this may be a part, with further keys of their rows."""
     shapes: frozenset[str]
     """Kinds that objects have beside boxes: masks, corners."""
     crowds: int
@@ -41,16 +45,19 @@ def data_set_of(
     contents: Contents,
     classes: Sequence[str] | None,
     earlier: Sequence[Finding],
+    *,
+    is_part: bool,
 ) -> tuple[DataSet, int, list[Finding]]:
     """Return the data set with the objects of its classes, how many images have none, and findings about classes."""
     findings, without_boxes, last_track = list[Finding](), 0, None
+    not_listed: dict[tuple[str, str], Finding] = {}
     counts, crowds, shapes = Counter[str](), 0, set[str]()
     key_points = {name: [*points] for name, points in contents.key_points.items()}
     for each in images:
         about = stored.about(each)
         own = {name: n for name, n in about.counts.items() if classes is None or name in classes}
         if len(own) < len(about.counts):
-            findings += _not_listed(each, about, stored, own)
+            _count_not_listed(not_listed, each, about, stored, own)
         counts.update(own)
         crowds += sum(n for name, n in about.crowds.items() if name in own)
         without_boxes += not own
@@ -60,11 +67,18 @@ def data_set_of(
         for name, points in about.key_points.items():
             known = key_points.setdefault(name, [])
             known += [point for point in points if point not in known]
+    findings += not_listed.values()
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
     listed = [*dict.fromkeys(listed)]
+    keeps_unused = contents.keeps_unused or classes is not None
+    if not keeps_unused and not is_part:
+        listed = [name for name in listed if counts[name]] or listed[:1]
     names = [*listed, *sorted(counts.keys() - set(listed))]
-    left_out = left_out_classes((*earlier, *findings))
-    findings += [*unused_classes((name for name in names if not counts[name]), left_out), *alike_classes(names)]
+    if keeps_unused:
+        left_out = left_out_classes((*earlier, *findings))
+        findings += unused_classes((name for name in names if not counts[name]), left_out)
+    findings += alike_classes(names)
+    videos = contents.videos() if contents.videos else {}
     dataset = DataSet(
         images,
         stored,
@@ -74,15 +88,28 @@ def data_set_of(
         key_points,
         contents.skeletons,
         last_track,
+        last_track is not None or (is_part and bool(videos)),
+        videos,
         frozenset(shapes),
         crowds,
     )
     return dataset, without_boxes, findings
 
 
-def _not_listed(image: RecordImage, about: About, stored: StoredObjects, listed: Collection[str]) -> Iterator[Finding]:
-    """Yield a finding for each object of an image whose class is not listed."""
+def _count_not_listed(
+    counts: dict[tuple[str, str], Finding],
+    image: RecordImage,
+    about: About,
+    stored: StoredObjects,
+    listed: Collection[str],
+) -> None:
+    """Count the objects of an image whose class is not listed, by file and class; a single one keeps its place."""
     for item in stored.objects(image):
         if item.class_name not in listed:
+            key = about.file, item.class_name
             file = about.file if item.line else about.entry
-            yield Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
+            single = Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
+            count = counts[key].count + 1 if key in counts else 1
+            note = f"{count:,} objects of {item.class_name}, which is not among the classes"
+            several = Finding(about.file, "class-not-listed", before=item.class_name, note=note, count=count)
+            counts[key] = several if count > 1 else single

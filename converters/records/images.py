@@ -18,10 +18,15 @@ from detaug.findings.finding import Finding, has_error, shown
 class Images:
     """The images below a folder. No path of an annotation is ever opened: it is compared with their names."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Sequence[str] | None = None) -> None:
+        """names: the images in their order, if it is known; else all, sorted."""
         self.folder = folder
-        self._found = ImageNames(list_files(folder, IMAGE_EXTENSIONS))
-        self.names = self._found.names
+        self._found = ImageNames(list_files(folder, IMAGE_EXTENSIONS) if names is None else names)
+        self.names = self._found.names if names is None else names
+
+    def own_copy(self, name: str) -> str:
+        """Return the name itself, as the one in memory: another process has sent its own."""
+        return self._found.own_copy(name)
 
     def with_stem(self, stem: str) -> Sequence[str]:
         """Return the images with the path of a label file, but for their extensions."""

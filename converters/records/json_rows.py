@@ -23,7 +23,8 @@ def video_rows(dataset: DataSet) -> Iterator[Row]:
     first = {each.video: each for each in reversed(dataset.images)}
     for name, number in videos_of(dataset.images).items():
         row = dataset.stored.about(first[name]).row
-        yield {"id": number, "name": name, "width": row["width"], "height": row["height"]}
+        more = dataset.videos.get(name, {})
+        yield {"id": number, "name": name, "width": row["width"], "height": row["height"], **more}
 
 
 def image_rows(dataset: DataSet, folder: str) -> Iterator[Row]:
@@ -39,7 +40,6 @@ def image_rows(dataset: DataSet, folder: str) -> Iterator[Row]:
 def annotation_rows(dataset: DataSet) -> Iterator[Row]:
     """Yield the objects, and then the regions in which nothing counts, each as a crowd of each class."""
     ids = {name: number for number, name in enumerate(dataset.class_names, 1)}
-    has_tracks = dataset.last_track is not None  # either all annotations of a json have a track_id, or none has
     free = count((dataset.last_track or 0) + 1)
     numbers = count(1)
     for image_id, each in enumerate(dataset.images, 1):
@@ -51,12 +51,12 @@ def annotation_rows(dataset: DataSet) -> Iterator[Row]:
                 points = [item.key_points.get(name, (0, 0, 0)) for name in dataset.key_points[item.class_name]]
                 row["keypoints"] = [number for point in points for number in point]
                 row["num_keypoints"] = sum(visible > 0 for _, _, visible in points)
-            if has_tracks:
+            if dataset.has_tracks:
                 row["track_id"] = next(free) if item.track is None else item.track
             row |= item.columns
             yield row
     for region in region_rows(dataset):
-        more = {"track_id": next(free)} if has_tracks else {}
+        more = {"track_id": next(free)} if dataset.has_tracks else {}
         yield from ({**region, "id": next(numbers), "category_id": number, **more} for number in ids.values())
 
 

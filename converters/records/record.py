@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter
 from pathlib import Path
@@ -124,8 +125,10 @@ class Record:
     without_image: str = ""
     """What to do if no image is found, if the format has an own way."""
     findings: list[Finding] = field(default_factory=list)
-    read: Callable[[Record], None] | None = None
-    """Fills the record from its file, if that is not done yet: another part may have its image."""
+    unread: Counter[str] = field(default_factory=Counter)
+    """How often elements and keys occur that the reader leaves out, by name: see `unread_elements`."""
+    image: str = ""
+    """The image below its folder, where the format knows it; without it, it is looked for."""
 
     def about(self, line: int | None) -> str:
         """Return the file as findings about an object name it: with the image, if no line tells which one it is."""
@@ -137,6 +140,8 @@ class Contents(NamedTuple):
     """What a reader returns."""
 
     records: Iterable[Record]
+    read: Callable[[Record], None] | None = None
+    """Fills a record from its file, if the format has one for each image: in any process, and not for other parts."""
     total: int = 0
     """How many records there are, if that is known before they are read."""
     class_names: Iterable[str] = ()
@@ -149,6 +154,16 @@ class Contents(NamedTuple):
     """About what is in no record. Read after the records."""
     files: int = 1
     """How many annotation files there are."""
+    images: Sequence[str] | None = None
+    """The images in the order of their ids, if the format knows it; else all below the folder, sorted."""
+    info: Mapping[str, Any] = {}
+    """Further keys of the json's `info`."""
+    keeps_folder: bool = False
+    """Whether file names stay relative to the folder of the images, not to the deepest one that holds all of them."""
+    keeps_unused: bool = True
+    """Whether a listed class without an object becomes a category."""
+    videos: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None
+    """Returns the videos of all records, in the order of their names, with further keys of their rows."""
 
 
 class Source(NamedTuple):
@@ -223,10 +238,10 @@ def ring_of_line(
     return ring
 
 
-def count_unread(unread: Counter[str], entry: Any, read: Collection[str]) -> None:
+def count_unread(record: Record, entry: Any, read: Collection[str]) -> None:
     """Count the keys of an entry of a json that are not read and have a value; what is no object has none."""
     values = entry if isinstance(entry, dict) else {}
-    unread.update(key for key, value in values.items() if key not in read and value not in (None, "", [], {}))
+    record.unread.update(key for key, value in values.items() if key not in read and value not in (None, "", [], {}))
 
 
 def unread_elements(counts: Mapping[str, int]) -> Iterator[Finding]:
@@ -343,17 +358,21 @@ def _turns_right(ring: NDArray[np.float64]) -> bool:
     return bool((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() > 0)
 
 
-def records_of_files(files: Sequence[str], read: Callable[[str, Record], None]) -> Iterator[Record]:
-    """Yield the record of each label file, to be filled by `read`, which may raise OSError and InputError."""
+def contents_of_files(source: Source, read: Callable[[Source, Record], None], **more: Any) -> Contents:
+    """Return the contents of a format with a label file for each image.
 
-    def fill(record: Record) -> None:
-        try:
-            read(record.file, record)
-        except (OSError, InputError) as error:
-            record.findings.append(_unreadable(record.file, error))
+    read: fills the record of a file, and may raise OSError and InputError. It is called in any process, with a source
+    without files: a function of a module, or a partial of one. more: of `Contents`.
+    """
+    records = (Record(file, stem=file.rpartition(".")[0]) for file in source.files)
+    return Contents(records, partial(_fill, read, source._replace(files=())), len(source.files), **more)
 
-    for file in files:
-        yield Record(file, stem=file.rpartition(".")[0], read=fill)
+
+def _fill(read: Callable[[Source, Record], None], source: Source, record: Record) -> None:
+    try:
+        read(source, record)
+    except (OSError, InputError) as error:
+        record.findings.append(_unreadable(record.file, error))
 
 
 def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) -> Iterator[Record]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from detaug.coco.boxes import BoxNumbers
 from detaug.coco.how_to_load import shapes_of
 from detaug.converters.records.placing import Placed
 from detaug.files.spool import Spool
@@ -29,6 +27,8 @@ class RecordImage:
     """Whether there are some in which nothing counts."""
     video: str = ""
     frame: int | None = None
+    size: tuple[int, int] | None = None
+    """(width, height) in pixels, of a frame of a video."""
 
 
 class About(NamedTuple):
@@ -51,40 +51,39 @@ class About(NamedTuple):
     """Objects that are crowds, by class."""
 
 
+Values = tuple[tuple[Any, ...], list[tuple[Any, ...]], list[tuple[Any, ...]]]
+"""What is stored of an image: see `About`; its objects; its regions."""
+
+
+def values_of(
+    row: dict[str, Any], file: tuple[str, str], objects: Sequence[Placed], regions: Sequence[Placed]
+) -> Values:
+    """Return what is stored of an image. row, file: those of `About`, and its entry."""
+    counts: dict[str, int] = {}
+    crowds: dict[str, int] = {}
+    key_points: dict[str, list[str]] = {}
+    shapes: set[str] = set()
+    for item in objects:
+        counts[item.class_name] = counts.get(item.class_name, 0) + 1
+        if item.is_crowd:
+            crowds[item.class_name] = crowds.get(item.class_name, 0) + 1
+        if item.keys:
+            shapes |= shapes_of([item.keys])
+        if item.key_points:
+            known = key_points.setdefault(item.class_name, [])
+            known += [name for name in item.key_points if name not in known]
+    last_track = max((item.track for item in objects if item.track is not None), default=None)
+    about = About(row, *file, counts, key_points, last_track, frozenset(shapes), crowds)
+    return tuple(about), [*map(tuple, objects)], [*map(tuple, regions)]
+
+
 class StoredObjects(Spool):
     """The objects of all images, in a file: memory grows with the number of images only."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.numbers = BoxNumbers()
-        """What boxes and shapes look like, of records that have pixels."""
-
-    def add(
-        self,
-        image: RecordImage,
-        row: dict[str, Any],
-        file: tuple[str, str],
-        objects: Sequence[Placed],
-        regions: Sequence[Placed],
-    ) -> None:
-        """Store the objects and the regions of an image. row, file: those of `About`, and its entry."""
-        counts: dict[str, int] = {}
-        crowds: dict[str, int] = {}
-        key_points: dict[str, list[str]] = {}
-        shapes: set[str] = set()
-        for item in objects:
-            counts[item.class_name] = counts.get(item.class_name, 0) + 1
-            if item.is_crowd:
-                crowds[item.class_name] = crowds.get(item.class_name, 0) + 1
-            if item.keys:
-                shapes |= shapes_of([item.keys])
-            if item.key_points:
-                known = key_points.setdefault(item.class_name, [])
-                known += [name for name in item.key_points if name not in known]
-        last_track = max((item.track for item in objects if item.track is not None), default=None)
-        about = About(row, *file, counts, key_points, last_track, frozenset(shapes), crowds)
-        image.has_regions = bool(regions)
-        image.start = self.put(tuple(about), [*map(tuple, objects)], [*map(tuple, regions)])
+    def add(self, image: RecordImage, values: Values) -> None:
+        """Store the objects and the regions of an image."""
+        image.has_regions = bool(values[2])
+        image.start = self.put(*values)
 
     def about(self, image: RecordImage) -> About:
         """Return what is known of an image. The file is then at its objects."""

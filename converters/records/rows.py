@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from detaug.converters.records.record import (
     Contents,
@@ -10,18 +12,21 @@ from detaug.converters.records.record import (
     ObjectError,
     Record,
     Source,
+    contents_of_files,
     read_objects,
-    records_of_files,
 )
 from detaug.files.text import read_text
 
+Parse = Callable[[list[str]], "Object | None"]
+"""Returns the object of the words of a row, None for a row of another kind, or raises ObjectError."""
 
-def read_rows(source: Source, parse: Callable[[list[str]], Object | None], separator: str | None = None) -> Contents:
-    """Read label files, one for each image, with a row for each object.
 
-    parse: returns the object of the words of a row, None for a row of another kind, or raises ObjectError.
-    """
+def read_rows(source: Source, parse: Parse, separator: str | None = None, **more: Any) -> Contents:
+    """Read label files, one for each image, with a row for each object. more: of `Contents`."""
+    return contents_of_files(source, partial(_read, parse, separator), **more)
 
+
+def _read(parse: Parse, separator: str | None, source: Source, record: Record) -> None:
     def one(item: tuple[int, str]) -> Object | None:
         line, row = item
         try:
@@ -32,8 +37,5 @@ def read_rows(source: Source, parse: Callable[[list[str]], Object | None], separ
             found.line = line
         return found
 
-    def read(file: str, record: Record) -> None:
-        lines = enumerate(read_text(source.name(file)).splitlines(), 1)
-        read_objects(record, [line for line in lines if line[1].strip()], one, lambda item: item[0])
-
-    return Contents(records_of_files(source.files, read), len(source.files))
+    lines = enumerate(read_text(source.name(record.file)).splitlines(), 1)
+    read_objects(record, [line for line in lines if line[1].strip()], one, lambda item: item[0])

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
-from detaug.coco.classes_and_images import header_findings, joined_splits
+from detaug.coco.boxes import BoxNumbers, joined_numbers
+from detaug.coco.classes_and_images import joined_splits
 from detaug.coco.how_to_load import how_to_load
 from detaug.coco.parts import part_head, write_part
-from detaug.coco.writer import ANNOTATION_FILE, write_coco
+from detaug.coco.writer import write_coco
 from detaug.converters.records.data_set import data_set_of
 from detaug.converters.records.images import Images
 from detaug.converters.records.json_rows import (
@@ -25,16 +24,14 @@ from detaug.converters.records.json_rows import (
     video_rows,
     videos_of,
 )
-from detaug.converters.records.placing import Place, Placed, columns_of
-from detaug.converters.records.record import Contents, Record
-from detaug.converters.records.record_image import RecordImage, StoredObjects
+from detaug.converters.records.reading import RecordReader, chunks_of, header_of
+from detaug.converters.records.record import Contents, Record, unread_elements
+from detaug.converters.records.record_image import RecordImage, StoredObjects, values_of
 from detaug.errors import ConversionError, InputError
-from detaug.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.files.matching import ImageNames, Pair, settle_claims
-from detaug.files.paths import PathLike, last_part, stem_of
-from detaug.files.text import is_utf8, joined_spaces
+from detaug.files.paths import PathLike
 from detaug.findings.finding import Finding, counted, has_error, shown
-from detaug.machine.parallel import Progress
+from detaug.machine.parallel import Progress, map_in_jobs
 from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
 from detaug.outputs.part import Part
 from detaug.outputs.summary import (
@@ -58,9 +55,13 @@ class Options:
     report: PathLike | None = None
     progress: Progress | None = None
     part: Part | None = None
-    """Only the images of this part of the folder's, whose json `merge_coco` joins with the others."""
+    """Only the images of this part of the folder's, whose json `merge_coco` joins with the others; videos whole."""
+    jobs: int = 1
+    """Processes to read with."""
 
     def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise InputError(f"jobs must be at least 1, got {self.jobs}")
         check_choice("on_error", self.on_error, OnError)
         check_classes(self.classes)
 
@@ -84,10 +85,13 @@ def records_to_coco(
     by video. Raises ConversionError and InputError.
     """
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
-    report, found = paths.get("report"), Images(images)
+    report, found = paths.get("report"), Images(images, contents.images)
     with closing(StoredObjects(paths["output"].parent)) as stored:
-        usable, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
-        dataset, without_boxes, about_classes = data_set_of(usable, stored, contents, options.classes, findings)
+        usable, numbers, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
+        is_part = options.part is not None
+        dataset, without_boxes, about_classes = data_set_of(
+            usable, stored, contents, options.classes, findings, is_part=is_part
+        )
         findings += [*about_classes, *joined_splits((each.name for each in usable), images)]
         stop_on_errors(findings, options.on_error, report)
         class_counts = {name: dataset.counts[name] for name in dataset.class_names}
@@ -95,17 +99,27 @@ def records_to_coco(
             refuse_nothing_left(len(usable), inputs[0], findings, report)
             refuse_other_classes(class_counts, inputs[0], findings, report)
             refuse_no_object_left(len(dataset.counts), inputs[0], findings, report)
-        refuse_other_numbers(stored.numbers.fault(), inputs[0], findings, report)
-        folder = "" if options.part else found.deepest_folder(each.name for each in usable)
-        info = {"description": f"{title}, converted by detaug"}
+        refuse_other_numbers(numbers.fault(), inputs[0], findings, report)
+        keeps_folder = is_part or contents.keeps_folder
+        folder = "" if keeps_folder else found.deepest_folder(each.name for each in usable)
+        info = {"description": f"{title}, converted by detaug", **contents.info}
         rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
         with reported(findings, report):
             if options.part is None:
                 write_coco(paths["output"], *rows, info, video_rows(dataset))
             else:
                 listed, left_out = dataset.class_names[: dataset.listed], left_out_classes(findings)
-                head = part_head(options.part, found.names, listed, left_out, from_top=True)
-                write_part(paths["output"], head, info, rows, region_rows(dataset))
+                head = part_head(
+                    options.part,
+                    found.names,
+                    listed,
+                    left_out,
+                    from_top=not contents.keeps_folder,
+                    keeps_unused=contents.keeps_unused or options.classes is not None,
+                    last_track=dataset.last_track,
+                )
+                videos = video_rows(dataset) if dataset.videos else None
+                write_part(paths["output"], head, info, rows, region_rows(dataset), videos)
     image_folder = images / folder if folder else images
     return Summary(
         output=paths["output"],
@@ -127,19 +141,49 @@ def records_to_coco(
 
 def _usable_images(
     contents: Contents, found: Images, stored: StoredObjects, options: Options, title: str, *, is_whole: bool
-) -> tuple[list[RecordImage], list[Finding]]:
-    """Return the images that can be written, in their order, and findings."""
-    names = found.names if options.part is None else options.part.items(found.names)
-    read, by_stem = _read(contents, found, names, stored, options)
-    findings = [*contents.findings]  # complete now that all records are read
+) -> tuple[list[RecordImage], BoxNumbers, list[Finding]]:
+    """Return the images that can be written, in their order, what boxes look like, and findings."""
+    names, wanted = found.names, None
+    videos = contents.videos() if contents.videos and options.part else {}
+    if options.part and not videos:
+        names = options.part.items(names)
+        wanted = frozenset(names)
+    own_videos = {*options.part.items([*videos])} if options.part and videos else None
+    is_whole_file, numbers, unread, read = False, BoxNumbers(), Counter[str](), list[RecordImage]()
+
+    def own_records() -> Iterator[Record]:
+        nonlocal is_whole_file
+        for record in contents.records:
+            is_whole_file |= bool(record.stem)
+            if own_videos is not None and record.video and record.video not in own_videos:
+                continue
+            same = found.with_stem(record.stem) if wanted is not None else ()
+            if wanted is None or not same or not wanted.isdisjoint(same):  # files of other parts are not opened
+                yield record
+
+    reader = RecordReader(found, contents.read, wanted, contents.files)
+    for chunk in map_in_jobs(reader, chunks_of(own_records()), options.jobs):
+        for image, values in chunk.images:
+            if values:
+                stored.add(image, values)
+            image.name = found.own_copy(image.name)
+            read.append(image)
+        unread += chunk.unread
+        numbers = joined_numbers((numbers, chunk.numbers))
+        if options.progress:
+            options.progress(len(read), max(len(read), 0 if options.part else contents.total))
+    if options.progress:
+        options.progress(len(read), len(read))
+    findings = [*contents.findings, *unread_elements(unread)]  # complete now that all records are read
     if options.part is None:
         _refuse_other_folder(read, found, title)
     _settle(read, stored)
+    _note_other_sizes(read)
     named, rest = ImageNames(each.name for each in read), []
-    unnamed = [name for name in names if name not in named]
-    if is_whole and by_stem:
+    unnamed = [name for name in names if name not in named] if own_videos is None else []
+    if is_whole and is_whole_file:
         rest = [_image_without_record(name, found, stored) for name in unnamed]
-    elif unnamed:
+    elif unnamed and contents.images is None:
         note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
         findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
     findings += [finding for each in (*read, *rest) for finding in each.findings]
@@ -147,98 +191,22 @@ def _usable_images(
     usable.sort(key=attrgetter("name"))  # by what is in memory, not by a tuple for each
     if any(each.video for each in usable):
         usable.sort(key=lambda each: (each.video, -1 if each.frame is None else each.frame))
-    _refuse_mixed(usable, title)
-    return usable, findings
+    elif contents.images is not None:
+        order = {name: at for at, name in enumerate(contents.images)}
+        usable.sort(key=lambda each: order[each.name])
+    _refuse_mixed(usable, [*videos], title)
+    return usable, numbers, findings
 
 
-def _read(
-    contents: Contents, found: Images, names: Sequence[str], stored: StoredObjects, options: Options
-) -> tuple[list[RecordImage], bool]:
-    """Return the images of records, of these names or "" where there is none, and whether each has its own file."""
-    done, images, by_stem = 0, [], False
-    wanted = None if options.part is None else frozenset(names)
-    for done, record in enumerate(contents.records, 1):
-        if record.video and wanted is not None:
-            raise InputError(f"part is for images, and {record.file} has frames of a video; leave it out")
-        by_stem |= bool(record.stem)
-        if image := _image_of(record, found, wanted, stored, contents.files):
-            images.append(image)
-        if options.progress and done % 64 == 0:
-            options.progress(done, max(done, contents.total))
-    if options.progress:
-        options.progress(done, done)
-    return images, by_stem
-
-
-def _image_of(
-    record: Record, found: Images, wanted: Collection[str] | None, stored: StoredObjects, files: int
-) -> RecordImage | None:
-    """Return the image of a record, and store its objects in pixels; None for one that is not wanted."""
-    if wanted is not None and (same := found.with_stem(record.stem)) and not any(name in wanted for name in same):
-        return None
-    if record.read:
-        record.read(record)
-    name, rank = found.find(record)
-    if wanted is not None and name and name not in wanted:
-        return None
-    header = _header_of(name, found, record.findings) if name else None
-    image = RecordImage(name or "", record.findings or (), rank, video=sys.intern(record.video), frame=record.frame)
-    if not name or not header:
-        return image
-    size = header.width, header.height
-    if record.size and record.size != size:
-        kind = "size-unrotated" if record.size == header.stored_size else "size-conflict"
-        record.findings.append(Finding(record.file, kind, before=[*record.size], after=[*size]))
-    scale = (size[0] / record.unit[0], size[1] / record.unit[1]) if record.unit else (1.0, 1.0)
-    place = Place(size[::-1], scale, record)
-    if not record.unit:
-        boxes = [item.edges for item in record.objects if item.edges]
-        stored.numbers.add(boxes, (ring for item in record.objects for ring in (*item.rings, item.corners)), size[::-1])
-    seen: dict[tuple[Any, ...], list[Placed]] = {}
-    objects: list[Placed] = []
-    regions: list[Placed] = []
-    for item in record.objects:
-        class_name = joined_spaces(item.class_name)
-        if class_name != item.class_name:
-            place.note("name-spaces", item, item.class_name, class_name)
-            item.class_name = class_name
-        placed = place.put(item)
-        if placed is None:
-            continue
-        if item.is_ignored:
-            place.note("region-ignored", item, after=[*placed.box])
-            regions.append(placed)
-            continue
-        earlier = seen.setdefault((class_name, placed.box), [])
-        if earlier and any(placed.keys == other.keys and placed.key_points == other.key_points for other in earlier):
-            place.note("box-repeated", item, after=[*placed.box])
-        earlier.append(placed)
-        objects.append(placed)
-    image.findings = record.findings or ()
-    origin = {} if files < 2 or _is_named_as(record.file, name) else {ANNOTATION_FILE: record.file}
-    row = {"width": size[0], "height": size[1], **origin, **columns_of(record.columns, record.tool_id)}
-    stored.add(image, row, (record.file, record.about(None)), objects, regions)
-    return image
-
-
-def _is_named_as(file: str, image: str) -> bool:
-    """Return whether the name of an image tells which annotation file it was read from."""
-    name = last_part(image)
-    return stem_of(last_part(file)) in (name, stem_of(name))
-
-
-def _header_of(name: str, found: Images, findings: list[Finding]) -> ImageHeader | None:
-    """Read the header of an image; return None if it cannot be used."""
-    if not is_utf8(name):
-        findings.append(Finding(name, "file-name-not-utf8"))
-        return None
-    try:
-        header = read_image_header(os.path.join(found.folder, name))
-    except ImageError as error:
-        findings.append(Finding(name, error.kind, note=str(error)))
-        return None
-    findings.extend(header_findings(name, name, header))
-    return header
+def _note_other_sizes(images: Sequence[RecordImage]) -> None:
+    """Append an error to each frame that has not the size of the first one of its video, which has one size."""
+    first: dict[str, tuple[int, int]] = {}
+    for each in sorted((each for each in images if each.size), key=lambda each: each.frame or 0):
+        assert each.size
+        width, height = size = first.setdefault(each.video, each.size)
+        if each.size != size:
+            note = "has {} x {} pixels, the first frame of its video {} x {}".format(*each.size, width, height)
+            each.findings = [*each.findings, Finding(each.name, "frame-size", note=note)]
 
 
 def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str) -> None:
@@ -256,9 +224,13 @@ def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str)
         )
 
 
-def _refuse_mixed(images: Sequence[RecordImage], title: str) -> None:
-    """Raise ConversionError for images and frames of videos in one json: its reader would not know the images."""
-    first = {bool(each.video): each.name for each in reversed(images)}
+def _refuse_mixed(images: Sequence[RecordImage], videos: Sequence[str], title: str) -> None:
+    """Raise ConversionError for images and frames of videos in one json: its reader would not know the images.
+
+    videos: those of all parts.
+    """
+    first = {True: videos[0]} if videos else {}
+    first |= {bool(each.video): each.name for each in reversed(images)}
     if len(first) > 1:
         note = f"{first[True]} is a frame of a video and {first[False]} is not"
         raise ConversionError(f"{title}: {note}; convert the files of images and of videos one by one")
@@ -280,7 +252,7 @@ def _settle(read: Sequence[RecordImage], stored: StoredObjects) -> None:
 def _image_without_record(name: str, found: Images, stored: StoredObjects) -> RecordImage:
     findings: list[Finding] = []
     image = RecordImage(name, findings)
-    if header := _header_of(name, found, findings):
+    if header := header_of(name, found, findings):
         findings.append(Finding(name, "label-missing"))
-        stored.add(image, {"width": header.width, "height": header.height}, (name, name), [], [])
+        stored.add(image, values_of({"width": header.width, "height": header.height}, (name, name), [], []))
     return image

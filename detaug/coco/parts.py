@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -35,27 +36,42 @@ def part_head(
     left_out: Sequence[str] = (),
     *,
     from_top: bool = False,
+    keeps_unused: bool = True,
+    last_track: int | None = None,
 ) -> Document:
     """Return what a json says of the part that it is.
 
     names: of all images of the data set: a checksum of them tells whether two parts belong together. listed: classes of
     a list that all parts have, with which the categories begin. left_out: classes of objects of this part that were
     dropped, since the list does not have them. from_top: file names are relative to a folder of which the whole takes
-    the deepest that holds all images.
+    the deepest that holds all images. keeps_unused: classes without an object stay in the whole. last_track: the
+    largest track_id of an object of a video that had one; larger ones are of objects without a track.
     """
     data_set = crc32("\n".join([*names, "", *listed]).encode("utf-8", "backslashreplace"))
     head = {"number": part.number, "of": part.of, "data_set": data_set, "listed": len(listed)}
-    return head | {"left_out": [*left_out], "from_top": from_top}
+    more = {"from_top": from_top, "keeps_unused": keeps_unused, "last_track": last_track}
+    return {**head, "left_out": [*left_out], **more}
 
 
-def write_part(path: Path, head: Document, info: Row, rows: Sequence[Iterable[Row]], regions: Iterable[Row]) -> None:
+def write_part(
+    path: Path,
+    head: Document,
+    info: Row,
+    rows: Sequence[Iterable[Row]],
+    regions: Iterable[Row],
+    videos: Iterable[Row] | None = None,
+) -> None:
     """Write the json of a part of a conversion.
 
     rows: images, annotations and categories. regions: annotations without a class, which the annotations end with as
-    crowds of each class.
+    crowds of each class. videos: of this part, None where the data set has none.
     """
     names = "images", "annotations", "categories"
-    lists = {**dict(zip(names, rows, strict=True)), "regions": regions}
+    lists = {
+        **({} if videos is None else {"videos": videos}),
+        **dict(zip(names, rows, strict=True)),
+        "regions": regions,
+    }
     document: Document = {"part": head, "info": info, **dict.fromkeys(lists)}
     write_atomically(path, document_text(document, lists))
 
@@ -95,7 +111,10 @@ def read_parts(paths: Sequence[Path]) -> list[Document]:
     if numbers != [*range(1, of + 1)] or any(each["part"]["of"] != of for each in found):
         got = ", ".join(f"{path} ({each['part']['number']}/{each['part']['of']})" for path, each in documents.items())
         raise ConversionError(f"the parts must be 1/{of} to {of}/{of}, each once, got {got}")
-    keys = [[each.keys(), each.get("info"), {**each["part"], "number": 0, "left_out": []}] for each in found]
+    keys = [
+        [each.keys(), each.get("info"), {**each["part"], "number": 0, "left_out": [], "last_track": 0}]
+        for each in found
+    ]
     if keys.count(keys[0]) < len(keys):
         raise ConversionError(f"{paths[0]} and the others are parts of different data sets, or were changed")
     return found
@@ -127,7 +146,7 @@ def text_of_joined(parts: Sequence[Document], document: Document) -> Iterator[st
     images, annotations, categories = (document[name] for name in ("images", "annotations", "categories"))
     if "positions" in parts[0]:
         return document_text(document, {"images": images, "annotations": annotations})
-    return coco_text(images, annotations, categories, document["info"])
+    return coco_text(images, annotations, categories, document["info"], document.get("videos", ()))
 
 
 def _joined_packed(parts: Sequence[Document]) -> Document:
@@ -141,12 +160,16 @@ def _joined_packed(parts: Sequence[Document]) -> Document:
 def _joined_converted(parts: Sequence[Document]) -> Document:
     listed = [row["name"] for row in parts[0]["categories"][: parts[0]["part"]["listed"]]]
     others = {row["name"] for part in parts for row in part["categories"]} - {*listed}
+    if not parts[0]["part"]["keeps_unused"]:
+        used = {name for part in parts for name in _used_classes(part)}
+        listed = [name for name in listed if name in used] or listed[:1]
     categories: dict[str, Document] = {str(row["name"]): {**row} for row in category_rows([*listed, *sorted(others)])}
-    for row in (row for part in parts for row in part["categories"]):
+    for row in (row for part in parts for row in part["categories"] if row["name"] in categories):
         category = categories[row["name"]]
         known = category.get("keypoints", [])
         more = [name for name in row.get("keypoints", ()) if name not in known]
         category |= {**row, "id": category["id"]} | ({"keypoints": [*known, *more]} if known or more else {})
+    videos = _joined_videos(parts)
     names = [row["file_name"] for part in parts for row in part["images"]]
     from_top = names and parts[0]["part"]["from_top"]
     folder = os.path.commonpath([os.path.dirname(name) for name in names]) if from_top else ""
@@ -161,8 +184,44 @@ def _joined_converted(parts: Sequence[Document]) -> Document:
     annotations = [*_objects(parts, new_ids, categories), *_regions(parts, new_ids, len(categories))]
     for annotation_id, row in enumerate(annotations, 1):
         row["id"] = annotation_id
-    rows = {"images": images, "annotations": annotations, "categories": [*categories.values()]}
+    _number_free(annotations, parts)
+    rows = {
+        **({"videos": videos} if videos else {}),
+        "images": images,
+        "annotations": annotations,
+        "categories": [*categories.values()],
+    }
     return {"info": parts[0]["info"], **rows}
+
+
+def _used_classes(part: Document) -> Iterator[str]:
+    """Yield the names of the classes of a part that have an object."""
+    used = {row["category_id"] for row in part["annotations"]}
+    return (row["name"] for row in part["categories"] if row["id"] in used)
+
+
+def _joined_videos(parts: Sequence[Document]) -> list[Document]:
+    """Return the videos of all parts with new ids, which their images get too."""
+    videos = list[Document]()
+    for part in parts:
+        new_ids = {row["id"]: number for number, row in enumerate(part.get("videos", ()), len(videos) + 1)}
+        videos += (row | {"id": new_ids[row["id"]]} for row in part.get("videos", ()))
+        for row in part["images"]:
+            if "video_id" in row:
+                row["video_id"] = new_ids[row["video_id"]]
+    return videos
+
+
+def _number_free(annotations: Sequence[Document], parts: Sequence[Document]) -> None:
+    """Give objects without a track a number above all, as they have in the whole; none where no part has a track."""
+    lasts = [last for part in parts if (last := part["part"]["last_track"]) is not None]
+    free = count(max(lasts, default=0) + 1)
+    for row in annotations:
+        if "track_id" in row and row["track_id"] is None:
+            if lasts:
+                row["track_id"] = next(free)
+            else:
+                del row["track_id"]
 
 
 def _objects(
@@ -178,10 +237,13 @@ def _objects(
         crowds = [row["bbox"] for row in part["annotations"][objects:]]
         if crowds != [row["bbox"] for row in part["regions"] for _ in own]:
             raise ValueError("not the crowds of its regions")
+        last = part["part"]["last_track"]
         for row in part["annotations"][:objects]:
             category = own[row["category_id"]]
             whole = categories[category["name"]]
             row |= {"image_id": image_ids[row["image_id"]], "category_id": whole["id"]}
+            if "track_id" in row and row["track_id"] > (-1 if last is None else last):
+                row["track_id"] = None
             if "keypoints" in row and whole.get("keypoints") != category.get("keypoints"):
                 triples = (row["keypoints"][at : at + 3] for at in range(0, len(row["keypoints"]), 3))
                 points = dict(zip(category["keypoints"], triples, strict=True))
@@ -193,7 +255,8 @@ def _regions(parts: Sequence[Document], new_ids: Sequence[Mapping[int, int]], cl
     for part, image_ids in zip(parts, new_ids, strict=True):
         for row in part["regions"]:
             ids = range(1, classes + 1)
-            yield from (row | {"image_id": image_ids[row["image_id"]], "category_id": number} for number in ids)
+            more = {"track_id": None} if part.get("videos") else {}
+            yield from (row | {"image_id": image_ids[row["image_id"]], "category_id": number, **more} for number in ids)
 
 
 def check_options_of_parts(images: Sequence[object], *, join: bool, classes: Sequence[str] | None) -> None:

@@ -45,6 +45,11 @@ class ImageNames:
         at = bisect_left(self.names, name)
         return at < len(self.names) and self.names[at] == name
 
+    def own_copy(self, name: str) -> str:
+        """Return the name itself, as the one in memory; a name that is none of an image as it is."""
+        at = bisect_left(self.names, name)
+        return self.names[at] if name in self.names[at : at + 1] else name
+
     @cached_property
     def by_stem(self) -> NamesByKey:
         """By the path without its extension."""

@@ -61,8 +61,7 @@ def map_in_jobs(function: Callable[[T], R], items: Iterable[T], jobs: int) -> It
     try:
         yield from map_in_processes(function, items, jobs)
     except EOFError as error:
-        fewer = "give convert-voc, convert-tfrecord or convert-webdataset a smaller --jobs"
-        raise ConversionError(f"a reading process was killed (out of memory?); {fewer}") from error
+        raise ConversionError("a reading process was killed (out of memory?); give a smaller --jobs") from error
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:
@@ -86,8 +85,12 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
             finally:
                 idle.put(process)
 
+        waiting = deque[Future[R]]()
         with Threads(processes) as threads:
-            waiting = deque(threads.submit(call, item) for item in items)
+            for item in items:  # few of them wait, as they may be large
+                waiting.append(threads.submit(call, item))
+                if len(waiting) > 2 * processes:
+                    yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
 
