@@ -13,6 +13,7 @@ from detaug.files.known_files import what_folder_has
 from detaug.files.paths import PathLike, list_files
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import OnError
+from detaug.outputs.part import check_part
 from detaug.outputs.summary import Summary
 
 
@@ -23,6 +24,8 @@ def dota_to_coco(
     *,
     classes: Sequence[str] | None = None,
     on_error: OnError = "stop",
+    jobs: int = 1,
+    part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
@@ -36,7 +39,9 @@ def dota_to_coco(
     The corners stay as they are, in their order, also where they are no rectangle or reach outside of the image:
     `corners`, and the same as `segmentation`. `bbox` is the box around them, cut at the image's edges. A difficult of
     more than 1 is 1. on_error: "stop" at images and label files that cannot be used, after reading all of them, or
-    "skip" these. report: a json file for every finding. progress: called with (images done, images in all).
+    "skip" these. jobs: processes to read with. part: (number, of), such as (1, 3), for only the first third of the
+    images; merge_coco joins the jsons of all parts to the same bytes as one run writes. report: a json file for every
+    finding. progress: called with (images done, images in all).
     Source: https://captain-whu.github.io/DOTA/dataset.html
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
@@ -54,7 +59,7 @@ def dota_to_coco(
     written: from-dota.json
     load it: da.CocoReader("dota/images", "from-dota.json", rotated=True)
     """
-    options = Options(classes, on_error, report, progress)
+    options = Options(classes, on_error, report, progress, check_part(part), jobs)
     label_folder, image_folder = Path(labels), Path(images)
     for name, folder in (("labels", label_folder), ("images", image_folder)):
         if not folder.is_dir():

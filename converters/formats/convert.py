@@ -31,6 +31,7 @@ def convert_to_coco(
     split: str | None = None,
     classes: Sequence[str] | None = None,
     on_error: OnError = "stop",
+    jobs: int | None = None,
     part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
@@ -45,10 +46,10 @@ def convert_to_coco(
     all others, sorted.
 
     on_error: "stop" at files, images and objects that cannot be used, after reading all of them, or "skip" these
-    images. part: (number, of), such as (1, 3), for only the first third of the folder's images, in the order of their
-    names; merge_coco joins the jsons of all parts to the same bytes as one run writes. Of formats with a converter of
-    their own only VOC and YOLO have parts; videos have none. report: a json file for every finding. progress: called
-    with (images done, images in all).
+    images. jobs: processes to read with; by default 1, of large shards one for each core. part: (number, of), such as
+    (1, 3), for only the first third of the folder's images, in the order of their names, or of its videos; merge_coco
+    joins the jsons of all parts to the same bytes as one run writes. Shards have no parts. report: a json file for
+    every finding. progress: called with (images done, images in all).
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, EXIF orientation applied, rounded to 3
     decimals (not those of VOC) and cut at the image's edges; the image file decides the size. The same input gives the
@@ -61,21 +62,22 @@ def convert_to_coco(
     203
     """
     found = path if isinstance(path, Recognised) else recognise(path, format)
-    given = {"split": split, "classes": classes, "images": images, "part": part}
+    given = {"split": split, "classes": classes, "images": images, "part": part, "jobs": jobs}
     more = {"on_error": on_error, "report": report, "progress": progress}
     if not found.format.reader:
         return _convert_with_own(found, output, given, more)
     _refuse(found, given, ("split",))
-    options = Options(classes, on_error, report, progress, check_part(part))
+    options = Options(classes, on_error, report, progress, check_part(part), 1 if jobs is None else jobs)
     folder = found.folder if images is None else Path(images)
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
     output_files({"output": output, "report": report}, found.path, folder)  # before all is read
-    module, _, function = found.format.reader.partition(".")
-    read = getattr(import_module(f"detaug.converters.formats.{module}"), function)
+    module, _, function = found.format.reader.rpartition(".")
+    read = getattr(import_module(f"detaug.converters.{module}"), function)
     contents: Contents = read(Source(found.folder, found.files, folder, Path(output).parent))
     unused = [Finding(file, "file-unused") for file in found.unused]
-    contents = contents._replace(findings=chain(unused, contents.findings), files=len(found.files))
+    files = len(found.files) if contents.files is None else contents.files
+    contents = contents._replace(findings=chain(unused, contents.findings), files=files)
     return records_to_coco(
         contents, folder, output, [found.path], options, found.format.title, is_whole=found.path.is_dir()
     )
@@ -85,7 +87,7 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
     """Convert a format that has a converter of its own."""
     from detaug import converters
 
-    path, folder, classes = found.path, found.folder, given["classes"]
+    path, folder, classes, jobs = found.path, found.folder, given["classes"], given["jobs"]
     if found.format.name == "coco":
         file = found.folder / found.files[0]
         if _is_panoptic(file):
@@ -94,17 +96,14 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
         raise ConversionError(f"{file} is a COCO json; it needs no conversion: detaug check {file} IMAGES")
     convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
     if found.format.name == "yolo":
-        _refuse(found, given, ("classes", "images"))
+        _refuse(found, given, ("classes", "images", "jobs"))
         return convert(path, output, given["split"] or "train", part=given["part"], **more)
     if found.format.name == "voc":
         if path.is_file():
             raise ConversionError(f"{path} is the Pascal VOC XML of one image; give its folder, {folder}")
-        return convert(folder, output, **given, **more)
+        return convert(folder, output, **{**given, "jobs": 1 if jobs is None else jobs}, **more)
     _refuse(found, given, ("part", "split", "images"))
-    if found.format.name == "mot":
-        is_sequence = path.is_file() and folder.name == "gt"  # SEQUENCE/gt/gt.txt
-        return convert(folder.parent if is_sequence else folder, output, classes=classes, **more)
-    return convert([folder / file for file in found.files], output, classes=classes, **more)
+    return convert([folder / file for file in found.files], output, classes=classes, jobs=jobs, **more)
 
 
 def _is_panoptic(file: Path) -> bool:

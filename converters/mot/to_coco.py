@@ -23,10 +23,10 @@ from detaug.converters.mot.sequences import (
     missing_numbers,
     read_info,
 )
-from detaug.converters.records.record import Contents, Object, Record
+from detaug.converters.records.record import Contents, Object, Record, Source
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
-from detaug.files.paths import PathLike
+from detaug.files.paths import PathLike, last_part
 from detaug.findings.finding import Finding, counted, has_error
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import OnError, check_choice
@@ -35,6 +35,8 @@ from detaug.outputs.summary import Summary
 
 Ignored = Literal["drop", "keep", "crowd"]
 Origin = Literal["one", "zero"]
+
+TITLE = "MOTChallenge's ground truth"
 
 FIRST_PIXEL = {"one": 1, "zero": 0}
 
@@ -89,21 +91,35 @@ def mot_to_coco(
     options = Options(classes, on_error, report, progress, check_part(part), jobs)
     root = Path(root)
     folder = root if images is None else Path(images)
+    contents = _contents(root, folder, sequences, ignored, origin)
+    return records_to_coco(contents, folder, output, [root], options, TITLE)
+
+
+def read_mot(source: Source) -> Contents:
+    """Read all sequences below a folder, or the one of a gt.txt, with the options of `mot_to_coco` as they are."""
+    is_sequence = source.folder.name == "gt" and [*source.files] == [last_part(GROUND_TRUTH)]
+    root = source.folder.parent if is_sequence else source.folder
+    return _contents(root, root if source.images == source.folder else source.images, (), "drop", "one")
+
+
+def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignored, origin: Origin) -> Contents:
+    """Return the sequences. folder: of their images."""
     names = find_sequences(root, sequences)
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the one that holds the frames of the sequences")
     found = [_Sequence.find(root, folder, name) for name in names]
-    contents = Contents(
+    return Contents(
         chain.from_iterable(each.records(ignored, FIRST_PIXEL[origin]) for each in found),
         total=sum(len(each.frames) for each in found),
         class_names=dict.fromkeys(chain.from_iterable(each.class_names for each in found)),
         findings=(finding for each in found for finding in each.findings),
+        files=1,  # the name of a frame tells its sequence
+        image_folder=folder,
         images=sorted(name for each in found for name in each.frames.values()),
         keeps_folder=True,
         keeps_unused=False,
         videos=lambda: {each.video: each.row for each in found},
     )
-    return records_to_coco(contents, folder, output, [root], options, "MOTChallenge's ground truth")
 
 
 @dataclass

@@ -152,8 +152,10 @@ class Contents(NamedTuple):
     """By class, pairs of key points, from 1."""
     findings: Iterable[Finding] = ()
     """About what is in no record. Read after the records."""
-    files: int = 1
-    """How many annotation files there are."""
+    files: int | None = None
+    """How many annotation files there are, of which each image notes its own; None for those of the source."""
+    image_folder: Path | None = None
+    """The folder of the images, if it is not that of the source."""
     images: Sequence[str] | None = None
     """The images in the order of their ids, if the format knows it; else all below the folder, sorted."""
     info: Mapping[str, Any] = {}

@@ -78,12 +78,13 @@ def records_to_coco(
 ) -> Summary:
     """Write the records of a data set as one COCO json file.
 
-    images: the folder that the images are below; the json's file names are relative to the deepest folder that holds
-    all of them: Summary.image_folder. inputs: every file and folder that is read. title: of the format.
+    images: the folder that the images are below, if the contents do not say it; the json's file names are relative to
+    the deepest folder that holds all of them: Summary.image_folder. inputs: every file and folder that is read. title: of the format.
     is_whole: there is a record for each image that has objects, if the format has a file for each image; images without
     one have no boxes. Otherwise, and in other formats, they are left out and counted. Images are sorted by name, frames
     by video. Raises ConversionError and InputError.
     """
+    images = contents.image_folder or images
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
     report, found = paths.get("report"), Images(images, contents.images)
     with closing(StoredObjects(paths["output"].parent)) as stored:
@@ -161,7 +162,7 @@ def _usable_images(
             if wanted is None or not same or not wanted.isdisjoint(same):  # files of other parts are not opened
                 yield record
 
-    reader = RecordReader(found, contents.read, wanted, contents.files)
+    reader = RecordReader(found, contents.read, wanted, contents.files or 1)
     for chunk in map_in_jobs(reader, chunks_of(own_records()), options.jobs):
         for image, values in chunk.images:
             if values:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FOLDER, PATH, print_converted, print_unless
+from detaug.cli.options import AT_LEAST_0, FOLDER, PATH, print_converted, print_unless
 
 
 def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float]:
@@ -42,7 +42,7 @@ def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float
 @click.option("--images", type=FOLDER, help="The folder of the images.  [default: ROOT/JPEGImages, else ROOT]")
 @click.option("--annotations", type=FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]")
 @click.option("--masks", is_flag=True, help="Read ROOT/SegmentationObject/NAME.png, the masks of objects.")
-@click.option("--jobs", type=AT_LEAST_1, default=1, show_default=True, help="Processes to read with.")
+@options.jobs
 @options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
 @options.report
 @options.quiet
@@ -134,6 +134,9 @@ def convert_yolo(**given: Any) -> None:
     help="Left and top count from 1 (MOTChallenge), or from 0.",
 )
 @options.on_error
+@click.option("--images", type=FOLDER, help="The folder of the frames: FOLDER/SEQUENCE/img1.  [default: ROOT]")
+@options.jobs
+@options.part("Only the I-th of N parts of the sequences; detaug merge joins the jsons")
 @options.report
 @options.quiet
 def convert_mot(**given: Any) -> None:
@@ -155,6 +158,8 @@ def convert_mot(**given: Any) -> None:
 @options.output_json
 @options.classes("; others are dropped.  [default: all]")
 @options.on_error
+@options.jobs
+@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
 @options.report
 @options.quiet
 def convert_dota(**given: Any) -> None:

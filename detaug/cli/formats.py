@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import FOLDER, PATH, print_unless
+from detaug.cli.options import AT_LEAST_1, FOLDER, PATH, print_unless
 from detaug.cli.progress_bar import progress_bar
 
 
@@ -20,7 +20,10 @@ from detaug.cli.progress_bar import progress_bar
 @click.option("--split", metavar="NAME", help="The split to convert, of formats that have some.")
 @options.classes("; others are dropped.  [default: all]")
 @options.on_error
-@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
+@click.option(
+    "--jobs", type=AT_LEAST_1, help="Processes to read with.  [default: 1; of large shards one for each core]"
+)
+@options.part("Only the I-th of N parts of the images, videos whole; detaug merge joins the jsons")
 @options.report
 @options.quiet
 def convert(path: Path, format: str | None, quiet: bool, **given: Any) -> None:

@@ -113,6 +113,7 @@ def part(what: str) -> Callable[[Command], Command]:
     return click.option("--part", metavar="I/N", callback=_read_part, help=f"{what}; I from 1 to N.")
 
 
+jobs = click.option("--jobs", type=AT_LEAST_1, default=1, show_default=True, help="Processes to read with.")
 report = click.option("--report", type=FILE, help="A json file for everything repaired, dropped or refused.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 device = click.option(
