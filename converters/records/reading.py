@@ -61,6 +61,8 @@ class RecordReader:
     """The images of this part; None for all."""
     files: int
     """How many annotation files there are."""
+    place: Callable[[Record, tuple[int, int], BoxNumbers], tuple[list[Placed], list[Placed]]]
+    """See `Contents`."""
 
     def __call__(self, records: Sequence[Record]) -> ReadChunk:
         """Return the images of records, those of other parts left out."""
@@ -70,11 +72,13 @@ class RecordReader:
                 self.read(record)
             name, rank = (record.image, SAME_STEM) if record.image else self.images.find(record)
             if self.wanted is None or not name or name in self.wanted:
+                record.image = name or ""
                 found.unread.update(record.unread)
-                found.images.append(self._image(record, name or "", rank, found.numbers))
+                found.images.append(self._image(record, rank, found.numbers))
         return found
 
-    def _image(self, record: Record, name: str, rank: int, numbers: BoxNumbers) -> tuple[RecordImage, Values | None]:
+    def _image(self, record: Record, rank: int, numbers: BoxNumbers) -> tuple[RecordImage, Values | None]:
+        name = record.image
         header = header_of(name, self.images, record.findings) if name else None
         image = RecordImage(name, record.findings or (), rank, video=sys.intern(record.video), frame=record.frame)
         if not header:
@@ -84,14 +88,14 @@ class RecordReader:
         if record.size and record.size != size:
             kind = "size-unrotated" if record.size == header.stored_size else "size-conflict"
             record.findings.append(Finding(record.file, kind, before=[*record.size], after=[*size]))
-        objects, regions = _placed(record, size[::-1], numbers)
+        objects, regions = self.place(record, size[::-1], numbers)
         image.findings = record.findings or ()
         origin = {} if self.files < 2 or _is_named_as(record.file, name) else {ANNOTATION_FILE: record.file}
         row = {"width": size[0], "height": size[1], **origin, **columns_of(record.columns, record.tool_id)}
         return image, values_of(row, (record.file, record.about(None)), objects, regions)
 
 
-def _placed(record: Record, size: tuple[int, int], numbers: BoxNumbers) -> tuple[list[Placed], list[Placed]]:
+def placed_objects(record: Record, size: tuple[int, int], numbers: BoxNumbers) -> tuple[list[Placed], list[Placed]]:
     """Return the objects and the regions of a record in pixels of its image, of size (H, W)."""
     scale = (size[1] / record.unit[0], size[0] / record.unit[1]) if record.unit else (1.0, 1.0)
     place = Place(size, scale, record)

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,10 @@ from detaug.errors import InputError
 from detaug.files.spool import SpoolError
 from detaug.files.text import is_plain
 from detaug.findings.finding import Finding, shown
+
+if TYPE_CHECKING:
+    from detaug.coco.boxes import BoxNumbers
+    from detaug.converters.records.placing import Placed
 
 Edges = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -128,7 +132,7 @@ class Record:
     unread: Counter[str] = field(default_factory=Counter)
     """How often elements and keys occur that the reader leaves out, by name: see `unread_elements`."""
     image: str = ""
-    """The image below its folder, where the format knows it; without it, it is looked for."""
+    """The image below its folder, where the format knows it; without it, it is looked for, and then set."""
 
     def about(self, line: int | None) -> str:
         """Return the file as findings about an object name it: with the image, if no line tells which one it is."""
@@ -144,6 +148,9 @@ class Contents(NamedTuple):
     """Fills a record from its file, if the format has one for each image: in any process, and not for other parts."""
     total: int = 0
     """How many records there are, if that is known before they are read."""
+    place: Callable[[Record, tuple[int, int], BoxNumbers], tuple[list[Placed], list[Placed]]] | None = None
+    """Returns the objects and the regions of a record, which has its image by then, in pixels of that image of size
+    (H, W), if the rules of the format are not those of `Place`: in any process. Its findings are the record's."""
     class_names: Iterable[str] = ()
     """In the order of their category ids, if the format has one; others follow, sorted. Read after the records."""
     key_points: Mapping[str, Sequence[str]] = {}

@@ -24,7 +24,7 @@ from detaug.converters.records.json_rows import (
     video_rows,
     videos_of,
 )
-from detaug.converters.records.reading import RecordReader, chunks_of, header_of
+from detaug.converters.records.reading import RecordReader, chunks_of, header_of, placed_objects
 from detaug.converters.records.record import Contents, Record, unread_elements
 from detaug.converters.records.record_image import RecordImage, StoredObjects, values_of
 from detaug.errors import ConversionError, InputError
@@ -162,7 +162,7 @@ def _usable_images(
             if wanted is None or not same or not wanted.isdisjoint(same):  # files of other parts are not opened
                 yield record
 
-    reader = RecordReader(found, contents.read, wanted, contents.files or 1)
+    reader = RecordReader(found, contents.read, wanted, contents.files or 1, contents.place or placed_objects)
     for chunk in map_in_jobs(reader, chunks_of(own_records()), options.jobs):
         for image, values in chunk.images:
             if values:
