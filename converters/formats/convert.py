@@ -66,7 +66,8 @@ def convert_to_coco(
     more = {"on_error": on_error, "report": report, "progress": progress}
     if not found.format.reader:
         return _convert_with_own(found, output, given, more)
-    _refuse(found, given, ("split",))
+    if not found.format.has_splits:
+        _refuse(found, given, ("split",))
     options = Options(classes, on_error, report, progress, check_part(part), 1 if jobs is None else jobs)
     folder = found.folder if images is None else Path(images)
     if not folder.is_dir():
@@ -74,8 +75,9 @@ def convert_to_coco(
     output_files({"output": output, "report": report}, found.path, folder)  # before all is read
     module, _, function = found.format.reader.rpartition(".")
     read = getattr(import_module(f"detaug.converters.{module}"), function)
-    contents: Contents = read(Source(found.folder, found.files, folder, Path(output).parent))
-    unused = [Finding(file, "file-unused") for file in found.unused]
+    source = Source(found.folder, found.files, folder, Path(output).parent, found.path)
+    contents: Contents = read(source, **({"split": split} if found.format.has_splits else {}))
+    unused = [Finding(file, "file-unused") for file in found.unused] if contents.files is None else []
     files = len(found.files) if contents.files is None else contents.files
     contents = contents._replace(findings=chain(unused, contents.findings), files=files)
     return records_to_coco(
@@ -95,9 +97,6 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
             raise ConversionError(f"{file} is {form.name}; {form.remedy}")
         raise ConversionError(f"{file} is a COCO json; it needs no conversion: detaug check {file} IMAGES")
     convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
-    if found.format.name == "yolo":
-        _refuse(found, given, ("classes", "images", "jobs"))
-        return convert(path, output, given["split"] or "train", part=given["part"], **more)
     if found.format.name == "voc":
         if path.is_file():
             raise ConversionError(f"{path} is the Pascal VOC XML of one image; give its folder, {folder}")

@@ -19,6 +19,8 @@ class Format(NamedTuple):
     """What does not."""
     reader: str = ""
     """MODULE.FUNCTION in `converters` that returns its records; "" for a converter of its own."""
+    has_splits: bool = False
+    """Whether the reader takes the name of a split."""
     command: str = ""
     """The command of that converter, which has more options."""
     tried: str = ""
@@ -35,6 +37,7 @@ FORMATS = (
     ),
     Format(
         "yolo", "YOLO", "boxes, outlines, key points, rotated boxes", (".yaml", ".yml", ".data", ".txt"),
+        reader="yolo.to_coco.read_yolo", has_splits=True,
         command="convert-yolo",
         tried="Datumaro 1.13.12 (obj.data); supervision 0.31.2 (a data.yaml with nothing but names)",
     ),

@@ -26,7 +26,7 @@ from detaug.converters.mot.sequences import (
 from detaug.converters.records.record import Contents, Object, Record, Source
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
-from detaug.files.paths import PathLike, last_part
+from detaug.files.paths import PathLike
 from detaug.findings.finding import Finding, counted, has_error
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import OnError, check_choice
@@ -97,7 +97,7 @@ def mot_to_coco(
 
 def read_mot(source: Source) -> Contents:
     """Read all sequences below a folder, or the one of a gt.txt, with the options of `mot_to_coco` as they are."""
-    is_sequence = source.folder.name == "gt" and [*source.files] == [last_part(GROUND_TRUTH)]
+    is_sequence = source.path != source.folder and source.folder.name == "gt"  # SEQUENCE/gt/gt.txt
     root = source.folder.parent if is_sequence else source.folder
     return _contents(root, root if source.images == source.folder else source.images, (), "drop", "one")
 

@@ -37,6 +37,8 @@ class DataSet(NamedTuple):
     """Kinds that objects have beside boxes: masks, corners."""
     crowds: int
     """How many of the objects are crowds."""
+    categories: Mapping[str, Mapping[str, Any]]
+    """Further keys of the rows of classes."""
 
 
 def data_set_of(
@@ -92,6 +94,7 @@ def data_set_of(
         videos,
         frozenset(shapes),
         crowds,
+        contents.categories,
     )
     return dataset, without_boxes, findings
 

@@ -78,5 +78,5 @@ def category_rows_of(dataset: DataSet) -> Iterator[Row]:
     for row in category_rows(dataset.class_names):
         names = dataset.key_points.get(str(row["name"]))
         pairs = dataset.skeletons.get(str(row["name"]))
-        more: dict[str, object] = {"keypoints": names} if names else {}
+        more = {**({"keypoints": names} if names else {}), **dataset.categories.get(str(row["name"]), {})}
         yield {**row, **more, **({"skeleton": [[*pair] for pair in pairs]} if names and pairs else {})}

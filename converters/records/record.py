@@ -171,6 +171,13 @@ class Contents(NamedTuple):
     """Whether file names stay relative to the folder of the images, not to the deepest one that holds all of them."""
     keeps_unused: bool = True
     """Whether a listed class without an object becomes a category."""
+    categories: Mapping[str, Mapping[str, Any]] = {}
+    """Further keys of the rows of classes, by class."""
+    other_splits: Sequence[str] = ()
+    """Those that are not converted."""
+    fault: Callable[[Iterator[tuple[tuple[int, int], Mapping[str, Any]]]], str] | None = None
+    """Returns what is wrong with the shapes of all objects, and a remedy; "" where nothing is. It takes each object's
+    image size (H, W) and keys."""
     videos: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None
     """Returns the videos of all records, in the order of their names, with further keys of their rows."""
 
@@ -184,6 +191,8 @@ class Source(NamedTuple):
     images: Path
     temporary: Path
     """Where there is room for temporary files: the folder of the output."""
+    path: Path | None = None
+    """What was given: a file, or the folder itself."""
 
     def name(self, file: str) -> str:
         """Return the file's path as a message has it."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from detaug.coco.boxes import BoxNumbers, joined_numbers
 from detaug.coco.classes_and_images import joined_splits
 from detaug.coco.how_to_load import how_to_load
 from detaug.coco.parts import part_head, write_part
 from detaug.coco.writer import write_coco
-from detaug.converters.records.data_set import data_set_of
+from detaug.converters.records.data_set import DataSet, data_set_of
 from detaug.converters.records.images import Images
 from detaug.converters.records.json_rows import (
     annotation_rows,
@@ -79,7 +80,8 @@ def records_to_coco(
     """Write the records of a data set as one COCO json file.
 
     images: the folder that the images are below, if the contents do not say it; the json's file names are relative to
-    the deepest folder that holds all of them: Summary.image_folder. inputs: every file and folder that is read. title: of the format.
+    the deepest folder that holds all of them: Summary.image_folder. inputs: every file and folder that is read. title:
+    of the format.
     is_whole: there is a record for each image that has objects, if the format has a file for each image; images without
     one have no boxes. Otherwise, and in other formats, they are left out and counted. Images are sorted by name, frames
     by video. Raises ConversionError and InputError.
@@ -100,7 +102,10 @@ def records_to_coco(
             refuse_nothing_left(len(usable), inputs[0], findings, report)
             refuse_other_classes(class_counts, inputs[0], findings, report)
             refuse_no_object_left(len(dataset.counts), inputs[0], findings, report)
-        refuse_other_numbers(numbers.fault(), inputs[0], findings, report)
+        fault = numbers.fault()
+        if contents.fault and "masks" in dataset.shapes:
+            fault = fault or contents.fault(_shapes_of(dataset))
+        refuse_other_numbers(fault, inputs[0], findings, report)
         keeps_folder = is_part or contents.keeps_folder
         folder = "" if keeps_folder else found.deepest_folder(each.name for each in usable)
         info = {"description": f"{title}, converted by detaug", **contents.info}
@@ -131,6 +136,7 @@ def records_to_coco(
         crowds=dataset.crowds,
         findings=tuple(findings),
         report=report,
+        other_splits=tuple(contents.other_splits),
         next_step=how_to_load(
             paths["output"],
             image_folder,
@@ -138,6 +144,12 @@ def records_to_coco(
             [*dataset.shapes, *(["keypoints"] if any(dataset.key_points.values()) else [])],
         ),
     )
+
+
+def _shapes_of(dataset: DataSet) -> Iterator[tuple[tuple[int, int], Mapping[str, Any]]]:
+    for image in dataset.images:
+        row = dataset.stored.about(image).row
+        yield from (((row["height"], row["width"]), item.keys) for item in dataset.stored.objects(image))
 
 
 def _usable_images(
@@ -154,14 +166,19 @@ def _usable_images(
 
     def own_records() -> Iterator[Record]:
         nonlocal is_whole_file
-        for record in contents.records:
+        for record in contents.records:  # files of other parts are not opened
             is_whole_file |= bool(record.stem)
-            if own_videos is not None and record.video and record.video not in own_videos:
-                continue
-            same = found.with_stem(record.stem) if wanted is not None else ()
-            if wanted is None or not same or not wanted.isdisjoint(same):  # files of other parts are not opened
+            if own_videos is not None:
+                is_own = not record.video or record.video in own_videos
+            elif wanted is not None:
+                same = [record.image] if record.image else found.with_stem(record.stem)
+                is_own = not same or not wanted.isdisjoint(same)
+            else:
+                is_own = True
+            if is_own:
                 yield record
 
+    total = -1
     reader = RecordReader(found, contents.read, wanted, contents.files or 1, contents.place or placed_objects)
     for chunk in map_in_jobs(reader, chunks_of(own_records()), options.jobs):
         for image, values in chunk.images:
@@ -171,9 +188,10 @@ def _usable_images(
             read.append(image)
         unread += chunk.unread
         numbers = joined_numbers((numbers, chunk.numbers))
+        total = max(len(read), 0 if options.part else contents.total)
         if options.progress:
-            options.progress(len(read), max(len(read), 0 if options.part else contents.total))
-    if options.progress:
+            options.progress(len(read), total)
+    if options.progress and total != len(read):
         options.progress(len(read), len(read))
     findings = [*contents.findings, *unread_elements(unread)]  # complete now that all records are read
     if options.part is None:

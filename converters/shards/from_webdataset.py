@@ -237,7 +237,7 @@ def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, conte
             Label(shifted(number, first_label), None),
             {"bbox": whole_numbers(box), "area": whole(box[2] * box[3]), "iscrowd": 0, **keys},
         )
-        for number, box, keys in boxes
+        for number, box, keys, _ in boxes
     ]
 
 

@@ -40,6 +40,13 @@ class DataYaml(NamedTuple):
     """flip_idx: where each key point goes in a mirrored image, from 0."""
     point_names: list[list[str]]
     """kpt_names: of the key points of each class; [] where they have none."""
+    images: Path
+    """The folder in which the images lie as the splits say: the root, or another one with the same folders."""
+
+    def in_root(self, path: str) -> str:
+        """Return the place below the root of an image, whose label file is found by it."""
+        is_elsewhere = self.images != self.root and Path(path).is_relative_to(self.images)
+        return os.path.join(self.root, os.path.relpath(path, self.images)) if is_elsewhere else path
 
 
 class SplitImages(NamedTuple):
@@ -67,8 +74,8 @@ def find_data_yaml(path: Path) -> Path:
     return named[0]
 
 
-def read_data_yaml(path: Path) -> DataYaml:
-    """Read a data.yaml. Raises ConversionError where it cannot be used."""
+def read_data_yaml(path: Path, images: Path | None = None) -> DataYaml:
+    """Read a data.yaml. images: see DataYaml; None for the root. Raises ConversionError where it cannot be used."""
     content = load_yaml(path)
     folder = path.absolute().parent
     named = content.get("path")
@@ -86,6 +93,7 @@ def read_data_yaml(path: Path) -> DataYaml:
         shape,
         _mirrored(content, path, count),
         _point_names(content, path, count, len(class_names)),
+        images or root,
     )
 
 
@@ -213,7 +221,7 @@ def find_images(data: DataYaml, split: str) -> SplitImages:
     tops = [str(source) for source in sources if source.is_dir()] + [
         os.path.dirname(file) for source in sources if source.is_file() for file in files
     ]
-    folder = os.path.commonpath(tops or [str(data.root)])
+    folder = os.path.commonpath(tops or [str(data.images)])
     return SplitImages(Path(folder), _without_repeats(files, folder, findings), findings)
 
 
@@ -231,11 +239,12 @@ def _without_repeats(files: Sequence[str], folder: str, findings: list[Finding])
 def _resolve(data: DataYaml, entry: str) -> Path:
     """Return the path of an entry as Ultralytics does: below the root, and ../train/images also as train/images."""
     entries = [entry, entry.removeprefix("../"), entry.replace("\\", "/")]  # the last one: as Windows writes it
-    found = next((path for path in (data.root / each for each in entries) if os.path.exists(path)), None)
+    places = (folder / each for folder in dict.fromkeys((data.images, data.root)) for each in entries)
+    found = next((path for path in places if os.path.exists(path)), None)
     if found is None:
         kind = " (a path of Windows)" if re.match(r"[A-Za-z]:[\\/]", entry) else " (a pattern)" if "*" in entry else ""
         remedy = "write the folder, or choose another split" if kind else "correct path: or choose another split"
-        raise ConversionError(f"{data.path}: {entry}{kind} is not in {data.root}; {remedy}")
+        raise ConversionError(f"{data.path}: {entry}{kind} is not in {data.images}; {remedy}")
     return Path(os.path.normpath(found))
 
 
@@ -252,15 +261,19 @@ def _images_of(source: Path, data: DataYaml, findings: list[Finding]) -> list[st
 
 
 def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[Finding]) -> Iterator[str]:
-    moved = cache(lambda: ImageNames(list_files(data.root, IMAGE_EXTENSIONS)))
+    moved = cache(lambda: ImageNames(list_files(data.images, IMAGE_EXTENSIONS)))
+    folders = [source.parent, data.root]
+    if data.images != data.root:
+        below = (os.path.relpath(folder, data.root) for folder in folders if folder.is_relative_to(data.root))
+        folders = [data.images / folder for folder in below]
     for number, line in enumerate(lines, 1):
         if entry := line.strip():
             # Windows writes backslashes, and CVAT data/ in front of each path.
             entries = [entry, entry.replace("\\", "/"), entry.removeprefix("data/")]
-            paths = [os.path.normpath(folder / each) for each in entries for folder in (source.parent, data.root)]
+            paths = [os.path.normpath(folder / each) for each in entries for folder in folders]
             found = next((path for path in paths if regular_status(path)), None)
             is_moved = found is None and _ABSOLUTE.match(entry)  # of the machine where the list was written
-            found = _with_its_end(moved(), entry.replace("\\", "/"), data.root) if is_moved else found
+            found = _with_its_end(moved(), entry.replace("\\", "/"), data.images) if is_moved else found
             if found and is_moved:
                 findings.append(Finding(str(source), "split-entry-moved", line=number, before=entry, after=found))
             if found:

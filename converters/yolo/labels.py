@@ -27,6 +27,8 @@ class LabelBox(NamedTuple):
     box: Box
     keys: dict[str, Any]
     """`segmentation`, `corners`, or `keypoints` and `num_keypoints`; `area`, if it is not the box's."""
+    line: int
+    """In the file, from 1."""
 
 
 class LabelLog(NamedTuple):
@@ -90,7 +92,7 @@ def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -
         if "corners" in keys and are_flat(keys["corners"]).any():
             log.add("box-empty", line, coordinates)
             continue
-        yield LabelBox(number, box, keys)
+        yield LabelBox(number, box, keys, line)
 
 
 def _keys(numbers: list[float], form: RowForm, size: tuple[int, int]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from detaug.converters.yolo.files import SplitImages, label_file
+from detaug.converters.yolo.files import DataYaml, SplitImages, label_file
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.matching import (
     OTHER_CASE,
@@ -108,12 +108,12 @@ def relative_to(root: Path, path: str) -> str:
     return path if relative.startswith("..") else Path(relative).as_posix()
 
 
-def find_labels(images: SplitImages, root: Path) -> Labels:
+def find_labels(images: SplitImages, data: DataYaml) -> Labels:
     """Find the label files of a split's images: where Ultralytics' rule says, else beside their images.
 
     Images that are not in the split have label files too, so images of their folders are looked for.
     """
-    top, label_folder = os.path.abspath(images.folder), cache(_label_folder)
+    top, label_folder = os.path.abspath(images.folder), cache(lambda folder: _label_folder(data.in_root(folder)))
 
     def place(image: str) -> str:
         folder, name = os.path.split(image)
@@ -122,7 +122,7 @@ def find_labels(images: SplitImages, root: Path) -> Labels:
     folders = {os.path.dirname(path) for path in _paths(images)} | ({top} if label_folder(top) != top else set())
     listed = ImageNames(_files(folders, IMAGE_EXTENSIONS))
     names = ImageNames([*listed.names, *(path for path in _paths(images) if path not in listed)], place)
-    labels = Labels(root, names)
+    labels = Labels(data.root, names)
     found = {*_files(map(label_folder, folders), (".txt",)), *_hidden(map(place, names.names))}
     unused = labels.claim(PairsByStem(sorted(found), names))
     rest = [path for path in _paths(images) if not labels.of_image(path)]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-
-from detaug.converters.yolo.labels import LabelBox
 
 _FEWEST = 3
 """Rows that it takes: a single outline may look like anything."""
@@ -26,12 +25,10 @@ class PoseSigns:
     pairs: bool = True
     triples: bool = True
 
-    def add(self, boxes: Iterable[LabelBox], size: tuple[int, int]) -> None:
-        """Add the rows of an image of size (H, W)."""
-        for box in boxes:
-            if (self.pairs or self.triples) and "segmentation" in box.keys and "corners" not in box.keys:
-                points = np.array(box.keys["segmentation"][0]).reshape(-1, 2) / size[::-1]
-                self._add(points)
+    def add(self, keys: Mapping[str, Any], size: tuple[int, int]) -> None:
+        """Add the row of an object, by the keys of its annotation, of an image of size (H, W)."""
+        if (self.pairs or self.triples) and "segmentation" in keys and "corners" not in keys:
+            self._add(np.array(keys["segmentation"][0]).reshape(-1, 2) / size[::-1])
 
     def _add(self, points: np.ndarray) -> None:
         same = not self.rows or points.size == self.numbers
@@ -54,3 +51,14 @@ class PoseSigns:
             f"all {self.rows:,} rows that are no boxes have {self.numbers + 1} numbers and look like boxes with key "
             f"points; write kpt_shape: {shape} into the data.yaml, or give convert-yolo --task segment for outlines"
         )
+
+
+def fault_of_outlines(objects: Iterable[tuple[tuple[int, int], Mapping[str, Any]]]) -> str:
+    """Return that all outlines are boxes with key points, and a remedy; "" where they may be outlines.
+
+    objects: size (H, W) of the image and keys of the annotation of each.
+    """
+    signs = PoseSigns()
+    for size, keys in objects:
+        signs.add(keys, size)
+    return signs.fault()

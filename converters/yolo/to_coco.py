@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from detaug.coco.classes_and_images import header_findings
-from detaug.coco.how_to_load import how_to_load, shapes_of
-from detaug.coco.parts import part_head, write_part
-from detaug.coco.writer import Row, annotation_row, category_rows, write_coco
-from detaug.converters.yolo.files import (
-    DataYaml,
-    SplitImages,
-    find_images,
-    label_file,
-    split_key,
-)
-from detaug.converters.yolo.labels import LabelBox, LabelLog, RowForm, YoloTask, read_boxes
+from detaug.coco.boxes import BoxNumbers
+from detaug.converters.records.placing import Placed
+from detaug.converters.records.record import Contents, Record, Source
+from detaug.converters.records.to_coco import Options, records_to_coco
+from detaug.converters.yolo.files import DataYaml, SplitImages, find_images, label_file, split_key
+from detaug.converters.yolo.labels import LabelLog, RowForm, YoloTask, read_boxes
 from detaug.converters.yolo.pairing import Labels, find_labels, relative_to
-from detaug.converters.yolo.poses import PoseSigns
+from detaug.converters.yolo.poses import fault_of_outlines
 from detaug.converters.yolo.without_yaml import read_data_set
 from detaug.errors import ConversionError, InputError
-from detaug.files.image_headers import ImageError, ImageHeader, read_image_header
-from detaug.files.paths import PathLike
-from detaug.files.spool import Spool
-from detaug.files.text import is_utf8, read_text
-from detaug.findings.finding import Finding, has_error, on_one_line
-from detaug.machine.parallel import Progress, with_progress
+from detaug.files.paths import PathLike, stem_of
+from detaug.files.text import read_text
+from detaug.findings.finding import Finding, on_one_line
+from detaug.machine.parallel import Progress
 from detaug.outputs.guards import OnError, check_choice, output_files
 from detaug.outputs.part import check_part
-from detaug.outputs.summary import (
-    Summary,
-    refuse_no_object_left,
-    refuse_nothing_left,
-    refuse_other_numbers,
-    reported,
-    stop_on_errors,
-)
+from detaug.outputs.summary import Summary
+
+TITLE = "YOLO labels"
 
 
 def yolo_to_coco(
@@ -48,7 +35,10 @@ def yolo_to_coco(
     split: str = "train",
     *,
     task: YoloTask | None = None,
+    classes: Sequence[str] | None = None,
     on_error: OnError = "stop",
+    images: PathLike | None = None,
+    jobs: int = 1,
     part: tuple[int, int] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
@@ -79,11 +69,13 @@ def yolo_to_coco(
     as `keypoints` the names of kpt_names; without these point_1, ... if there is a flip_idx: names say which points
     change places in a mirrored image.
 
-    on_error: "stop" at images and label files that cannot be used, after reading all of them, or "skip" these. part:
-    (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the jsons of all parts to the
-    same bytes as one run writes. report: a json file for every finding. progress: called with (images done, images in
-    all). The json's file names are relative to the split's folder, or the deepest one that holds all its images:
-    Summary.image_folder.
+    classes: the class names in the order of their category ids; objects of other classes are dropped and reported.
+    Without it those of the data.yaml. images: the folder that the splits' folders of images are below, if it is not
+    that of the labels: IMAGES/images/train of ROOT/labels/train. on_error: "stop" at images and label files that cannot
+    be used, after reading all of them, or "skip" these. jobs: processes to read with. part: (number, of), such as
+    (1, 3), for only the first third of the images; merge_coco joins the jsons of all parts to the same bytes as one run
+    writes. report: a json file for every finding. progress: called with (images done, images in all). The json's file
+    names are relative to the split's folder, or the deepest one that holds all its images: Summary.image_folder.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -101,56 +93,43 @@ def yolo_to_coco(
     written: from-yolo.json
     load it: da.CocoReader("...yolo/images/train", "from-yolo.json")
     """
-    check_choice("on_error", on_error, OnError)
-    dataset = _with_task(read_data_set(Path(data)), task)
-    source = dataset.path
-    paths = output_files({"output": output, "report": report}, source, source.parent, dataset.root)
+    options = Options(classes, on_error, report, progress, check_part(part), jobs)
+    folder = None if images is None else Path(images)
+    if folder and not folder.is_dir():
+        raise ConversionError(f"images {folder} is not a folder; give the one that holds the splits' images")
+    dataset = _with_task(read_data_set(Path(data), folder), task)
+    inputs = dataset.path, dataset.path.parent, dataset.root
+    output_files({"output": output, "report": report}, *inputs)  # before all is read
+    contents = _contents(dataset, split)
+    assert contents.image_folder
+    return records_to_coco(contents, contents.image_folder, output, inputs, options, TITLE)
+
+
+def read_yolo(source: Source, split: str | None = None) -> Contents:
+    """Read a split of the data set that a folder holds, or a data.yaml, as `yolo_to_coco` does."""
+    dataset = read_data_set(source.path or source.folder, None if source.images == source.folder else source.images)
+    return _contents(_with_task(dataset, None), split or "train")
+
+
+def _contents(dataset: DataYaml, split: str) -> Contents:
     images = find_images(dataset, split)
-    labels = find_labels(images, dataset.root)
-    own = check_part(part)
-    names = images.names if own is None else own.items(images.names)
-    with closing(Spool(paths["output"].parent)) as stored:
-        usable, counts, without_boxes, findings = list[str](), Counter[int](), 0, [*images.findings]
-        shapes, poses = set[str](), PoseSigns()
-        for name in with_progress(names, progress):
-            header, boxes, about = _read_image(dataset, images.folder, name, labels)
-            findings += about
-            if header and not has_error(about):
-                usable.append(name)
-                stored.put((header.width, header.height, [*map(tuple, boxes)]))
-                counts.update(box.number for box in boxes)
-                if not (dataset.key_points or dataset.task):
-                    poses.add(boxes, (header.height, header.width))
-                shapes |= shapes_of(box.keys for box in boxes)
-                without_boxes += not boxes
-        class_counts = {name: counts[number] for number, name in enumerate(dataset.class_names)}
-        findings += [
-            *labels.others,
-            *(Finding("", "class-unused", before=name) for name in class_counts if not class_counts[name]),
-        ]
-        stop_on_errors(findings, on_error, paths.get("report"))
-        _refuse_no_labels(images, labels)
-        refuse_other_numbers(poses.fault(), source, findings, paths.get("report"))
-        if own is None:
-            refuse_nothing_left(len(usable), source, findings, paths.get("report"))
-            refuse_no_object_left(counts.total(), source, findings, paths.get("report"))
-        info = {"description": "YOLO labels, converted by detaug", "split": split}
-        rows = _image_rows(usable, stored), _annotation_rows(stored), _category_rows(dataset)
-        with reported(findings, paths.get("report")):
-            if own is None:
-                write_coco(paths["output"], *rows, info)
-            else:
-                write_part(paths["output"], part_head(own, images.names, dataset.class_names), info, rows, ())
-    return Summary(
-        output=paths["output"],
+    labels = find_labels(images, dataset)
+    _refuse_no_labels(images, labels, dataset)
+    form = RowForm(len(dataset.class_names), dataset.key_points, dataset.task == "obb")
+    return Contents(
+        _records(images, labels, dataset),
+        total=len(images.names),
+        place=partial(_place, form, dataset.class_names, dataset.root),
+        class_names=dataset.class_names,
+        findings=[*images.findings, *labels.others],
+        files=1,  # the name of an image tells its label file
         image_folder=images.folder,
-        images=len(usable),
-        images_without_boxes=without_boxes,
-        class_counts=class_counts,
-        findings=tuple(findings),
-        report=paths.get("report"),
-        other_splits=tuple(name for name in dataset.splits if name != split_key(dataset, split)),
-        next_step=how_to_load(paths["output"], images.folder, (), shapes),
+        images=images.names,
+        info={"split": split},
+        keeps_folder=True,
+        categories=_category_keys(dataset),
+        other_splits=[name for name in dataset.splits if name != split_key(dataset, split)],
+        fault=None if dataset.key_points or dataset.task else fault_of_outlines,
     )
 
 
@@ -165,69 +144,61 @@ def _with_task(dataset: DataYaml, task: YoloTask | None) -> DataYaml:
     return dataset._replace(task=task, key_points=None if task in ("segment", "obb") else dataset.key_points)
 
 
-def _refuse_no_labels(images: SplitImages, labels: Labels) -> None:
+def _refuse_no_labels(images: SplitImages, labels: Labels, dataset: DataYaml) -> None:
     """Raise ConversionError if no label file exists: the layout is another, rather than every image without boxes."""
     folder = os.path.abspath(images.folder)
     has_label = any(labels.of_image(os.path.join(folder, name)) for name in images.names)
     if images.names and not has_label and not labels.findings:
-        first = label_file(images.folder / images.names[0])
+        first = label_file(dataset.in_root(os.path.join(folder, images.names[0])))
         raise ConversionError(
             f"none of the {len(images.names):,} images has a label file; the first would be {on_one_line(first)}"
         )
 
 
-def _read_image(
-    dataset: DataYaml, folder: Path, name: str, labels: Labels
-) -> tuple[ImageHeader | None, list[LabelBox], list[Finding]]:
-    """Return the header of an image, None where it cannot be read, its boxes, and findings."""
-    path = os.path.join(folder, name)
-    if not is_utf8(name):
-        return None, [], [Finding(name, "file-name-not-utf8")]
-    try:
-        header = read_image_header(path)
-    except ImageError as error:
-        return None, [], [Finding(name, error.kind, note=str(error))]
-    findings = [*header_findings(name, name, header)]
-    path = os.path.join(os.path.abspath(folder), name)
-    about_label = labels.findings.get(path, [])
-    findings += about_label
-    if label := labels.of_image(path):
-        return header, _read_labels(label, dataset, header, findings), findings
-    if not about_label:
-        findings.append(Finding(labels.name(label_file(path)), "label-missing"))
-    return header, [], findings
+def _records(images: SplitImages, labels: Labels, dataset: DataYaml) -> Iterator[Record]:
+    """Yield the images of a split; the stem is that of the label file, none for an image without one.
+
+    An image without one is called as the label file that is missed, if nothing else is said about it.
+    """
+    folder = os.path.abspath(images.folder)
+    for name in images.names:
+        path = os.path.join(folder, name)
+        findings = labels.findings.get(path, [])
+        if label := labels.of_image(path):
+            file = relative_to(dataset.root, label)
+            yield Record(file, image=name, stem=stem_of(file), findings=[*findings])
+        else:
+            missing = "" if findings else labels.name(label_file(dataset.in_root(path)))
+            yield Record(name, image=name, called=missing, findings=[*findings])
 
 
-def _read_labels(path: str, dataset: DataYaml, header: ImageHeader, findings: list[Finding]) -> list[LabelBox]:
-    label = relative_to(dataset.root, path)
+def _place(
+    form: RowForm, class_names: Sequence[str], root: Path, record: Record, size: tuple[int, int], _: BoxNumbers
+) -> tuple[list[Placed], list[Placed]]:
+    """Return the objects of an image of size (H, W), and no regions: rows are relative to it."""
+    if not record.stem and record.called:
+        record.findings.append(Finding(record.called, "label-missing"))
     try:
-        text = read_text(path)
+        text = read_text(os.path.join(root, record.file)) if record.stem else ""
     except OSError as error:
-        findings.append(Finding(label, "label-unreadable", note=f"cannot be read: {error.strerror}"))
-        return []
+        record.findings.append(Finding(record.file, "label-unreadable", note=f"cannot be read: {error.strerror}"))
+        return [], []
     except InputError as error:
-        findings.append(Finding(label, "label-unreadable", note=str(error)))
-        return []
-    form = RowForm(len(dataset.class_names), dataset.key_points, dataset.task == "obb")
-    return [*read_boxes(text, form, (header.height, header.width), LabelLog(label, findings))]
+        record.findings.append(Finding(record.file, "label-unreadable", note=str(error)))
+        return [], []
+    boxes = read_boxes(text, form, size, LabelLog(record.file, record.findings))
+    objects = [
+        Placed(class_names[each.number], each.box, each.keys, {}, False, None, {}, each.line, None) for each in boxes
+    ]
+    return objects, []
 
 
-def _image_rows(names: Sequence[str], stored: Spool) -> Iterator[Row]:
-    for image_id, (name, (width, height, _)) in enumerate(zip(names, stored, strict=True), 1):
-        yield {"id": image_id, "file_name": name, "width": width, "height": height}
-
-
-def _annotation_rows(stored: Spool) -> Iterator[Row]:
-    boxes = ((image_id, *box) for image_id, (_, _, boxes) in enumerate(stored, 1) for box in boxes)
-    for annotation_id, (image_id, number, box, keys) in enumerate(boxes, 1):
-        yield annotation_row(annotation_id, image_id, number + 1, box) | keys
-
-
-def _category_rows(dataset: DataYaml) -> Iterator[Row]:
-    for row, names in zip(category_rows(dataset.class_names), dataset.point_names, strict=True):
-        keys: dict[str, object] = {}
+def _category_keys(dataset: DataYaml) -> dict[str, dict[str, Any]]:
+    """Return the further keys of the rows of classes."""
+    found = {}
+    for name, names in zip(dataset.class_names, dataset.point_names, strict=True):
         if dataset.key_points:
             count, flips = dataset.key_points[0], dataset.mirrored
             names = names or [f"point_{number}" for number in range(1, count + 1) if flips]
-            keys = {name: value for name, value in (("keypoints", names), ("flip_idx", flips)) if value}
-        yield {**row, **keys}
+            found[name] = {key: value for key, value in (("keypoints", names), ("flip_idx", flips)) if value}
+    return found

@@ -23,27 +23,28 @@ _NAMES = ("classes.txt", "obj.names", ".names")
 """Ends of the names of files of classes."""
 
 
-def read_data_set(path: Path) -> DataYaml:
+def read_data_set(path: Path, images: Path | None = None) -> DataYaml:
     """Return the classes and splits of a data.yaml, an obj.data, a file of classes, or the folder of one of these.
 
-    Raises ConversionError.
+    images: see DataYaml; None for the root. Raises ConversionError.
     """
+    images = images and images.absolute()
     if path.suffix.lower() == ".data":
-        return _of_data_file(path)
+        return _of_data_file(path, images)
     if path.name.lower().endswith(_NAMES) and path.is_file():
-        return _of_folder(path.parent, path)
+        return _of_folder(path.parent, path, images)
     if not path.is_dir() or any(child.suffix.lower() in (".yaml", ".yml") for child in path.iterdir()):
-        data = read_data_yaml(find_data_yaml(path))
+        data = read_data_yaml(find_data_yaml(path), images)
         # supervision writes a data.yaml with nothing but names.
-        return data if data.splits else data._replace(splits=_splits_of(data.root))
+        return data if data.splits else data._replace(splits=_splits_of(data.root, data.images))
     data_files = sorted(child for child in path.iterdir() if child.suffix.lower() == ".data")
     if len(data_files) > 1:
         names = ", ".join(child.name for child in data_files)
         raise ConversionError(f"{path} must hold one file of Darknet, there are several: {names}; give the file")
-    return _of_data_file(data_files[0]) if data_files else _of_folder(path, _names_file(path))
+    return _of_data_file(data_files[0], images) if data_files else _of_folder(path, _names_file(path), images)
 
 
-def _of_data_file(path: Path) -> DataYaml:
+def _of_data_file(path: Path, images: Path | None) -> DataYaml:
     """Read Darknet's obj.data: lines "key = value", whose paths are relative to Darknet's folder, not to the file."""
     pairs = (line.partition("=") for line in _lines(path))
     values = {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
@@ -52,19 +53,19 @@ def _of_data_file(path: Path) -> DataYaml:
         raise ConversionError(f"{path} must have a line names = FILE, with the names of the classes one a line")
     names = _near(folder, values["names"])
     splits: Splits = {key: (str(_near(folder, value)),) for key, value in values.items() if key in _SPLITS}
-    return _data_set(path, folder, names, splits or _splits_of(folder))
+    return _data_set(path, folder, names, splits or _splits_of(folder, images or folder), images)
 
 
-def _of_folder(folder: Path, names: Path) -> DataYaml:
-    return _data_set(names, folder.absolute(), names, _splits_of(folder))
+def _of_folder(folder: Path, names: Path, images: Path | None) -> DataYaml:
+    return _data_set(names, folder.absolute(), names, _splits_of(folder, images or folder), images)
 
 
-def _data_set(path: Path, folder: Path, names: Path, splits: Splits) -> DataYaml:
+def _data_set(path: Path, folder: Path, names: Path, splits: Splits, images: Path | None) -> DataYaml:
     lines = _lines(names)
     while lines and not lines[-1].strip():
         lines.pop()
     class_names = checked_names(lines, names)
-    return DataYaml(path, folder, class_names, splits, None, None, None, [[]] * len(class_names))
+    return DataYaml(path, folder, class_names, splits, None, None, None, [[]] * len(class_names), images or folder)
 
 
 def _lines(path: Path) -> list[str]:
@@ -101,16 +102,16 @@ def _names_file(folder: Path) -> Path:
     return folder / first
 
 
-def _splits_of(folder: Path) -> Splits:
-    """Return the splits of a folder: lists of images, folders, or all images as train."""
+def _splits_of(folder: Path, images: Path) -> Splits:
+    """Return the splits of a folder: lists of images, folders, or all images as train. images: what they lie below."""
     lists: Splits = {name: (f"{name}.txt",) for name in _SPLITS if (folder / f"{name}.txt").is_file()}
     if lists:
         return lists
     folders: Splits = {}
     for name in _SPLITS:
-        tries = (folder / each for each in (f"images/{name}", f"{name}/images", name))
+        tries = (images / each for each in (f"images/{name}", f"{name}/images", name))
         found = next((path for path in map(in_any_case, tries) if path.is_dir()), None)
         if found and not re.search(r"labels$", found.name, re.IGNORECASE):
-            folders[name] = (str(found.relative_to(folder)),)
-    images = in_any_case(folder / "images")
-    return folders or {"train": (images.name if images.is_dir() else ".",)}
+            folders[name] = (str(found.relative_to(images)),)
+    below = in_any_case(images / "images")
+    return folders or {"train": (below.name if below.is_dir() else ".",)}

@@ -90,7 +90,12 @@ def convert_coco_to_voc(**given: Any) -> None:
     type=click.Choice(options.YOLO_TASKS),
     help="What rows are; obb: four corners.  [default: task of data.yaml, else what the rows show]",
 )
+@options.classes("; others are dropped.  [default: those of data.yaml]")
 @options.on_error
+@click.option(
+    "--images", type=FOLDER, help="The folder that the folders of the splits' images are in.  [default: ROOT]"
+)
+@options.jobs
 @options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
 @options.report
 @options.quiet

@@ -24,7 +24,7 @@ import detaug as da
 from detaug.coco import boxes, writer
 from detaug.converters import ConversionError, InputError, convert_to_coco
 from detaug.converters.formats.table import FORMATS
-from detaug.converters.records import json_list
+from detaug.converters.records import json_list, reading
 from detaug.files import known_files, spool
 from detaug.files.known_files import FORMS
 
@@ -61,6 +61,7 @@ def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(spool, "_MOST_WAITING", 50)
     monkeypatch.setattr(writer, "_ROWS_OF_LINE", 50)
     monkeypatch.setattr(boxes, "_BOXES_AT_ONCE", 50)
+    monkeypatch.setattr(reading, "_RECORDS_AT_ONCE", 5)
     script, peaks = load_script("convert_speed"), []
     for count in (5, 60, 260):  # the first one imports
         script.write_set(tmp_path / str(count), name, count)
@@ -178,9 +179,9 @@ def test_arguments(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             convert_to_coco(root, tmp_path / "out.json", **options)  # type: ignore[arg-type]
-    yolo = data_set(tmp_path / "yolo", YOLO, "images/a.jpg")
-    with pytest.raises(InputError, match=r"YOLO is converted without classes; .* detaug convert-yolo has the options"):
-        convert_to_coco(yolo, tmp_path / "out.json", classes=["cat"])
+    write_tfrecord(tmp_path / "a.tfrecord", [{**detection("a.jpg", [(1, 1, 9, 9)], [0])}])
+    with pytest.raises(InputError, match=r"TFRecord is converted without part; .* detaug convert-tfrecord has the opt"):
+        convert_to_coco(tmp_path / "a.tfrecord", tmp_path / "out.json", part=(1, 2))
 
 
 @pytest.mark.parametrize(
