@@ -36,8 +36,6 @@ from detaug.outputs.summary import Summary
 Ignored = Literal["drop", "keep", "crowd"]
 Origin = Literal["one", "zero"]
 
-TITLE = "MOTChallenge's ground truth"
-
 FIRST_PIXEL = {"one": 1, "zero": 0}
 
 
@@ -92,7 +90,7 @@ def mot_to_coco(
     root = Path(root)
     folder = root if images is None else Path(images)
     contents = _contents(root, folder, sequences, ignored, origin)
-    return records_to_coco(contents, folder, output, [root], options, TITLE)
+    return records_to_coco(contents, folder, output, [root], options, contents.title)
 
 
 def read_mot(source: Source) -> Contents:
@@ -118,6 +116,7 @@ def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignor
         images=sorted(name for each in found for name in each.frames.values()),
         keeps_folder=True,
         keeps_unused=False,
+        title="MOTChallenge's ground truth",
         videos=lambda: {each.video: each.row for each in found},
     )
 

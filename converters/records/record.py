@@ -165,6 +165,8 @@ class Contents(NamedTuple):
     """The folder of the images, if it is not that of the source."""
     images: Sequence[str] | None = None
     """The images in the order of their ids, if the format knows it; else all below the folder, sorted."""
+    title: str = ""
+    """What the json says it was converted from, if it is not the name of the format."""
     info: Mapping[str, Any] = {}
     """Further keys of the json's `info`."""
     keeps_folder: bool = False

@@ -86,7 +86,7 @@ def records_to_coco(
     one have no boxes. Otherwise, and in other formats, they are left out and counted. Images are sorted by name, frames
     by video. Raises ConversionError and InputError.
     """
-    images = contents.image_folder or images
+    images, title = contents.image_folder or images, contents.title or title
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
     report, found = paths.get("report"), Images(images, contents.images)
     with closing(StoredObjects(paths["output"].parent)) as stored:

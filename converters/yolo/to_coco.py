@@ -26,8 +26,6 @@ from detaug.outputs.guards import OnError, check_choice, output_files
 from detaug.outputs.part import check_part
 from detaug.outputs.summary import Summary
 
-TITLE = "YOLO labels"
-
 
 def yolo_to_coco(
     data: PathLike,
@@ -102,7 +100,7 @@ def yolo_to_coco(
     output_files({"output": output, "report": report}, *inputs)  # before all is read
     contents = _contents(dataset, split)
     assert contents.image_folder
-    return records_to_coco(contents, contents.image_folder, output, inputs, options, TITLE)
+    return records_to_coco(contents, contents.image_folder, output, inputs, options, contents.title)
 
 
 def read_yolo(source: Source, split: str | None = None) -> Contents:
@@ -125,6 +123,7 @@ def _contents(dataset: DataYaml, split: str) -> Contents:
         files=1,  # the name of an image tells its label file
         image_folder=images.folder,
         images=images.names,
+        title="YOLO labels",
         info={"split": split},
         keeps_folder=True,
         categories=_category_keys(dataset),
