@@ -22,7 +22,7 @@ from detaug.files.paths import last_part, stem_of
 from detaug.files.text import is_utf8, joined_spaces
 from detaug.findings.finding import Finding
 
-_RECORDS_AT_ONCE = 64
+_RECORDS_AT_ONCE = 16  # in larger chunks objects live so long that they cost time
 _PIXELS_AT_ONCE = 1 << 24
 """Of masks, which are the largest part of records."""
 

@@ -178,7 +178,7 @@ def _usable_images(
             if is_own:
                 yield record
 
-    total = -1
+    told = 0
     reader = RecordReader(found, contents.read, wanted, contents.files or 1, contents.place or placed_objects)
     for chunk in map_in_jobs(reader, chunks_of(own_records()), options.jobs):
         for image, values in chunk.images:
@@ -188,10 +188,10 @@ def _usable_images(
             read.append(image)
         unread += chunk.unread
         numbers = joined_numbers((numbers, chunk.numbers))
-        total = max(len(read), 0 if options.part else contents.total)
-        if options.progress:
-            options.progress(len(read), total)
-    if options.progress and total != len(read):
+        if options.progress and len(read) // 64 > told // 64:
+            told = len(read)
+            options.progress(told, max(told, 0 if options.part else contents.total))
+    if options.progress and told != len(read):
         options.progress(len(read), len(read))
     findings = [*contents.findings, *unread_elements(unread)]  # complete now that all records are read
     if options.part is None:
