@@ -23,6 +23,10 @@ class FrameColumns(NamedTuple):
     times: Floats
     """(n,) seconds from frame 0 of the video; nan where that is not known."""
 
+    def of(self, images: Ints) -> FrameColumns:
+        """Return where some of the images are."""
+        return FrameColumns(self.video_ids[images], self.frame_ids[images], self.times[images])
+
 
 class Tracks:
     """Which boxes are one object. `ids`: (A,) its number in its video, -1 in all where none is known.

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import tee
-from math import lcm
-from pathlib import Path
-from threading import Lock
+from collections.abc import Sequence
 
 import numpy as np
 
 from detaug.arguments import checks_names
-from detaug.arrays import Bools, Bytes, Floats, Ints
+from detaug.arrays import Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.shapes import Shapes, corners_of_boxes
 from detaug.coco.outlines import OutlineColumns, join_outlines, read_outlines
 from detaug.coco.values import Column
 from detaug.errors import InputError
-from detaug.files.image_file import short_digest
-from detaug.pixel_format import PixelFormat
 from detaug.sources.columns import join
+from detaug.sources.derived import DerivedSource
 from detaug.sources.source import Source, check_sources
-from detaug.storage.storage import Upcoming
 
 
-class ConcatReader(Source):
+class ConcatReader(DerivedSource):
     """Several sources one after another, whose classes are joined by name.
 
     `sources`: of any kinds; files may stand beside shards. A class has one label, in the order in which the names come
@@ -45,122 +38,39 @@ class ConcatReader(Source):
 
     @checks_names
     def __init__(self, sources: Sequence[Source]) -> None:
-        check_sources(sources)
-        if any(source.frames is not None for source in sources):
-            raise InputError("ConcatReader joins no clips: join their jsons with detaug merge, for one ClipReader")
-        if len({source.decodes for source in sources}) > 1:
-            raise InputError(
-                "sources must all decode their images themselves, as da.TileReader does, or none: cut files with "
-                "detaug tile, and join those"
-            )
-        self.sources = tuple(sources)
-        self._first: Ints = np.concatenate([[0], np.cumsum([len(source) for source in self.sources])])
-        names = list(dict.fromkeys(name for source in self.sources for name in source.class_names[1:]))
-        objects = [source.objects() for source in self.sources]
-        image_ids = np.concatenate([source.image_ids for source in self.sources])
+        check_sources(sources, "ConcatReader joins no clips: join their jsons with detaug merge, for one ClipReader")
+        names = list(dict.fromkeys(name for source in sources for name in source.class_names[1:]))
+        objects = [source.objects() for source in sources]
+        image_ids = np.concatenate([source.image_ids for source in sources])
         counts = np.concatenate([counts for _, counts, _ in objects])
         labels = np.concatenate(
-            [_renamed(source, names)[labels] for source, (_, _, labels) in zip(self.sources, objects, strict=True)]
+            [_renamed(source, names)[labels] for source, (_, _, labels) in zip(sources, objects, strict=True)]
         )
-        columns = join([source.columns for source in self.sources], [len(boxes) for boxes, _, _ in objects])
-        super().__init__(
-            np.concatenate([source.sizes for source in self.sources]),
-            names,
-            boxes=np.concatenate([boxes for boxes, _, _ in objects]),
-            counts=counts,
-            labels=labels,
-            classes=_classes(self.sources, names),
-            image_ids=image_ids if len(np.unique(image_ids)) == len(image_ids) else None,
-            category_ids=_category_ids(self.sources, names),
-            relative=True,
-            shapes=join_shapes(self.sources, names),
-            columns=columns,
-            origin=" + ".join(source.origin for source in self.sources),
-        )
-        origins = [source.origin for source in self.sources]
+        joined = {
+            "sizes": np.concatenate([source.sizes for source in sources]),
+            "class_names": names,
+            "boxes": np.concatenate([boxes for boxes, _, _ in objects]),
+            "counts": counts,
+            "labels": labels,
+            "classes": _classes(sources, names),
+            "image_ids": image_ids if len(np.unique(image_ids)) == len(image_ids) else None,
+            "category_ids": _category_ids(sources, names),
+            "relative": True,
+            "shapes": join_shapes(sources, names),
+            "columns": join([source.columns for source in sources], [len(boxes) for boxes, _, _ in objects]),
+            "origin": " + ".join(source.origin for source in sources),
+        }
+        super().__init__(sources, np.arange(len(image_ids)), joined)
+        origins = [source.origin for source in sources]
         origin_of = np.repeat([origins.index(each) for each in origins], [len(boxes) for boxes, _, _ in objects])
         _renumber(self.columns, origin_of, np.repeat(self.image_ids, counts), np.array(self.category_ids)[labels])
-        self.decodes = self.sources[0].decodes
-        self.pixel_format = _pixel_format(self.sources)
-        self.files = all(source.files for source in self.sources)
-        self.has_heif = any(source.has_heif for source in self.sources)
-        self.rounds = _rounds(self.sources)
-        self.missing = np.concatenate([each.missing + at for each, at in zip(self.sources, self._first, strict=False)])
-        self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
 
     def source_of(self, index: int) -> tuple[int, int]:
         """Return the position of an image's source in `sources`, and the position of the image in it."""
-        at = int(np.searchsorted(self._first, index, side="right")) - 1
-        return at, index - int(self._first[at])
+        return self._place(index)
 
-    def path(self, index: int) -> Path:
-        """Return the file of an image."""
-        source, at = self._at(index)
-        return source.path(at)
-
-    def read(self, index: int) -> bytes:
-        """Return the encoded image. Raises OSError if it cannot be read."""
-        source, at = self._at(index)
-        return source.read(at)
-
-    def contents(self, indices: Ints) -> list[Bytes]:
-        """Return the encoded images at these positions: each source is asked once."""
-        source_of = np.searchsorted(self._first, indices, side="right") - 1
-        parts = {
-            at: iter(self.sources[at].contents(indices[source_of == at] - self._first[at]))
-            for at in np.unique(source_of).tolist()
-        }
-        return [next(parts[at]) for at in source_of.tolist()]
-
-    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
-        """Tell each source which of its images will be read."""
-        lock = Lock()
-        for at, (source, copy) in enumerate(zip(self.sources, tee(upcoming, len(self.sources)), strict=True)):
-            source.prefetch(self._of_source(at, copy, lock))
-
-    def _of_source(self, at: int, upcoming: Iterator[Upcoming], lock: Lock) -> Iterator[Upcoming]:
-        """Yield the images of one source. Threads of several sources ask; `tee` allows one at a time."""
-        first, end = self._first[at : at + 2]
-        while True:
-            with lock:
-                each = next(upcoming, None)
-            if each is None:
-                return
-            part = each.part((each.indices >= first) & (each.indices < end))
-            yield part._replace(indices=part.indices - first)
-
-    def why_missing(self, index: int) -> str:
-        """Return the reason why a missing image cannot be used."""
-        source, at = self._at(index)
-        return source.why_missing(at)
-
-    def explain_size(self, index: int, size: tuple[int, int]) -> str:
-        """Return why an image of this size cannot be used."""
-        source, at = self._at(index)
-        return source.explain_size(at, size)
-
-    def check_files(self) -> None:
-        """Raise InputError if an image was missing when its source was made."""
-        for source in self.sources:
-            source.check_files()
-
-    @cached_property
-    def files_fingerprint(self) -> str:
-        """Return a hash that changes with the files of any source."""
-        return short_digest(*(source.files_fingerprint.encode() for source in self.sources))
-
-    def _names(self) -> bytes:
-        return b"\0".join([*(source.fingerprint.encode() for source in self.sources), super()._names()])
-
-    @cached_property
-    def _path_table(self) -> Bytes:
-        tables = [source.paths(np.arange(len(source))) for source in self.sources]
-        width = max(table.shape[1] for table in tables)
-        return np.concatenate([np.pad(table, ((0, 0), (0, width - table.shape[1]))) for table in tables])
-
-    def _at(self, index: int) -> tuple[Source, int]:
-        source, at = self.source_of(index)
-        return self.sources[source], at
+    def _choice(self) -> bytes:
+        return b"\0"  # the fingerprints of the sources say all
 
 
 def _renumber(columns: dict[str, Column], origin_of: Ints, image_ids: Ints, category_ids: Ints) -> None:
@@ -176,24 +86,6 @@ def _renumber(columns: dict[str, Column], origin_of: Ints, image_ids: Ints, cate
         with_origins = np.unique(np.stack([origin_of, ids])[:, ids >= 0], axis=1)
         if len(np.unique(with_origins[1])) < with_origins.shape[1]:
             columns["id"] = np.where(ids < 0, -1, np.arange(1, len(ids) + 1))
-
-
-def _pixel_format(sources: Sequence[Source]) -> PixelFormat:
-    first = sources[0]
-    for source in sources:
-        if source.pixel_format != first.pixel_format:
-            raise InputError(
-                f"sources must all have the same channels, dtype and bands: {first.origin} has {first.pixel_format}, "
-                f"{source.origin} has {source.pixel_format}"
-            )
-    return first.pixel_format
-
-
-def _rounds(sources: Sequence[Source]) -> Bools | None:
-    """Return the images of each epoch: those that each source takes, whose turns may have other lengths."""
-    rounds = [np.ones((1, len(each)), bool) if each.rounds is None else each.rounds for each in sources]
-    turns = lcm(*(len(each) for each in rounds))
-    return None if turns == 1 else np.concatenate([np.tile(each, (turns // len(each), 1)) for each in rounds], axis=1)
 
 
 def _renamed(source: Source, names: list[str]) -> Ints:

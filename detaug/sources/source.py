@@ -262,11 +262,13 @@ def _check_rows(source: Source, name: str, column: NDArray[Any], good: Any, rule
         raise InputError(f"{source.origin}: {name} must be {rule}, got {column[row]} in row {row}")
 
 
-def check_sources(sources: Any) -> None:
-    """Raise InputError for anything but a list of sources."""
+def check_sources(sources: Any, clips: str) -> None:
+    """Raise InputError for anything but a list of sources of images. `clips`: what it says of clips."""
     fits = isinstance(sources, Sequence) and len(sources) and all(isinstance(each, Source) for each in sources)
     if not fits:
         raise InputError("sources must be a list of sources, such as [da.CocoReader(...), da.CocoReader(...)]")
+    if any(source.frames is not None for source in sources):
+        raise InputError(clips)
 
 
 class FolderSource(Source):

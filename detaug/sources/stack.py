@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from itertools import tee
-from pathlib import Path
-from threading import Lock
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +14,13 @@ from detaug.arguments import checks_names
 from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files.decodable import contiguous_tiff
-from detaug.files.image_file import short_digest
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.decoder import Decoder
+from detaug.sources.derived import DerivedSource
 from detaug.sources.source import Source, check_sources
-from detaug.storage.storage import Upcoming
 
 
-class StackReader(Source):
+class StackReader(DerivedSource):
     """Stack the bands of registered pictures, such as an RGB and a thermal one of the same scene, as one image.
 
     `sources`: readers of the same image ids and sizes, each with its own folder, `channels`, `dtype` and `bands`. Their
@@ -48,42 +43,14 @@ class StackReader(Source):
 
     @checks_names
     def __init__(self, sources: Sequence[Source]) -> None:
-        check_sources(sources)
-        if any(source.frames is not None for source in sources):
-            raise InputError("StackReader stacks images, no clips")
-        self.sources = tuple(sources)
-        first = sources[0]
-        self._positions = [_same_images(first, source) for source in self.sources]
-        boxes, counts, labels = first.objects()
-        super().__init__(
-            first.sizes,
-            first.class_names[1:],
-            boxes=boxes,
-            counts=counts,
-            labels=labels,
-            classes=first.classes,
-            image_ids=first.image_ids,
-            category_ids=first.category_ids[1:],
-            relative=True,
-            columns=first.columns,
-            shapes=first.shapes,
-            origin=first.origin,
-        )
+        check_sources(sources, clips="StackReader stacks images, no clips")
+        positions = [_same_images(sources[0], source) for source in sources]
+        first = np.cumsum([0, *(len(source) for source in sources[:-1])])
+        super().__init__(sources, np.stack(positions, axis=1) + first)
         dtypes: list[DType] = ["uint8", "uint16", "float32"]
         dtype = max((source.pixel_format.dtype for source in self.sources), key=dtypes.index)
         self.pixel_format = PixelFormat(sum(source.pixel_format.count for source in self.sources), dtype)
-        self.rounds, self.stretch_of_clip = first.rounds, first.stretch_of_clip
-        pairs = zip(self.sources, self._positions, strict=True)
-        self.missing = np.flatnonzero(
-            np.any([np.isin(positions, source.missing) for source, positions in pairs], axis=0)
-        )
-        self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
         self._decoders = [Decoder(source) for source in self.sources]
-
-    def path(self, index: int) -> Path:
-        """Return the file of the first source, or another source's that is missing."""
-        at = self._missing_from(index) or 0
-        return self.sources[at].path(int(self._positions[at][index]))
 
     def read(self, index: int) -> bytes:
         """Return an image with all bands, as a TIFF. Raises OSError as `contents` does."""
@@ -97,7 +64,7 @@ class StackReader(Source):
         return [np.ascontiguousarray(each) for each in stacked]
 
     def _of_source(self, at: int, indices: Ints) -> list[NDArray[Any]]:
-        source, positions = self.sources[at], self._positions[at][indices]
+        source, positions = self.sources[at], self._shown[indices, at] - self._first[at]
         try:
             images = self._decoders[at].decode(positions)
         except OSError as error:
@@ -108,36 +75,8 @@ class StackReader(Source):
         bands = source.pixel_format.bands
         return images if bands is None else [image[:, :, bands] for image in images]
 
-    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
-        """Tell each source which images will be read."""
-        lock = Lock()
-        for positions, source, copy in zip(
-            self._positions, self.sources, tee(upcoming, len(self.sources)), strict=True
-        ):
-            source.prefetch(_moved(copy, positions, lock))
-
-    def why_missing(self, index: int) -> str:
-        """Return the reason why a missing image cannot be used."""
-        at = self._missing_from(index) or 0
-        return self.sources[at].why_missing(int(self._positions[at][index]))
-
-    def check_files(self) -> None:
-        """Raise InputError if an image was missing when its source was made."""
-        for source in self.sources:
-            source.check_files()
-
-    @cached_property
-    def files_fingerprint(self) -> str:
-        """Return a hash that changes with the files of any source."""
-        return short_digest(*(source.files_fingerprint.encode() for source in self.sources))
-
-    def _missing_from(self, index: int) -> int | None:
-        """Return the first source that misses an image."""
-        pairs = enumerate(zip(self.sources, self._positions, strict=True))
-        return next((at for at, (source, positions) in pairs if positions[index] in source.missing), None)
-
-    def _names(self) -> bytes:
-        return b"\0".join([*(source.fingerprint.encode() for source in self.sources), super()._names()])
+    def _choice(self) -> bytes:
+        return b"\0"  # the fingerprints of the sources say all
 
 
 def _same_images(first: Source, source: Source) -> Ints:
@@ -157,13 +96,3 @@ def _same_images(first: Source, source: Source) -> Ints:
             f"{first.origin}, {other_width} x {other_height} in {source.origin}; resample the files of one"
         )
     return positions
-
-
-def _moved(upcoming: Iterator[Upcoming], positions: Ints, lock: Lock) -> Iterator[Upcoming]:
-    """Yield the positions of images in another source. Threads of several sources ask; `tee` allows one at a time."""
-    while True:
-        with lock:
-            each = next(upcoming, None)
-        if each is None:
-            return
-        yield each._replace(indices=positions[each.indices])

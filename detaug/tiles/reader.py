@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +14,14 @@ from detaug.errors import InputError
 from detaug.files.decodable import contiguous_tiff
 from detaug.machine.cores import available_cores
 from detaug.machine.threads import Threads
+from detaug.sources.derived import DerivedSource, of_images
 from detaug.sources.source import Source
-from detaug.storage.storage import Upcoming
 from detaug.tiles.cut import cut_objects
 from detaug.tiles.pictures import Pictures
 from detaug.tiles.windows import Size, plan_tiles
 
 
-class TileReader(Source):
+class TileReader(DerivedSource):
     """Tiles of large pictures, cut while batches are loaded: what `detaug tile` writes, without the files.
 
     `detaug tile` fits boxes to the outlines that it cuts; for the same boxes here, make `reader` with `tight=True`.
@@ -92,21 +90,15 @@ class TileReader(Source):
             raise InputError(f"empty={empty} leaves no tile of {reader.origin}: no tile shows an object; give empty=1")
         own = tiles.some(chosen)
         self.cut, self.pictures, self.windows, self.is_scaled = found, own.picture, own.windows, own.is_scaled
-        _, _, labels = reader.objects()
-        super().__init__(
-            own.sizes,
-            reader.class_names[1:],
-            boxes=found.boxes,
-            counts=counts[chosen],
-            labels=labels[found.rows],
-            classes=None if reader.classes is None else reader.classes[self.pictures],
-            category_ids=reader.category_ids[1:],
-            columns={name: each[found.rows] for name, each in reader.columns.items()},
-            shapes=found.shapes,
-            origin=reader.origin,
-        )
-        self.missing = np.flatnonzero(np.isin(self.pictures, reader.missing))
-        self.remedy = reader.remedy
+        cut = {
+            "sizes": own.sizes,
+            "boxes": found.boxes,
+            "counts": counts[chosen],
+            "image_ids": None,
+            "relative": False,
+            "shapes": found.shapes,
+        }
+        super().__init__([reader], self.pictures, of_images(reader, self.pictures, found.rows) | cut)
         self.rounds = None if grids == 1 else own.grids.T
         self._read = Pictures(reader, parse_size("memory", memory))
 
@@ -130,10 +122,6 @@ class TileReader(Source):
         """Return (n,): whether a tile is its whole picture, as it is."""
         whole = (self.windows[:, 2:] == self.reader.sizes[self.pictures, ::-1]).all(1)
         return np.asarray(whole & ~self.is_scaled)
-
-    def path(self, index: int) -> Path:
-        """Return the file of a tile's picture."""
-        return self.reader.path(int(self.pictures[index]))
 
     def read(self, index: int) -> bytes:
         """Return a tile as an encoded image, PPM or TIFF. Raises OSError if its picture does not decode."""
@@ -160,29 +148,16 @@ class TileReader(Source):
         """Return tiles of one picture."""
         return self._read.parts(int(self.pictures[indices[0]]), self.windows[indices], self.sizes[indices], content)
 
-    def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
-        """Let the source of the pictures know which of them will be read."""
-        self.reader.prefetch(each._replace(indices=self.pictures[each.indices]) for each in upcoming)
-
     @cached_property
     def _threads(self) -> Threads:
         return Threads(available_cores())
-
-    def why_missing(self, index: int) -> str:
-        """Return the reason why the picture of a missing tile cannot be used."""
-        return self.reader.why_missing(int(self.pictures[index]))
-
-    def check_files(self) -> None:
-        """Raise InputError if a picture was missing when its source was made."""
-        self.reader.check_files()
 
     @cached_property
     def files_fingerprint(self) -> str:
         """Return a hash that changes with the files of the pictures."""
         return self.reader.files_fingerprint
 
-    def _names(self) -> bytes:
+    def _choice(self) -> bytes:
         stretches = self.stretch_of_clip  # the order of training depends on them, and they on whether tifffile is there
         near = b"" if stretches is None else stretches.tobytes()
-        own = self.windows.tobytes() + self.pictures.tobytes() + near
-        return self.reader.fingerprint.encode() + own + super()._names()
+        return self.windows.tobytes() + self.pictures.tobytes() + near
