@@ -28,14 +28,15 @@ from nvidia.dali import fn, types
 from PIL import Image
 
 import detaug as da
+from detaug.arrays import Arrays
 from detaug.boxes.views import whole_images
-from detaug.gpu.kernel_chain import KernelChain, chain_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.planner import BLOCK_IMAGES
-from detaug.ops.op import Arrays, Node, Op
+from detaug.ops.op import Node, Op
 from detaug.ops.pipeline_worker import PipelineWorker
 from detaug.ops.recipe import Plan, Recipe, draws_from
 from detaug.ops.recipe_file import library
+from detaug.recipes.kernel_chain import KernelChain, chain_for
 
 SOURCE, OUTPUT = (375, 500), (300, 300)
 PREFETCH = 2

@@ -15,6 +15,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Bytes: TypeAlias = NDArray[np.uint8]
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+"""Arrays by name, whose first axis is the batch: what an op drew, or the inputs of a DALI graph."""
+
 Number = TypeVar("Number", bound=np.generic)
 
 

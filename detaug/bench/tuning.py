@@ -14,12 +14,12 @@ import torch
 from detaug.bench.loaders import make_loader
 from detaug.bench.measure import Job
 from detaug.findings.finding import rate_text
-from detaug.gpu.kernel_chain import chain_for
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
 from detaug.loading.settings import Settings, can_group, decoded_bytes, write_settings
 from detaug.machine.cores import available_cores
 from detaug.outputs.guards import output_files
+from detaug.recipes.kernel_chain import chain_for
 
 WORTH_IT = 1.03
 """The speedup over the defaults from which other settings are chosen; less is noise."""

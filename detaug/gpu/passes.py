@@ -1,4 +1,8 @@
-"""What passes of a GPU share: see `pixel_passes`."""
+"""Passes of a GPU over rendered images: what each is, and what they share.
+
+An op says its pass in `Op.gpu_pass`. Passes of detaug's own ops are in `pixel_passes`, `weather_passes` and
+`distortion_passes`. They import their kernels when they run, since Triton is only there where a GPU is.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arrays import Floats
+from detaug.arrays import Arrays, Floats
 from detaug.boxes.views import Views
 from detaug.gpu.streams import bands_argument, launch
-from detaug.ops.op import Arrays
-from detaug.ops.recipe import PixelStep
 from detaug.pixel_format import PixelFormat, for_bands
 
 Tensors = dict[str, Tensor]
 
 
-class Pass(Protocol):
-    """Changes the images of a batch."""
+class GpuPass(Protocol):
+    """Changes the rendered images of a batch on a GPU."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        """Return arrays with a row for each image, by name. `inputs`: `Recipe.plan`'s."""
+        """Return arrays with one row per image, by name, which go to the device with those of all other passes.
+
+        `views`: N images after the recipe; `inputs`: what the op's `plan` returned, by name.
+        """
         ...
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
-        """Return the images after it. `parameters`: those arrays, on the device."""
+        """Return the images after it, of the same shape and type; it may overwrite `images`.
+
+        `images`: (N, 3, H, W) uint8, channels last in memory; (N, bands, H, W) float32 in the values of the files for
+        other bands than 8-bit RGB. Each image fills the top left; pixels beside it do not matter. `parameters`: the
+        arrays, on the device.
+        """
         ...
 
 
@@ -43,11 +53,6 @@ def rendered(kernel: Any, images: Tensor, numbers: Tensor, *tensors: Tensor, **m
     changed = torch.empty_like(images)
     launch_pass(kernel, images, numbers, *tensors, changed, **more)
     return changed
-
-
-def own_inputs(step: PixelStep, inputs: Arrays) -> Arrays:
-    """Return what the op of a step planned, by the op's own names."""
-    return {name: inputs[each] for name, each in step.inputs.items()}
 
 
 def numbers_of(views: Views, *columns: Any) -> Floats:

@@ -1,30 +1,21 @@
-"""Passes of a GPU over rendered images: the ops that the fused kernel does not know, each in a kernel or two.
-
-A pass takes images (N, 3, H, W) uint8 with channels last, in which an image fills the top left of (H, W), and returns
-such images; it may overwrite its input. Of other bands than 8-bit RGB they are (N, bands, H, W) float32. Its parameters
-are arrays with a row for each image, which say what happens to it; they go to the device with those of the fused
-kernel. `pass_of` finds the pass of an op.
-"""
+"""Passes over rendered images that change pixels: colours and filters, noise, rectangles, other images."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from detaug.arrays import Floats, Ints
+from detaug.arguments import RGB
+from detaug.arrays import Arrays, Floats, Ints
 from detaug.boxes.views import Views
 from detaug.gpu.cielab_tables import color_tables_on
-from detaug.gpu.distortion_passes import DistortionPass
 from detaug.gpu.passes import (
-    Pass,
     Tensors,
     blur_numbers,
     blurred,
@@ -32,39 +23,29 @@ from detaug.gpu.passes import (
     color_columns,
     launch_pass,
     numbers_of,
-    own_inputs,
     rendered,
 )
-from detaug.gpu.pixel_changes import CHANGES_OF, Changes
+from detaug.gpu.pixel_changes import Changes
 from detaug.gpu.streams import launch, launch_programs
-from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
-from detaug.ops.auto_augment import ColorSteps
-from detaug.ops.camera import Defocus, Downscale, MedianBlur, MotionBlur
-from detaug.ops.copy_paste import CopyPaste
-from detaug.ops.distortion import ElasticTransform, OpticalDistortion
-from detaug.ops.erasing import GridMask, RandomErasing
-from detaug.ops.filters import CLAHE, GaussianBlur, RandomAutocontrast, RandomEqualize
-from detaug.ops.mixing import MixUp
-from detaug.ops.noise import GaussianNoise, SaltAndPepperNoise
-from detaug.ops.op import Arrays, Op
-from detaug.ops.recipe import PixelStep
-from detaug.ops.weather import RandomFog, RandomRain, RandomShadow
+from detaug.pixel_format import PixelFormat
 
 # --------------------------------------------------------------------------------- colours and filters
 
 
 @dataclass(frozen=True)
-class _Change:
+class ChangePass:
     """Changes colours, or filters 3 x 3 pixels, in one or several steps."""
 
-    changes: Callable[[Any, Arrays], Changes]
-    """One of `CHANGES_OF`."""
-    step: PixelStep
+    changes: Callable[[Arrays], Changes]
+    """Returns the changes from what the op planned."""
+    pixels: PixelFormat
+    has_levels: bool = False
+    """Whether a change depends on how many pixels of an image have each value."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        kinds, numbers = self.changes(self.step.op, own_inputs(self.step, inputs))
-        if not self.step.views.pixels.is_rgb8:
-            numbers[..., 1] = self.step.views.pixels.white
+        kinds, numbers = self.changes(inputs)
+        if not self.pixels.is_rgb8:
+            numbers[..., 1] = self.pixels.white
         return {f"{at}": numbers_of(views, kinds[:, at], numbers[:, at]) for at in range(kinds.shape[1])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
@@ -78,7 +59,7 @@ class _Change:
         """Return the new values of all levels, (N, 3, 256) uint8, for the images that need them."""
         from detaug.gpu.pixel_kernels import LEVELS, count_levels, make_tables
 
-        if not isinstance(self.step.op, ColorSteps | RandomAutocontrast | RandomEqualize):
+        if not self.has_levels:
             return images  # never read
         counts = torch.zeros((len(images), 3, LEVELS), dtype=torch.int32, device=images.device)
         tables = torch.empty_like(counts, dtype=torch.uint8)
@@ -88,25 +69,23 @@ class _Change:
 
 
 @dataclass(frozen=True)
-class _Blur:
-    step: PixelStep
+class BlurPass:
+    kernel_size: int | None
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        op = cast(GaussianBlur, self.step.op)
-        return {"numbers": blur_numbers(views, own_inputs(self.step, inputs), op.kernel_size)}
+        return {"numbers": blur_numbers(views, inputs, self.kernel_size)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         return blurred(images, parameters["numbers"])
 
 
 @dataclass(frozen=True)
-class _Convolve:
-    step: PixelStep
+class ConvolvePass:
+    """Filters each image with its own kernel."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = own_inputs(self.step, inputs)
-        kernel = own["kernel"]
-        reach = (kernel.shape[1] // 2) * (own["apply"] != 0)
+        kernel = inputs["kernel"]
+        reach = (kernel.shape[1] // 2) * (inputs["apply"] != 0)
         return {"numbers": numbers_of(views, reach, kernel.reshape(len(kernel), -1))}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
@@ -117,26 +96,24 @@ class _Convolve:
 
 
 @dataclass(frozen=True)
-class _Median:
-    step: PixelStep
+class MedianPass:
+    kernel_size: int
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        return {"numbers": numbers_of(views, own_inputs(self.step, inputs)["apply"])}
+        return {"numbers": numbers_of(views, inputs["apply"])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import take_median
 
-        op = cast(MedianBlur, self.step.op)
-        return rendered(take_median, images, parameters["numbers"], REACH=op.kernel_size // 2)
+        return rendered(take_median, images, parameters["numbers"], REACH=self.kernel_size // 2)
 
 
 @dataclass(frozen=True)
-class _Coarsen:
-    step: PixelStep
+class CoarsenPass:
+    """Shows each image in fewer pixels of the same size."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = own_inputs(self.step, inputs)
-        return {"numbers": numbers_of(views, own["apply"], own["coarse"])}
+        return {"numbers": numbers_of(views, inputs["apply"], inputs["coarse"])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import coarsen
@@ -145,20 +122,21 @@ class _Coarsen:
 
 
 @dataclass(frozen=True)
-class _CLAHE:
-    step: PixelStep
+class ClahePass:
+    clip_limit: float
+    tiles: tuple[int, int]
+    """(rows, columns)."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        sides, limit = _tiles(views.size.astype(np.int64), cast(CLAHE, self.step.op))
-        area = sides.prod(1)
-        apply, one = own_inputs(self.step, inputs)["apply"], np.float32(1)
-        return {"numbers": numbers_of(views, apply, sides, limit, one / sides.astype(np.float32), 255 / area)}
+        sides, limit = self._sides_and_limits(views.size.astype(np.int64))
+        area, one = sides.prod(1), np.float32(1)
+        return {"numbers": numbers_of(views, inputs["apply"], sides, limit, one / sides.astype(np.float32), 255 / area)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.clahe_kernels import LEVELS, PIXELS, equalize, make_tables
 
         numbers, colors = parameters["numbers"], color_tables_on(images.device)
-        rows, columns = cast(CLAHE, self.step.op).tiles
+        rows, columns = self.tiles
         count, _, height, width = images.shape
         tables = torch.empty((count, rows * columns, LEVELS), dtype=torch.uint8, device=images.device)
         given = images, numbers, colors, tables
@@ -168,40 +146,42 @@ class _CLAHE:
         launch(equalize, device, *given, count, *sizes, **exact)
         return images
 
+    def _sides_and_limits(self, sizes: Ints) -> tuple[Ints, Floats]:
+        """Return sides (N, 2) in pixels of the tiles, and the most pixels (N,) of a level, as OpenCV chooses them.
 
-def _tiles(sizes: Ints, op: CLAHE) -> tuple[Ints, Floats]:
-    """Return sides (N, 2) in pixels of CLAHE's tiles, and the most pixels (N,) of a level, as OpenCV chooses them.
-
-    If one side is no multiple of its tiles, OpenCV enlarges both, each by at least a pixel.
-    """
-    tiles = np.array(op.tiles)
-    beside = tiles - sizes % tiles
-    beside[(sizes % tiles == 0).all(1)] = 0
-    sides = (sizes + beside) // tiles
-    area = sides.prod(1)
-    limit = np.floor(np.float64(np.float32(op.clip_limit)) * area / 256)
-    return sides, limit.clip(1, area)
+        If one side is no multiple of its tiles, OpenCV enlarges both, each by at least a pixel.
+        """
+        tiles = np.array(self.tiles)
+        beside = tiles - sizes % tiles
+        beside[(sizes % tiles == 0).all(1)] = 0
+        sides = (sizes + beside) // tiles
+        area = sides.prod(1)
+        limit = np.floor(np.float64(np.float32(self.clip_limit)) * area / 256)
+        return sides, limit.clip(1, area)
 
 
 # ----------------------------------------------------------------------------------------------- noise
 
 
 @dataclass(frozen=True)
-class _Noise:
-    step: PixelStep
+class NoisePass:
+    """Adds salt and pepper to the share of pixels that was planned as "amount", or normal noise."""
+
+    pixels: PixelFormat
+    normal: tuple[float, float] | None = None
+    """Mean and standard deviation, for images in 0..1."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own, op = own_inputs(self.step, inputs), cast(Any, self.step.op)
-        seeds = own["seed"].reshape(len(views), -1).astype(np.uint32)[:, [0, -1]]
-        white = self.step.views.pixels.white
-        given = own["amount"] if "amount" in own else np.tile([op.mean * white, op.sigma * white], (len(views), 1))
-        numbers = numbers_of(views, own["apply"], given, np.full(len(views), white))
+        seeds = inputs["seed"].reshape(len(views), -1).astype(np.uint32)[:, [0, -1]]
+        white = self.pixels.white
+        given = np.tile([each * white for each in self.normal], (len(views), 1)) if self.normal else inputs["amount"]
+        numbers = numbers_of(views, inputs["apply"], given, np.full(len(views), white))
         return {"numbers": numbers, "seeds": np.ascontiguousarray(seeds).view(np.int32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import add_noise
 
-        salt = isinstance(self.step.op, SaltAndPepperNoise)
+        salt = self.normal is None
         return rendered(add_noise, images, parameters["numbers"], parameters["seeds"], SALT=salt)
 
 
@@ -209,30 +189,32 @@ class _Noise:
 
 
 @dataclass(frozen=True)
-class _FillRectangles:
-    step: PixelStep
+class FillPass:
+    """Fills the rectangles that were planned as "holes"."""
+
+    pixels: PixelFormat
+    value: RGB
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        holes = own_inputs(self.step, inputs)["holes"]
-        color = color_columns(self.step.views.pixels, cast(Any, self.step.op).value, len(holes))
+        holes = inputs["holes"]
+        color = color_columns(self.pixels, self.value, len(holes))
         return {"holes": np.column_stack([holes.reshape(len(holes), -1), *color]).astype(np.float32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import fill_rectangles
 
-        whole = np.array(cast(Any, self.step.op).value, np.float64).round().tolist()
-        color = color_arguments(self.step.views.pixels, whole)  # floats: Triton compiles a kernel for each integer
+        whole = np.array(self.value, np.float64).round().tolist()
+        color = color_arguments(self.pixels, whole)  # floats: Triton compiles a kernel for each integer
         launch_pass(fill_rectangles, images, parameters["holes"], **color)
         return images
 
 
 @dataclass(frozen=True)
-class _MixUp:
-    step: PixelStep
+class AveragePass:
+    """Averages each image with another one of the batch."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = own_inputs(self.step, inputs)
-        return {"away": own["partner"].astype(np.int64) - views.slot, "share": own["share"].astype(np.float32)}
+        return {"away": inputs["partner"].astype(np.int64) - views.slot, "share": inputs["share"].astype(np.float32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         partner = torch.arange(len(images), device=images.device) + parameters["away"]
@@ -243,14 +225,12 @@ class _MixUp:
 
 
 @dataclass(frozen=True)
-class _PastePixels:
-    """Pastes some pixels of another image."""
-
-    step: PixelStep
+class PastePass:
+    """Pastes some pixels of another image of the batch."""
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own = own_inputs(self.step, inputs)
-        return {"away": own["tiles"][:, 0, 1, 0].astype(np.int64) - views.slot, "pixels": own["pixels"].view(np.int32)}
+        away = inputs["tiles"][:, 0, 1, 0].astype(np.int64) - views.slot
+        return {"away": away, "pixels": inputs["pixels"].view(np.int32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         partner = torch.arange(len(images), device=images.device) + parameters["away"]
@@ -258,46 +238,3 @@ class _PastePixels:
         shown = (parameters["pixels"][..., None] >> bits & 1).flatten(2)[:, None, : images.shape[2], : images.shape[3]]
         shown = pad(shown, (0, images.shape[3] - shown.shape[3], 0, images.shape[2] - shown.shape[2]))
         return torch.where(shown > 0, images[partner], images).contiguous(memory_format=torch.channels_last)
-
-
-# ------------------------------------------------------------------------------------------ which pass
-
-
-_MAKERS: dict[type[Op], Callable[[PixelStep], Pass]] = {
-    **{kind: partial(_Change, changes) for kind, changes in CHANGES_OF.items()},
-    CLAHE: _CLAHE,
-    Defocus: _Convolve,
-    Downscale: _Coarsen,
-    MedianBlur: _Median,
-    MotionBlur: _Convolve,
-    GaussianBlur: _Blur,
-    GaussianNoise: _Noise,
-    SaltAndPepperNoise: _Noise,
-    ElasticTransform: DistortionPass,
-    OpticalDistortion: DistortionPass,
-    RandomFog: FogPass,
-    RandomRain: RainPass,
-    RandomShadow: ShadowPass,
-    RandomErasing: _FillRectangles,
-    GridMask: _FillRectangles,
-    MixUp: _MixUp,
-    CopyPaste: _PastePixels,
-}
-
-
-def pass_of(step: PixelStep) -> Pass | None:
-    """Return the pass of a step's op, if it has one."""
-    found = [kind for kind in _MAKERS if _changes_pixels_as(step.op, kind)]
-    return _MAKERS[found[0]](step) if found else None
-
-
-def _changes_pixels_as(op: Op, kind: type[Op]) -> bool:
-    """Return whether an op is of this class, or of a subclass that plans and changes pixels with the same methods.
-
-    Other plans may have inputs that only DALI's operators take, such as a sigma for each axis.
-    """
-    methods = [(getattr(type(op), name, None), getattr(kind, name, None)) for name in _METHODS]
-    return isinstance(op, kind) and all(own is known for own, known in methods)
-
-
-_METHODS = ("draw", "amounts", "adapt_draw", "graph_inputs", "plan", "dali_graph", "change", "change_bands", "field")

@@ -20,6 +20,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from detaug.gpu import color_steps
 from detaug.gpu.triton_blocks import (
     bands_of,
     batch_kernel,
@@ -32,8 +33,6 @@ from detaug.gpu.triton_blocks import (
     position,
     rounded,
 )
-from detaug.ops import color
-from detaug.ops.cpu_colors import TO_BYTES
 
 LOWEST_ADDRESS = 1 << 40
 
@@ -68,15 +67,15 @@ SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, MATRIX, EDGES = (
     tl.constexpr(tile_type(0).fields[name][1] // 4)  # type: ignore[index]
     for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "matrix", "edges")
 )
-STEPS, CHANNELS = tl.constexpr(color.STEPS), tl.constexpr(COLOR.value + 2 * color.STEPS)
+STEPS, CHANNELS = tl.constexpr(color_steps.STEPS), tl.constexpr(COLOR.value + 2 * color_steps.STEPS)
 STRAIGHT, TURNED, READY = range(3)
 """How images come to the kernel: as sources, of which a view is rendered that is turned or not, or rendered already."""
 _TURNED, _READY = map(tl.constexpr, (TURNED, READY))
 KEPT, MAPPED, IN_STEPS = range(3)
 """What happens to colours: nothing, a linear map, or steps."""
 _KEPT, _IN_STEPS = map(tl.constexpr, (KEPT, IN_STEPS))
-CONTRAST, SATURATION, HUE = map(tl.constexpr, (color.CONTRAST, color.SATURATION, color.HUE))
-_TO_BYTES = tl.constexpr(TO_BYTES)
+CONTRAST, SATURATION, HUE = map(tl.constexpr, (color_steps.CONTRAST, color_steps.SATURATION, color_steps.HUE))
+_TO_BYTES = tl.constexpr(color_steps.TO_BYTES)
 
 
 @batch_kernel

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arrays import Ints
+from detaug.arrays import Arrays, Ints
 from detaug.gpu.streams import StreamGuard
 from detaug.loading.bad_files import BadFiles, BadFilesFound, bad_files_error
 from detaug.loading.batch import Batch
@@ -25,7 +25,7 @@ from detaug.loading.image_cache import ImageCache
 from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
-from detaug.ops.op import Arrays, select
+from detaug.ops.op import select
 from detaug.ops.python_functions import no_errors_at_exit
 from detaug.ops.recipe import Recipe, check_size
 from detaug.video.flow import FlowPipeline

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.arrays import Floats, Ints, consecutive_slices, in_rooms
+from detaug.arrays import Arrays, Floats, Ints, consecutive_slices, in_rooms
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
 from detaug.boxes.placement import Placement
@@ -23,7 +23,6 @@ from detaug.coco.values import Column
 from detaug.gpu.streams import StreamGuard, to_device
 from detaug.loading.batch import Batch, as_tensors
 from detaug.loading.clip_batch import ClipBatch
-from detaug.ops.op import Arrays
 from detaug.sources.clips import FrameColumns
 from detaug.sources.columns import gather
 from detaug.sources.source import Source

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.arrays import Ints
+from detaug.arrays import Arrays, Ints
 from detaug.boxes.views import Views
-from detaug.ops.op import Arrays, Op, check_drawn, select
+from detaug.ops.op import Op, check_drawn, select
 
 SLOTS = 8
 STEPS = 128

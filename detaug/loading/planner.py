@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from detaug.arrays import Ints, consecutive_slices
+from detaug.arrays import Arrays, Ints, consecutive_slices
 from detaug.boxes.tight import fit_to_shapes
 from detaug.boxes.views import Views
 from detaug.errors import DataError
@@ -22,7 +22,7 @@ from detaug.loading.epochs import EpochBatches, EpochOrder
 from detaug.loading.plans import BatchPlan, Grouping, pad_to
 from detaug.loading.renderers import Job, Renderer
 from detaug.machine.threads import Threads
-from detaug.ops.op import Arrays, select
+from detaug.ops.op import select
 from detaug.ops.recipe import Draws, Recipe, draws_from
 from detaug.sources.source import Source
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detaug.arrays import Bools, Ints, consecutive_slices
+from detaug.arrays import Arrays, Bools, Ints, consecutive_slices
 from detaug.loading.batch_targets import Targets
-from detaug.ops.op import Arrays
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn
 from torch import Tensor
 
-from detaug.arrays import Ints
-from detaug.gpu.kernel_chain import KernelChain
+from detaug.arrays import Arrays, Ints
 from detaug.gpu.passes import Tensors
 from detaug.gpu.streams import Copies, StreamGuard
 from detaug.loading.image_feeds import Found, ImageFeed
@@ -24,8 +23,9 @@ from detaug.loading.plans import GroupPlan
 from detaug.loading.scaled_decoding import choose_scales, decoded_sizes, scaled_region
 from detaug.ops.dali_internals import to_torch
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Arrays, Node
+from detaug.ops.op import Node
 from detaug.ops.recipe import Plan, Recipe, make_recipe
+from detaug.recipes.kernel_chain import KernelChain
 
 
 class Job(Protocol):

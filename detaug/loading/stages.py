@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from detaug.arrays import Ints
+from detaug.arrays import Arrays, Ints
 from detaug.errors import InputError
-from detaug.gpu.kernel_chain import KernelChain, chain_for, op_without_kernel
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import BatchStream, Position
@@ -23,9 +22,10 @@ from detaug.loading.image_feeds import make_feed
 from detaug.loading.planner import Planner
 from detaug.loading.renderers import choose_renderer
 from detaug.loading.settings import Settings, grouping_of, settings_for
-from detaug.ops.op import Arrays, Op
+from detaug.ops.op import Op
 from detaug.ops.recipe import Recipe, make_recipe
 from detaug.ops.stages import Stages
+from detaug.recipes.kernel_chain import KernelChain, chain_for, op_without_kernel
 from detaug.sources.source import Source
 from detaug.video.flow import make_flow
 

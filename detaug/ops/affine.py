@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 
 from detaug.arguments import FILL, RGB, Range, check, check_fill, check_p, check_range, is_number, is_numbers
-from detaug.arrays import Floats
+from detaug.arrays import Arrays, Floats
 from detaug.boxes import polygons
 from detaug.boxes.views import Views
-from detaug.ops.op import Arrays, GeometricOp
+from detaug.ops.op import GeometricOp
 
 Outline = Literal["box", "ellipse"]
 OUTLINES = {"box": polygons.UNIT_SQUARE, "ellipse": polygons.UNIT_ELLIPSE}

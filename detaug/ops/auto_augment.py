@@ -17,19 +17,32 @@ import numpy as np
 from nvidia.dali import fn, types
 
 from detaug.arguments import FILL, RGB, check, check_rgb, is_whole
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Arrays, Floats, Ints
 from detaug.boxes.views import Views, replace_at
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.pixel_changes import (
+    AUTOCONTRAST,
+    EQUALIZE,
+    FILTER,
+    LINEAR,
+    NOTHING,
+    NUMBERS,
+    POSTERIZE,
+    SOLARIZE,
+    Changes,
+)
+from detaug.gpu.pixel_passes import ChangePass
 from detaug.ops import color
 from detaug.ops.affine import about_centre, rotation, shearing
 from detaug.ops.color_ops import map_colors
 from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.filters import RandomAutocontrast, RandomEqualize, as_bytes, clamp, sharpness_kernel
-from detaug.ops.op import Arrays, GeometricOp, Node, Nodes, PixelOp
+from detaug.ops.op import GeometricOp, Node, Nodes, PixelOp
 
 MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
-LINEAR = ("Brightness", "Color", "Contrast")
-OPS = ("Identity", *MOVES, *LINEAR, "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize")
-SIGNED = (*MOVES, *LINEAR, "Sharpness")
+LINEAR_OPS = ("Brightness", "Color", "Contrast")
+OPS = ("Identity", *MOVES, *LINEAR_OPS, "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize")
+SIGNED = (*MOVES, *LINEAR_OPS, "Sharpness")
 
 
 class Largest(NamedTuple):
@@ -191,6 +204,9 @@ class ColorSteps(PixelOp):
                 image = apply_where(planned["apply"][step, at], image, nodes, keep_type(each.change))
         return image
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(_changes_of_steps, views.pixels, has_levels=True)
+
 
 def is_any(names: tuple[str, ...], op: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Return whether each op is one of `names`. `op`: indices in OPS, of any shape."""
@@ -199,7 +215,7 @@ def is_any(names: tuple[str, ...], op: Ints) -> np.ndarray[tuple[int, ...], np.d
 
 def _color(op: Ints, strength: Floats) -> Floats:
     """Return the linear colour maps (n, num_ops, 3, 4)."""
-    brightness, saturation, contrast = (1 + np.where(is_any((name,), op), strength, 0).ravel() for name in LINEAR)
+    brightness, saturation, contrast = (1 + np.where(is_any((name,), op), strength, 0).ravel() for name in LINEAR_OPS)
     maps = color.chain(color.brightness(brightness), color.saturation(saturation), color.contrast(contrast))
     return maps.reshape(*op.shape, 3, 4)
 
@@ -217,9 +233,23 @@ def _solarize(image: Node, nodes: Nodes) -> Node:
     return image + fn.cast(image >= nodes["threshold"], dtype=types.FLOAT) * (255.0 - 2.0 * image)
 
 
+def _changes_of_steps(inputs: Arrays) -> Changes:
+    """Return what the kernel of a GPU does in each step. `inputs`: what `ColorSteps` planned."""
+    applied = inputs["apply"] != 0
+    kinds = np.where(applied.any(2), np.array([each.kind for each in CHANGES])[applied.argmax(2)], NOTHING)
+    numbers = np.zeros((*kinds.shape, NUMBERS))
+    for each in CHANGES:
+        if each.input:
+            given = inputs[each.input].reshape(*kinds.shape, -1)
+            numbers[..., : given.shape[-1]] += given * (kinds == each.kind)[..., None]
+    return kinds, numbers
+
+
 class _Change(NamedTuple):
     """A change of pixels."""
 
+    kind: int
+    """What the kernel of a GPU calls it."""
     ops: tuple[str, ...]
     """The ops that it does."""
     input: str
@@ -228,12 +258,12 @@ class _Change(NamedTuple):
 
 
 CHANGES = (
-    _Change(LINEAR, "color", lambda image, nodes: map_colors(image, nodes["color"])),
-    _Change(("Sharpness",), "kernel", _sharpen),
-    _Change(("Posterize",), "mask", _posterize),
-    _Change(("Solarize",), "threshold", _solarize),
-    _Change(("AutoContrast",), "", RandomAutocontrast().change),
-    _Change(("Equalize",), "", RandomEqualize().change),
+    _Change(LINEAR, LINEAR_OPS, "color", lambda image, nodes: map_colors(image, nodes["color"])),
+    _Change(FILTER, ("Sharpness",), "kernel", _sharpen),
+    _Change(POSTERIZE, ("Posterize",), "mask", _posterize),
+    _Change(SOLARIZE, ("Solarize",), "threshold", _solarize),
+    _Change(AUTOCONTRAST, ("AutoContrast",), "", RandomAutocontrast().change),
+    _Change(EQUALIZE, ("Equalize",), "", RandomEqualize().change),
 )
 
 

@@ -11,12 +11,15 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_whole, is_wholes
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Arrays, Floats, Ints
 from detaug.boxes.views import Views
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.pixel_changes import GAMMA, OneChange
+from detaug.gpu.pixel_passes import ChangePass, CoarsenPass, ConvolvePass, MedianPass
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.cpu_kernels import apply_kernels, coarsen, raise_to_power, take_median
 from detaug.ops.filters import RandomPixelOp, as_bytes, clamp, filtered
-from detaug.ops.op import Arrays, Node, Nodes
+from detaug.ops.op import Node, Nodes
 from detaug.pixel_format import PixelFormat
 
 
@@ -53,6 +56,9 @@ class RandomGamma(RandomPixelOp):
         image = fn.cast(image, dtype=types.FLOAT)
         share = dali_math.max(image, 0.0) / float(pixels.white)
         return dali_math.pow(share, planned["gamma"]) * float(pixels.white) + dali_math.min(image, 0.0)
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(OneChange(GAMMA, "gamma"), views.pixels)
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,9 @@ class MotionBlur(KernelBlur):
         lengths = 2 * rng.integers(self.kernel_size[0] // 2, self.kernel_size[1] // 2 + 1, n) + 1
         return {"kernel": line_kernels(lengths, rng.uniform(0, np.pi, n), self.kernel_size[1])}
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ConvolvePass()
+
 
 @dataclass(frozen=True)
 class Defocus(KernelBlur):
@@ -147,6 +156,9 @@ class Defocus(KernelBlur):
 
     def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"kernel": disc_kernels(rng.uniform(*self.radius, n), self.radius[1])}
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ConvolvePass()
 
 
 @dataclass(frozen=True)
@@ -177,6 +189,9 @@ class MedianBlur(RandomPixelOp):
             return fn.experimental.median_blur(as_bytes(image), window_size=[side, side])
 
         return apply_kernels(as_bytes(image), [(partial(take_median, side=side), {})])
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return MedianPass(self.kernel_size)
 
 
 @dataclass(frozen=True)
@@ -214,6 +229,9 @@ class Downscale(RandomPixelOp):
         size = fn.cast(image.shape()[:2], dtype=types.FLOAT)
         coarse = fn.resize(image, size=planned["coarse"], interp_type=types.INTERP_NN)
         return fn.resize(coarse, size=size, interp_type=types.INTERP_NN)
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return CoarsenPass()
 
 
 MOST_MEDIAN = 9

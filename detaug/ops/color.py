@@ -12,12 +12,9 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST, HUE, SATURATION
 
-STEPS = 4
-"""Changes of an image, one after the other, each of another kind."""
-NOTHING, BRIGHTNESS, CONTRAST, SATURATION, HUE = range(STEPS + 1)
-"""Kinds of steps."""
+Matrix = NDArray[np.float64]
 
 GRAY = np.array([0.299, 0.587, 0.114])  # luma, ITU-R BT.601, as in Pillow and torchvision
 RGB_TO_YIQ = np.array([GRAY, [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])  # NTSC

@@ -9,7 +9,8 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug.boxes.views import Fill
-from detaug.ops import color, cpu_colors
+from detaug.gpu import color_steps
+from detaug.ops import cpu_colors
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.op import Node, Nodes
@@ -40,7 +41,7 @@ def change_in_steps(image: Node, steps: Node) -> Node:
     if image.device == "cpu":
         return on_cpu.apply_kernels(image, [(cpu_colors.change_in_steps, {"steps": steps})])
     image = fn.cast(image, dtype=types.UINT8)
-    for step in range(color.STEPS):
+    for step in range(color_steps.STEPS):
         for kind, change in _CHANGES.items():
             nodes = {"amount": steps[2 * step + 1]}
             image = apply_where(steps[2 * step] == float(kind), image, nodes, keep_type(change))
@@ -49,7 +50,7 @@ def change_in_steps(image: Node, steps: Node) -> Node:
 
 def _permuted(image: Node, steps: Node) -> Node:
     """Return the image with its channels in the order at the end of the steps."""
-    order = [steps[2 * color.STEPS + at] for at in range(3)]
+    order = [steps[2 * color_steps.STEPS + at] for at in range(3)]
     rows = [fn.stack(*(fn.cast(each == float(channel), dtype=types.FLOAT) for channel in range(3))) for each in order]
     return fn.coord_transform(image, M=fn.stack(*rows), dtype=types.UINT8)
 
@@ -93,14 +94,14 @@ def _hue(image: Node, nodes: Nodes) -> Node:
     angle = (green - blue) * per_chroma * (1.0 - not_red) + others * not_red + nodes["amount"] * 6.0
     angle -= dali_math.floor(angle / 6.0) * 6.0
     shares = 2.0 - dali_math.abs(angle - 3.0), dali_math.abs(angle - 2.0) - 1.0, dali_math.abs(angle - 4.0) - 1.0
-    value, chroma = value * cpu_colors.TO_BYTES, chroma * cpu_colors.TO_BYTES
+    value, chroma = value * color_steps.TO_BYTES, chroma * color_steps.TO_BYTES
     channels = [value - chroma * dali_math.min(dali_math.max(share, 0.0), 1.0) for share in shares]
     return dali_math.floor(fn.cat(*channels, axis=2))
 
 
 _CHANGES: dict[int, Callable[[Node, Nodes], Node]] = {
-    color.BRIGHTNESS: _brightness,
-    color.CONTRAST: _contrast,
-    color.SATURATION: _saturation,
-    color.HUE: _hue,
+    color_steps.BRIGHTNESS: _brightness,
+    color_steps.CONTRAST: _contrast,
+    color_steps.SATURATION: _saturation,
+    color_steps.HUE: _hue,
 }

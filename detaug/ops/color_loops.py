@@ -10,14 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from detaug.compiled import compiled
-from detaug.ops.color import BRIGHTNESS, CONTRAST, HUE, SATURATION, STEPS
+from detaug.gpu import color_steps
+from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST, HUE, SATURATION, STEPS
 
 BLOCK = 1024
 """Pixels of a block: three planes have 12 kB."""
 
 ZERO, HALF, ONE, TWO, THREE, FOUR, SIX, TOP = (np.float32(each) for each in (0, 0.5, 1, 2, 3, 4, 6, 255))
 RED, GREEN, BLUE = (np.float32(each) for each in (0.2989, 0.587, 0.114))  # as torchvision's rgb_to_grayscale
-TO_BYTES = np.float32(255.999 / 255)  # see `cpu_colors.TO_BYTES`
+TO_BYTES = np.float32(color_steps.TO_BYTES)
 
 
 @compiled

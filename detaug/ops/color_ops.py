@@ -12,13 +12,14 @@ import numpy as np
 from nvidia.dali import fn, types
 
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Arrays, Floats, Ints
 from detaug.boxes.views import Views, corners
+from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST, HUE, NOTHING, SATURATION
 from detaug.ops import color, cpu_colors
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.color_graph import change_in_steps, only_in_picture
 from detaug.ops.filters import as_bytes
-from detaug.ops.op import Arrays, Node, Nodes, PixelOp
+from detaug.ops.op import Node, Nodes, PixelOp
 
 
 def map_colors(image: Node, matrix: Node) -> Node:
@@ -157,7 +158,9 @@ def _in_order(amounts: Floats, order: Ints) -> Arrays:
     `amounts` (n, 4): factors of brightness, contrast and saturation, and turns of hue. `order` (n, 4): their columns.
     """
     kinds = np.where(
-        amounts == (1, 1, 1, 0), color.NOTHING, (color.BRIGHTNESS, color.CONTRAST, color.SATURATION, color.HUE)
+        amounts == (1, 1, 1, 0),
+        NOTHING,
+        (BRIGHTNESS, CONTRAST, SATURATION, HUE),
     )
     return {"kind": np.take_along_axis(kinds, order, 1), "amount": np.take_along_axis(amounts, order, 1)}
 

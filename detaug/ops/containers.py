@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arguments import check, check_p, is_numbers
-from detaug.arrays import Bools, Ints
+from detaug.arrays import Arrays, Bools, Ints
 from detaug.boxes.views import Views, replace_at
 from detaug.errors import InputError
 from detaug.ops.auto_augment import AutoAugment
 from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
-from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
+from detaug.ops.op import Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
 from detaug.pixel_format import PixelFormat
 
 T = TypeVar("T")

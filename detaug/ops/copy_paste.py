@@ -8,14 +8,15 @@ from functools import cached_property
 import numpy as np
 
 from detaug.arguments import check, check_p, check_share, is_number, is_whole
-from detaug.arrays import Bools, Floats, Ints
+from detaug.arrays import Arrays, Bools, Floats, Ints
 from detaug.boxes.masks import Objects, objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import Stencil, no_stencils, packed_rows
 from detaug.boxes.views import Views
 from detaug.coco.rings import box_of_mask
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.pixel_passes import PastePass
 from detaug.ops.mixing import Overlay, partner_of_each, tiles_of, whole_rectangles, with_added
-from detaug.ops.op import Arrays
 
 IMAGES = 16
 """Images whose masks are made together: a NumPy call costs much, and masks take memory."""
@@ -88,6 +89,10 @@ class CopyPaste(Overlay):
 
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         return self._plan_masks(views, drawn) if self.masks else super().plan(views, drawn)
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        """Return the pass that pastes pixels, with `masks`; the kernel that renders whole images pastes rectangles."""
+        return PastePass()
 
     def _plan_masks(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views with the pasted objects, and which pixels are pasted, 32 to a number."""

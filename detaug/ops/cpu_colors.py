@@ -13,9 +13,6 @@ from torch import Tensor
 from detaug.ops import color_loops
 from detaug.ops.cpu_kernels import Array, round_to_bytes
 
-TO_BYTES = 255.999 / 255
-"""torchvision converts 0..1 to uint8 times 255.999, cut off: whole numbers in 0..255 stay."""
-
 
 def change_colors(image: Tensor, picture: Array | None = None, **numbers: Array) -> Tensor:
     """Change colours by a linear map, `color=`, or in steps, `steps=`: see `map_colors` and `change_in_steps`.

@@ -13,13 +13,16 @@ from nvidia.dali import fn, types
 from torch import Tensor
 
 from detaug.arguments import FILL, RGB, Range, check, check_fill, check_p, check_range, is_number
+from detaug.arrays import Arrays
 from detaug.boxes.bent import bend
 from detaug.boxes.fields import STRONGEST, Field
 from detaug.boxes.views import Views
+from detaug.gpu.distortion_passes import DistortionPass
+from detaug.gpu.passes import GpuPass
 from detaug.ops import distortion_loops
 from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
 from detaug.ops.filters import RandomPixelOp
-from detaug.ops.op import Arrays, Node, Nodes
+from detaug.ops.op import Node, Nodes
 from detaug.pixel_format import PixelFormat, for_bands
 
 Places = NDArray[np.float32]
@@ -135,6 +138,9 @@ class OpticalDistortion(Distortion):
         lens = np.where(drawn["apply"], drawn["lens"], 0.0)
         return replace(Field.none(views.size), lens=lens)
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return DistortionPass(views.pixels, self.fill)
+
 
 @dataclass(frozen=True)
 class ElasticTransform(Distortion):
@@ -186,6 +192,9 @@ class ElasticTransform(Distortion):
                 noise = np.random.default_rng(drawn["seed"][image]).random((rows, columns, 2), np.float32)
                 control[image, :rows, :columns] = (2 * noise - 1) * np.float32(most)
         return replace(Field.none(views.size), control=control, spacing=np.full(len(views), spacing))
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return DistortionPass(views.pixels, self.fill)
 
 
 SPACING = 3**0.5

@@ -26,9 +26,11 @@ from detaug.arguments import (
     is_number,
     is_wholes,
 )
-from detaug.arrays import Bools, Floats
+from detaug.arrays import Arrays, Bools, Floats
 from detaug.boxes.views import NO_LIMITS, Views
-from detaug.ops.op import Arrays, Node, Nodes, PixelOp
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.pixel_passes import FillPass
+from detaug.ops.op import Node, Nodes, PixelOp
 from detaug.pixel_format import for_bands
 
 
@@ -159,6 +161,9 @@ class RandomErasing(_Erasing):
         covered = cover(views, rectangles, self.max_hidden)
         return _with_holes(covered, rectangles), {"holes": np.stack([corner, shape], axis=1)}
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return FillPass(views.pixels, self.value)
+
 
 @dataclass(frozen=True)
 class GridMask(_Erasing):
@@ -215,6 +220,9 @@ class GridMask(_Erasing):
         low = start[:, None, ::-1] + steps * size[:, None, None]
         corner, end = (each.clip(0, views.size[:, None]) for each in (low, low + side[:, None, None]))
         return np.stack([corner, end - corner], axis=1).reshape(len(views), 2, -1)
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return FillPass(views.pixels, self.value)
 
 
 def _with_holes(views: Views, rectangles: Floats) -> Views:

@@ -11,10 +11,13 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_whole, is_wholes
-from detaug.arrays import Floats
+from detaug.arrays import Arrays, Floats
 from detaug.boxes.views import Views
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.pixel_changes import AUTOCONTRAST, EQUALIZE, FILTER, LINEAR, POSTERIZE, SOLARIZE, OneChange
+from detaug.gpu.pixel_passes import BlurPass, ChangePass, ClahePass
 from detaug.ops.dali_internals import apply_where, keep_type
-from detaug.ops.op import Arrays, Node, Nodes, PixelOp
+from detaug.ops.op import Node, Nodes, PixelOp
 from detaug.pixel_format import PixelFormat
 
 
@@ -100,6 +103,9 @@ class GaussianBlur(RandomPixelOp):
             return fn.gaussian_blur(image, sigma=planned["sigma"])
         return fn.gaussian_blur(image, sigma=planned["sigma"], window_size=self.kernel_size)
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return BlurPass(self.kernel_size)
+
 
 @dataclass(frozen=True)
 class RandomAdjustSharpness(RandomPixelOp):
@@ -127,6 +133,9 @@ class RandomAdjustSharpness(RandomPixelOp):
 
     def change(self, image: Node, planned: Nodes) -> Node:
         return clamp(filtered(image, planned["kernel"]))
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(OneChange(FILTER, "kernel"), views.pixels)
 
 
 def sharpness_kernel(factor: Floats) -> Floats:
@@ -185,6 +194,9 @@ class RandomEqualize(RandomPixelOp):
     def change(self, image: Node, planned: Nodes) -> Node:
         return fn.equalize(as_bytes(image))
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(OneChange(EQUALIZE), views.pixels, has_levels=True)
+
 
 @dataclass(frozen=True)
 class CLAHE(RandomPixelOp):
@@ -214,6 +226,9 @@ class CLAHE(RandomPixelOp):
         rows, columns = self.tiles
         return fn.clahe(as_bytes(image), clip_limit=float(self.clip_limit), tiles_y=rows, tiles_x=columns)
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ClahePass(self.clip_limit, self.tiles)
+
 
 @dataclass(frozen=True)
 class RandomAutocontrast(RandomPixelOp):
@@ -237,6 +252,13 @@ class RandomAutocontrast(RandomPixelOp):
         flat = fn.cast(high == low, dtype=types.FLOAT)  # a channel with a single value stays
         return (image - low * (1.0 - flat)) * (255.0 / (high - low + flat * 255.0))
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(OneChange(AUTOCONTRAST), views.pixels, has_levels=True)
+
+
+_INVERTED = np.column_stack([-np.eye(3), np.full(3, 255)]).ravel()
+"""(3, 4), flat: the linear map of inverted colours."""
+
 
 @dataclass(frozen=True)
 class RandomInvert(RandomPixelOp):
@@ -254,6 +276,9 @@ class RandomInvert(RandomPixelOp):
 
     def change(self, image: Node, planned: Nodes) -> Node:
         return 255.0 - image
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(OneChange(LINEAR, _INVERTED), views.pixels)
 
 
 @dataclass(frozen=True)
@@ -273,7 +298,15 @@ class RandomPosterize(RandomPixelOp):
         check_p(self.p)
 
     def change(self, image: Node, planned: Nodes) -> Node:
-        return as_bytes(image) & types.Constant(np.uint8(256 - (1 << (8 - self.bits))))
+        return as_bytes(image) & types.Constant(np.uint8(self._mask))
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(OneChange(POSTERIZE, self._mask), views.pixels)
+
+    @property
+    def _mask(self) -> int:
+        """Return the bits of a byte that stay."""
+        return 256 - (1 << (8 - self.bits))
 
 
 @dataclass(frozen=True)
@@ -298,3 +331,6 @@ class RandomSolarize(RandomPixelOp):
         image = fn.cast(image, dtype=types.FLOAT)
         bright = fn.cast(image >= float(self.threshold), dtype=types.FLOAT)
         return image + bright * (255.0 - 2.0 * image)
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ChangePass(OneChange(SOLARIZE, self.threshold), views.pixels)

@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from detaug.arguments import FILL, RGB, check, check_fill, check_p, is_number, is_numbers, is_whole, is_wholes
-from detaug.arrays import Floats
+from detaug.arrays import Arrays, Floats
 from detaug.boxes.views import Views
-from detaug.ops.op import Arrays, GeometricOp
+from detaug.ops.op import GeometricOp
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from detaug.arguments import Range, check, check_p, check_range, is_number, is_numbers, is_whole
-from detaug.arrays import Floats, in_order
+from detaug.arrays import Arrays, Floats, in_order
 from detaug.boxes.views import Views, corners
 from detaug.ops import iou_loops
-from detaug.ops.op import Arrays, GeometricOp
+from detaug.ops.op import GeometricOp
 
 NARROW = 1.5
 """Largest / smallest aspect ratio up to which the ratio is drawn, since two sides drawn apart seldom have it."""

@@ -16,15 +16,17 @@ import numpy as np
 from nvidia.dali import fn, types
 
 from detaug.arguments import FILL, Range, check, check_p, check_range, check_share, is_number, is_whole
-from detaug.arrays import Bools, Floats, Ints, in_order
+from detaug.arrays import Arrays, Bools, Floats, Ints, in_order
 from detaug.boxes import polygons
 from detaug.boxes.layers import room
 from detaug.boxes.views import NO_LIMITS, Fill, Views, inverse, part_matrix
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.pixel_passes import AveragePass
 from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
 from detaug.ops.mixing_loops import move_boxes
-from detaug.ops.op import Arrays, Node, Nodes, PixelOp
+from detaug.ops.op import Node, Nodes, PixelOp
 from detaug.ops.resize import first_of_batch
 from detaug.pixel_format import for_bands
 
@@ -321,6 +323,9 @@ class MixUp(PixelOp):
         partner = fn.permute_batch(image, indices=planned["partner"])
         mixed = image * planned["share"] + partner * (1.0 - planned["share"])
         return as_bytes(mixed) if views.pixels.is_rgb8 else mixed
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return AveragePass()
 
 
 def check_alpha(alpha: float) -> None:

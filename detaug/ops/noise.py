@@ -14,8 +14,12 @@ from nvidia.dali import fn, types
 from nvidia.dali import math as dali_math
 
 from detaug.arguments import Range, check, check_p, check_range, is_number
+from detaug.arrays import Arrays
+from detaug.boxes.views import Views
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.pixel_passes import NoisePass
 from detaug.ops.filters import RandomPixelOp, clamp
-from detaug.ops.op import Arrays, Node, Nodes
+from detaug.ops.op import Node, Nodes
 from detaug.pixel_format import PixelFormat
 
 STEP = 1 << 9
@@ -98,6 +102,9 @@ class GaussianNoise(RandomPixelOp):
         noisy = image + (normal * (self.sigma * pixels.white) + self.mean * pixels.white)
         return clamp(noisy) if pixels.is_rgb8 else noisy
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return NoisePass(views.pixels, (self.mean, self.sigma))
+
 
 @dataclass(frozen=True)
 class SaltAndPepperNoise(RandomPixelOp):
@@ -135,3 +142,6 @@ class SaltAndPepperNoise(RandomPixelOp):
         black = fn.cast(number < planned["amount"] / 2.0, dtype=types.FLOAT)
         white = fn.cast(number > 1.0 - planned["amount"] / 2.0, dtype=types.FLOAT)
         return image * (1.0 - black - white) + pixels.white * white
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return NoisePass(views.pixels)

@@ -11,21 +11,18 @@ from itertools import takewhile
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Self
 
 from detaug.arguments import check_can_be_saved, check_names, in_declared_type, to_python
-from detaug.arrays import Ints
+from detaug.arrays import Arrays, Ints
 from detaug.boxes.views import Views
 from detaug.errors import InputError, OpError
+from detaug.gpu.passes import GpuPass
 from detaug.ops.cpu_kernels import CpuKernel
 from detaug.pixel_format import PixelFormat, check_bands
 
 Node: TypeAlias = Any
 """A node of a DALI graph; DALI's own type says no more than this."""
-
-Arrays: TypeAlias = dict[str, NDArray[Any]]
-"""Arrays by name, whose first axis is the batch: what an op drew, or the inputs of a DALI graph."""
 
 Nodes: TypeAlias = dict[str, Node]
 
@@ -132,18 +129,19 @@ class Op:
     """DALI's name for the layout of the image after it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Drop an inherited `cpu_kernel` from a class with its own `dali_graph`: it would do something else.
+        """Drop what a class inherits and what does no longer what the class does: see `_INHERITED_WITH`.
 
-        Nor does it inherit `any_bands`, which is a promise about the graph. Raises TypeError for a method that an op
-        cannot have.
+        Raises TypeError for a method that an op cannot have.
         """
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and "__dataclass_fields__" not in vars(cls):
             raise TypeError(f"{cls.__name__} defines __init__: write its arguments as fields of a frozen dataclass")
-        if "dali_graph" in vars(cls) and "cpu_kernel" not in vars(cls):
-            cls.cpu_kernel = Op.cpu_kernel  # type: ignore[method-assign]
-        if {"dali_graph", "cpu_kernel", "change"} & set(vars(cls)) and "any_bands" not in vars(cls):
-            cls.any_bands = False
+        for name, methods in _INHERITED_WITH.items():
+            of = next(each for each in cls.__mro__ if name in vars(each))
+            if any(getattr(cls, method, None) is not getattr(of, method, None) for method in methods):
+                setattr(cls, name, vars(Op)[name])
+        if cls.gpu_pass is not Op.gpu_pass and (cls.dali_graph, cls.cpu_kernel) == (Op.dali_graph, Op.cpu_kernel):
+            raise TypeError(f"{cls.__name__} changes pixels on a GPU alone: define dali_graph or cpu_kernel, too")
 
     def __new__(cls, *_: Any, **named: Any) -> Self:
         """Refuse a class that is no dataclass, whose `repr` and == say nothing of its arguments; and unknown ones."""
@@ -218,6 +216,13 @@ class Op:
         """
         return None
 
+    def gpu_pass(self, views: Views) -> GpuPass | None:
+        """Return what changes rendered images on a GPU, where Triton's kernels render the recipe; else None.
+
+        Without it DALI's operators render the recipe, more slowly. `views`: see `dali_graph`.
+        """
+        return None
+
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         """Return the image after this op. `planned`: what `plan` returned, as DALI nodes.
 
@@ -230,6 +235,18 @@ class Op:
         if not hasattr(samples, "then"):
             raise TypeError(f"ops run on da.batch([image], boxes=[...]) or in a Loader, got {type(samples).__name__}")
         return samples.then(self)
+
+
+_INHERITED_WITH = {
+    "cpu_kernel": ("dali_graph",),
+    "gpu_pass": (
+        *("draw", "amounts", "adapt_draw", "graph_inputs", "plan", "field"),
+        *("dali_graph", "cpu_kernel", "change", "change_bands"),
+    ),
+    "any_bands": ("dali_graph", "cpu_kernel", "change"),
+}
+"""What a class inherits only together with these methods: a subclass with its own version of one would change pixels in
+other ways on a GPU than on the CPU. Even another draw may plan inputs that only DALI takes, as one sigma per axis."""
 
 
 def text_without_added(op: Any, *added: str) -> str:
@@ -304,6 +321,7 @@ class PixelOp(Op):
 
     A subclass defines `dali_graph`, and `draw` if it draws. `image` is a DALI node, (H, W, 3) in 0..255, uint8 or
     float32. With `any_bands = True` it may also be (H, W, C) float32 in the values of the files, see `views.pixels`.
+    `gpu_pass` lets Triton's kernels render recipes with the op on a GPU.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)

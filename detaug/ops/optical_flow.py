@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from detaug.arguments import check, is_number, is_whole
+from detaug.arrays import Arrays
 from detaug.boxes.views import Views
-from detaug.ops.op import Arrays, PixelOp
+from detaug.ops.op import PixelOp
 
 
 @dataclass(frozen=True)

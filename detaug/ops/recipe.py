@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nvidia.dali import fn
 from torch import Tensor
 
+from detaug.arrays import Arrays
 from detaug.boxes.views import Views, whole_images
 from detaug.errors import InputError
 from detaug.ops.auto_augment import AutoAugment
@@ -20,7 +21,7 @@ from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
 from detaug.ops.dali_internals import name_nodes
 from detaug.ops.filters import as_bytes
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Arrays, Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
+from detaug.ops.op import Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
 from detaug.ops.optical_flow import OpticalFlow
 from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
 from detaug.ops.stages import listed
@@ -320,6 +321,8 @@ def _changes_pixels(op: Op) -> bool:
 
 def _apply_dali_graphs(image: Node, steps: list[_FedStep]) -> Node:
     for op, label, inputs, views in steps:
+        if type(op).dali_graph is Op.dali_graph:  # it would leave the image as it is
+            raise InputError(f"{label} has a cpu_kernel, but no dali_graph, which DALI needs to render here")
         image = name_nodes(label, op.dali_graph)(image, inputs, views)
     return image
 

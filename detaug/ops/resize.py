@@ -21,12 +21,12 @@ from nvidia.dali import math as dali_math
 from typing_extensions import Self
 
 from detaug.arguments import FILL, RGB, check, check_fill, is_whole, is_wholes
-from detaug.arrays import Bools, Floats, Ints
+from detaug.arrays import Arrays, Bools, Floats, Ints
 from detaug.boxes import polygons
 from detaug.boxes.views import Fill, Views, corners, inverse, part_matrix, view_matrix
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.noise import count_to, ramp
-from detaug.ops.op import Arrays, Node, Nodes, Op, text_without_added
+from detaug.ops.op import Node, Nodes, Op, text_without_added
 from detaug.pixel_format import PixelFormat, for_bands
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from detaug.arguments import Range, check, check_range
-from detaug.arrays import Bools, Floats
+from detaug.arrays import Arrays, Bools, Floats
 from detaug.boxes.views import Views
 from detaug.ops.flips_and_crops import check_crop_size, crop_sizes
-from detaug.ops.op import Arrays, text_without_added
+from detaug.ops.op import text_without_added
 from detaug.ops.resize import Render
 
 ATTEMPTS = 10

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from detaug.arguments import check, check_share, is_number
+from detaug.arrays import Arrays
 from detaug.boxes.views import BoxLimits, Views
-from detaug.ops.op import Arrays, PixelOp
+from detaug.ops.op import PixelOp
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,14 @@ from detaug.arguments import (
     is_whole,
     is_wholes,
 )
-from detaug.arrays import Floats
+from detaug.arrays import Arrays, Floats
 from detaug.boxes.views import Views
+from detaug.gpu.passes import GpuPass
+from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
 from detaug.ops import weather_loops
 from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
 from detaug.ops.filters import RandomPixelOp, as_bytes
-from detaug.ops.op import Arrays, Node, Nodes
+from detaug.ops.op import Node, Nodes
 from detaug.pixel_format import PixelFormat
 
 Shares = NDArray[np.float32]
@@ -129,6 +131,9 @@ class RandomShadow(Overlay):
         for corners, intensity in zip(inputs["corners"], inputs["intensity"], strict=True):
             weather_loops.add_polygon(shares, corners, intensity)
 
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return ShadowPass(self.corners)
+
 
 @dataclass(frozen=True)
 class RandomFog(Overlay):
@@ -185,6 +190,9 @@ class RandomFog(Overlay):
         sigma = planned["sigma"]
         mixed = super().change_bands(image, {name: planned[name] for name in ("apply", "grid")}, pixels)
         return fn.gaussian_blur(as_bytes(mixed), sigma=sigma)
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return FogPass(FOG_CELLS)
 
 
 FOG_CELLS = 20
@@ -286,6 +294,9 @@ class RandomRain(Overlay):
     def lay_over(self, pixels: NDArray[np.uint8], shares: Shares) -> None:
         color, brightness = np.array(self.color, np.float32), np.float32(self.brightness)
         weather_loops.lay_over(pixels.reshape(-1), shares.reshape(-1), color, np.float32(0), brightness)
+
+    def gpu_pass(self, views: Views) -> GpuPass:
+        return RainPass(self.color, self.width, self.blur, self.brightness)
 
 
 MOST_SLANT = 1000.0

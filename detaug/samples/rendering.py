@@ -11,12 +11,12 @@ import torch
 from nvidia.dali import fn
 from torch import Tensor
 
-from detaug.arrays import start_offsets
-from detaug.gpu.kernel_chain import KernelChain, chain_for
+from detaug.arrays import Arrays, start_offsets
 from detaug.ops.cpu_kernels import run_kernels
-from detaug.ops.op import Arrays, Node
+from detaug.ops.op import Node
 from detaug.ops.pipeline_worker import PipelineWorker
 from detaug.ops.recipe import Plan, Recipe, check_size
+from detaug.recipes.kernel_chain import KernelChain, chain_for
 from detaug.samples.images import Pixels
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from detaug.arguments import check, checks_names, is_whole
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Arrays, Floats, Ints
 from detaug.boxes.masks import Objects, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.rotated import Angle
@@ -29,7 +29,7 @@ from detaug.loading.batch_shapes import marks_of, with_masks
 from detaug.loading.devices import resolve_device
 from detaug.loading.source_pixels import move_boxes
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Arrays, Op
+from detaug.ops.op import Op
 from detaug.ops.recipe import Plan, Recipe, draws_from, make_rendering_recipe
 from detaug.samples.annotations import source_views
 from detaug.samples.rendering import Renderer

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from detaug.ops.auto_augment import OPS, AutoAugment
-from detaug.ops.color import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from detaug.ops.color_ops import StepwiseColorOp
 from detaug.ops.containers import values_of_step
 from detaug.ops.op import Op

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from detaug.arguments import check, is_whole
-from detaug.ops.op import Arrays, Op, PixelOp
+from detaug.arrays import Arrays
+from detaug.ops.op import Op, PixelOp
 from detaug.testing.painted import Painted as Painted
 from detaug.testing.painted import Result as Result
 from detaug.testing.painted import paint as paint

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import detaug as da
+from detaug.arrays import Arrays
 from detaug.boxes.views import Views
-from detaug.ops.op import Arrays, Op
+from detaug.ops.op import Op
 from detaug.sheets.captions import Stage, count_boxes, describe_change
 
 RNG = np.random.default_rng(0)

@@ -17,12 +17,12 @@ from band_files import SIZE, Array, data_set, encode, values
 from painted_files import same
 
 import detaug as da
-from detaug.gpu.kernel_chain import chain_of
 from detaug.loading.decoding import inputs
 from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.renderers import KernelRenderer
 from detaug.ops.pipeline_worker import PipelineWorker
 from detaug.ops.recipe import make_recipe
+from detaug.recipes.kernel_chain import chain_of
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 pytestmark = [pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow, pytest.mark.usefixtures("few_programs")]
@@ -267,7 +267,7 @@ def test_ops_without_a_kernel_are_named(ops: list[da.Op], named: str, tmp_path: 
 
 def test_an_error_of_triton_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DALI's operators do not take over, as they do for 8-bit RGB."""
-    from detaug.gpu.kernel_chain import triton_works
+    from detaug.recipes.kernel_chain import triton_works
 
     def fails(*_: object) -> None:
         raise RuntimeError("Failed to find C compiler")
@@ -275,8 +275,8 @@ def test_an_error_of_triton_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     recipe = make_recipe([WHOLE], da.PixelFormat(6, "uint16"))
     kernels = chain_of(recipe, DEVICE)
     assert kernels
-    monkeypatch.setattr("detaug.gpu.fused_kernel.FusedKernel.render", fails)
-    monkeypatch.setattr("detaug.gpu.kernel_chain._works_on", set())
+    monkeypatch.setattr("detaug.recipes.fused_kernel.FusedKernel.render", fails)
+    monkeypatch.setattr("detaug.recipes.kernel_chain._works_on", set())
     with pytest.raises(da.InputError, match=r"Failed to find C compiler.*6 bands of uint16.*gcc.*device=\"cpu\""):
         triton_works(kernels, recipe)
 

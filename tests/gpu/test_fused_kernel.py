@@ -29,14 +29,14 @@ import detaug as da
 from detaug.arrays import start_offsets
 from detaug.bench.loaders import decoding_workers
 from detaug.boxes.views import Views
-from detaug.gpu.fused_kernel import in_copied
-from detaug.gpu.kernel_chain import chain_for, chain_of, triton_works
 from detaug.gpu.streams import HostCopier, StreamGuard, to_device
 from detaug.loading.decoding import inputs
 from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
 from detaug.ops.op import Node, Nodes
 from detaug.ops.recipe import Recipe
+from detaug.recipes.fused_kernel import in_copied
+from detaug.recipes.kernel_chain import chain_for, chain_of, triton_works
 from detaug.samples.samples import Samples
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -375,8 +375,8 @@ def test_none_is_needed_on_the_cpu() -> None:
 @pytest.fixture
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not tried Triton yet."""
-    monkeypatch.setattr("detaug.gpu.kernel_chain._works_on", set())
-    monkeypatch.setattr("detaug.gpu.kernel_chain._reported", set())
+    monkeypatch.setattr("detaug.recipes.kernel_chain._works_on", set())
+    monkeypatch.setattr("detaug.recipes.kernel_chain._reported", set())
 
 
 @pytest.mark.usefixtures("untried")
@@ -398,7 +398,7 @@ def test_a_failure_of_triton_is_said_once_and_tried_again(ops: list[da.Op]) -> N
         raise RuntimeError("Failed to find C compiler")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("detaug.gpu.fused_kernel.FusedKernel.render", fails)
+        patch.setattr("detaug.recipes.fused_kernel.FusedKernel.render", fails)
         with pytest.warns(UserWarning, match=r"Failed to find C compiler.*gcc and python3-dev.*tries it again"):
             assert not triton_works(kernels, recipe)
         assert not triton_works(kernels, recipe)  # a second warning would be an error
@@ -418,7 +418,7 @@ def test_kernels_of_another_op_are_tried() -> None:
         raise RuntimeError("no space left on the disk")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("detaug.gpu.kernel_chain.KernelChain.render", fails)
+        patch.setattr("detaug.recipes.kernel_chain.KernelChain.render", fails)
         assert triton_works(kernels[0], inverts)
         with pytest.warns(UserWarning, match="no space left"):
             assert not triton_works(kernels[1], equalizes)
@@ -428,7 +428,7 @@ CACHE = """
 import os, sys, warnings
 import torch
 import detaug as da
-from detaug.gpu.kernel_chain import chain_for
+from detaug.recipes.kernel_chain import chain_for
 from detaug.ops.recipe import make_recipe
 
 recipe = make_recipe(da.presets.ssd300())
@@ -452,7 +452,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import detaug as da
-from detaug.gpu.kernel_chain import chain_of
+from detaug.recipes.kernel_chain import chain_of
 from detaug.ops.recipe import draws_from, example_view, make_recipe
 
 noise = [da.GaussianNoise(p=1), da.SaltAndPepperNoise(p=1), da.RandomEqualize(p=1), da.CLAHE(p=1)]

@@ -23,9 +23,9 @@ from detaug.gpu import (
     triton_kernel,
     weather_kernels,
 )
-from detaug.gpu.fused_kernel import REGISTERS
 from detaug.gpu.streams import BLOCK, OPTIONS
 from detaug.ops.weather import FOG_CELLS
+from detaug.recipes.fused_kernel import REGISTERS
 
 POINTERS = {"decoded": "*u8", "copied": "*u8", "parameters": "*fp32", "starts": "*i64", "grays": "*i64"} | {
     "images_at": "*i64",

@@ -11,7 +11,6 @@ from band_files import data_set, encode, values
 from painted_files import Folder
 
 import detaug as da
-from detaug.gpu.kernel_chain import chain_of
 from detaug.loading.devices import choose_device
 from detaug.loading.settings import (
     Settings,
@@ -22,6 +21,7 @@ from detaug.loading.settings import (
     write_settings,
 )
 from detaug.ops.recipe import make_recipe
+from detaug.recipes.kernel_chain import chain_of
 
 
 def test_settings_change_no_batch(painted: Folder, tmp_path: Path, device: str) -> None:

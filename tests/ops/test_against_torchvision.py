@@ -19,9 +19,9 @@ from reference import import_torchvision
 from seeds import slow
 
 import detaug as da
+from detaug.arrays import Arrays
 from detaug.boxes.views import Views
-from detaug.ops.color import CONTRAST, SATURATION
-from detaug.ops.op import Arrays
+from detaug.gpu.color_steps import CONTRAST, SATURATION
 from detaug.ops.resize import OwnSize
 
 SIZE = (240, 320)

@@ -14,8 +14,8 @@ from reference import import_torchvision
 from seeds import SLOW_ON_GPU, slow
 
 import detaug as da
+from detaug.arrays import Arrays
 from detaug.ops.auto_augment import OPS, SIGNED
-from detaug.ops.op import Arrays
 from detaug.testing import assert_boxes_follow_pixels
 
 try:

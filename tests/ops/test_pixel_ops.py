@@ -15,8 +15,8 @@ from reference import v2functional as tv
 from seeds import slow
 
 import detaug as da
+from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST
 from detaug.ops.camera import disc_kernels, line_kernels
-from detaug.ops.color import BRIGHTNESS, CONTRAST
 from detaug.ops.recipe_file import library
 from detaug.testing import assert_boxes_follow_pixels
 

@@ -87,3 +87,9 @@ def test_every_benchmark_is_in_a_document_or_a_test() -> None:
     readers += REPOSITORY.glob("benchmarks/*.sh")
     text = "\n".join(path.read_text(encoding="utf-8") for path in readers if "history" not in path.parts)
     assert [path.name for path in REPOSITORY.glob("benchmarks/*.py") if path.name not in text] == []
+
+
+def test_ops_import_no_triton() -> None:
+    """It is only there where a GPU is, and torch may import it first."""
+    code = "import torch, sys; sys.modules['triton'] = None; from detaug import presets, RandomRain, Loader"
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)

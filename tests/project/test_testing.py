@@ -13,11 +13,12 @@ from nvidia.dali import fn
 from PIL import Image
 
 import detaug as da
+from detaug.arrays import Arrays
 from detaug.boxes import shape_group
 from detaug.boxes.masks import Grid, rasterise
 from detaug.boxes.units import ONE
 from detaug.boxes.views import Views
-from detaug.ops.op import Arrays, Node, Nodes
+from detaug.ops.op import Node, Nodes
 from detaug.samples import samples
 from detaug.testing import assert_boxes_follow_pixels, assert_masks_follow_pixels, assert_points_follow_pixels, painted
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.arguments import FILL
-from detaug.arrays import Ints
+from detaug.arrays import Arrays, Ints
 from detaug.boxes.views import Fill
 from detaug.gpu.streams import bands_argument, launch, to_device
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Arrays, Op
+from detaug.ops.op import Op
 from detaug.ops.recipe import PixelStep
 from detaug.ops.resize import Render
 from detaug.pixel_format import PixelFormat, for_bands

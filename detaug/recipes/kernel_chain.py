@@ -11,21 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arrays import Ints
+from detaug.arrays import Arrays, Ints
 from detaug.boxes.views import Views
 from detaug.errors import InputError
-from detaug.gpu.fused_kernel import KNOWN_OPS, FusedKernel, fuse, known_kind
-from detaug.gpu.passes import Pass, Tensors
-from detaug.gpu.pixel_passes import pass_of
+from detaug.gpu.passes import GpuPass, Tensors
 from detaug.gpu.streams import to_device
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.containers import Container, values_of_step
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Arrays
+from detaug.ops.op import check_drawn, name_op_in_errors
 from detaug.ops.recipe import PixelStep, Plan, Recipe, draws_from, example_view
 from detaug.ops.resize import Render
 from detaug.pixel_format import PixelFormat
+from detaug.recipes.fused_kernel import KNOWN_OPS, FusedKernel, fuse, known_kind
 
 
 def _plain(pixels: PixelFormat) -> Normalize:
@@ -46,7 +45,7 @@ class KernelChain:
     """
 
     first: FusedKernel
-    passes: tuple[Pass, ...]
+    passes: tuple[GpuPass, ...]
 
     @property
     def device(self) -> torch.device:
@@ -83,7 +82,7 @@ def _numbered(parameters: Sequence[Arrays]) -> Arrays:
     return {f"{at}.{name}": array for at, each in enumerate(parameters) for name, array in each.items()}
 
 
-def _run(passes: Sequence[Pass], images: Tensor, parameters: Tensors) -> Tensor:
+def _run(passes: Sequence[GpuPass], images: Tensor, parameters: Tensors) -> Tensor:
     for at, each in enumerate(passes):
         images = each.run(images, values_of_step(at, parameters))
     return images
@@ -107,6 +106,29 @@ class _FusedPass:
 
 
 @dataclass(frozen=True)
+class _OpPass:
+    """The pass of a step's op."""
+
+    step: PixelStep
+    own: GpuPass
+
+    def parameters(self, views: Views, inputs: Arrays) -> Arrays:
+        own_inputs = {name: inputs[each] for name, each in self.step.inputs.items()}
+        with name_op_in_errors(self.step.label, "gpu_pass"):
+            return check_drawn(self.own.parameters(views, own_inputs), len(views), "parameters")
+
+    def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        with name_op_in_errors(self.step.label, "gpu_pass"):
+            changed = self.own.run(images, parameters)
+            if (changed.shape, changed.dtype) != (images.shape, images.dtype):
+                raise TypeError(
+                    f"run must return images {tuple(images.shape)} {images.dtype}, got {tuple(changed.shape)} "
+                    f"{changed.dtype}"
+                )
+            return changed.contiguous(memory_format=torch.channels_last)
+
+
+@dataclass(frozen=True)
 class _Chosen:
     """The passes of one step of a container, for the images that chose it."""
 
@@ -114,7 +136,7 @@ class _Chosen:
     """Name of the recipe's input, (N, S)."""
     at: int
     """The step."""
-    passes: tuple[Pass, ...]
+    passes: tuple[GpuPass, ...]
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         chosen = inputs[self.chosen][:, self.at] != 0
@@ -177,24 +199,25 @@ def _continues(before: PixelStep, step: PixelStep) -> bool:
     return len(places) == 2 and places[0] < places[1]
 
 
-def _passes(segments: Sequence[tuple[PixelStep, ...]], device: torch.device) -> tuple[Pass, ...] | None:
+def _passes(segments: Sequence[tuple[PixelStep, ...]], device: torch.device) -> tuple[GpuPass, ...] | None:
     """Return the passes of segments after the first one; None if an op has no pass."""
     found = [_passes_of(segment, device) for segment in segments]
     return None if None in found else tuple(each for passes in found for each in passes or ())
 
 
-def _passes_of(segment: tuple[PixelStep, ...], device: torch.device) -> tuple[Pass, ...] | None:
+def _passes_of(segment: tuple[PixelStep, ...], device: torch.device) -> tuple[GpuPass, ...] | None:
     step, kind = segment[0], known_kind(segment[0])
     if kind:
         pixels = step.views.pixels
         return (_FusedPass(fuse(segment, _to_next(pixels), pixels, device)),) if kind is ColorOp else None
     if isinstance(step.op, Container) and type(step.op).dali_graph is Container.dali_graph:
         return _passes_of_container(step, step.op, device)
-    found = pass_of(step)
-    return (found,) if found else None
+    with name_op_in_errors(step.label, "gpu_pass"):
+        own = step.op.gpu_pass(step.views)
+    return (_OpPass(step, own),) if own else None
 
 
-def _passes_of_container(step: PixelStep, container: Container, device: torch.device) -> tuple[Pass, ...] | None:
+def _passes_of_container(step: PixelStep, container: Container, device: torch.device) -> tuple[GpuPass, ...] | None:
     chosen = []
     for at, index in enumerate(container.sequence):
         inner = PixelStep(container.ops[index], step.label, values_of_step(at, step.inputs), step.views)
@@ -209,7 +232,7 @@ def _passes_of_container(step: PixelStep, container: Container, device: torch.de
 
 
 _works_on: set[tuple[torch.device, Any]] = set()
-_reported: set[tuple[torch.device, type[Exception]]] = set()
+_reported: set[tuple[torch.device, type[BaseException]]] = set()
 
 
 def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
@@ -236,7 +259,7 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
     return True
 
 
-def _variant(each: Pass) -> tuple[Any, ...]:
+def _variant(each: GpuPass) -> tuple[Any, ...]:
     """Return what decides which kernels are compiled for a pass: its class, its op's class and its inner passes."""
     fused, step, passes = getattr(each, "kernel", None), getattr(each, "step", None), getattr(each, "passes", ())
     return type(each), fused and _variant_of(fused), step and type(step.op), *map(_variant, passes)
@@ -258,9 +281,10 @@ def _render_example(chain: KernelChain, plan: Plan) -> None:
 
 
 def _warn_once(device: torch.device, error: Exception) -> None:
-    if (device, type(error)) in _reported:
+    kind = type(error.__cause__ or error)  # an OpError names the op of any error
+    if (device, kind) in _reported:
         return
-    _reported.add((device, type(error)))
+    _reported.add((device, kind))
     warnings.warn(
         f"DALI's operators render, which is slower, because Triton does not work here ({error}); {_REMEDY}; the next "
         "loader tries it again",
