@@ -32,11 +32,12 @@ from detaug.arrays import Arrays
 from detaug.boxes.views import whole_images
 from detaug.loading.devices import resolve_device
 from detaug.loading.planner import BLOCK_IMAGES
-from detaug.ops.op import Node, Op
-from detaug.ops.pipeline_worker import PipelineWorker
-from detaug.ops.recipe import Plan, Recipe, draws_from
-from detaug.ops.recipe_file import library
+from detaug.ops.op import Op
+from detaug.pipelines.graph import Node
+from detaug.pipelines.worker import PipelineWorker
 from detaug.recipes.kernel_chain import KernelChain, chain_for
+from detaug.recipes.recipe import Plan, Recipe, draws_from
+from detaug.recipes.recipe_file import library
 
 SOURCE, OUTPUT = (375, 500), (300, 300)
 PREFETCH = 2

@@ -17,7 +17,7 @@ import detaug as da
 from detaug.boxes.views import Views, whole_images
 from detaug.loading.draws import DrawsAt, PositionDraws
 from detaug.loading.planner import BLOCK_IMAGES
-from detaug.ops.recipe import make_recipe
+from detaug.recipes.recipe import make_recipe
 
 
 def views(n: int, objects: float, typical: float, seed: int) -> Views:

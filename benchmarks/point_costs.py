@@ -26,7 +26,7 @@ from compare_versions import SIZE, write_data
 import detaug as da
 from detaug.boxes.tight import fit_to_shapes
 from detaug.loading.planner import BLOCK_IMAGES
-from detaug.ops.recipe import draws_from, make_recipe
+from detaug.recipes.recipe import draws_from, make_recipe
 
 NAMES = [f"{side}_{part}" for part in "abcdefgh" for side in ("left", "right")] + ["nose"]
 OBJECTS = 7

@@ -22,7 +22,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from detaug.ops.public_names import public_names
+from detaug.recipes.public_names import public_names
 
 __version__ = "0.2.0"
 
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
     """Import torch and DALI, which take seconds, only when something that needs them is used."""
     module = public_names().get(name)
     if module is None:
-        raise AttributeError(import_module("detaug.ops.public_names").explain_missing(name, __all__))
+        raise AttributeError(import_module("detaug.recipes.public_names").explain_missing(name, __all__))
     return import_module(f"detaug.{name}") if module == "detaug" else getattr(import_module(module), name)
 
 

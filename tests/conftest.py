@@ -147,7 +147,7 @@ def few_decoders() -> Iterator[None]:
         yield
         return
     from detaug.loading import stages
-    from detaug.loading.devices import keep_decoder
+    from detaug.pipelines.jpeg_engine import keep_decoder
 
     keep_decoder(torch.device("cuda", 0)).join()
     choose = stages.settings_for

@@ -21,10 +21,11 @@ import torch
 from detaug.bench.measure import Job, Result
 from detaug.errors import InputError
 from detaug.findings.finding import rate_text
-from detaug.loading.devices import has_jpeg_engine, resolve_device
+from detaug.loading.devices import resolve_device
 from detaug.machine.child_process import child_process
 from detaug.machine.cores import available_cores
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
+from detaug.pipelines.jpeg_engine import has_jpeg_engine
 
 LOADERS = {
     "loader": "detaug.bench.loaders:loader",

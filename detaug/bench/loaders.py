@@ -16,16 +16,16 @@ from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug.arrays import Ints
 from detaug.bench.measure import Job, MadeBatch, new_images
-from detaug.loading.decoding import decoded, inputs
 from detaug.loading.devices import keep_freed_memory, resolve_device
 from detaug.loading.loader import Loader
 from detaug.loading.plans import Grouping
 from detaug.loading.settings import Settings, grouping_of, settings_for
 from detaug.machine.cores import available_cores
-from detaug.ops.op import Node
-from detaug.ops.pipeline_worker import PipelineWorker
-from detaug.ops.recipe import make_recipe
+from detaug.pipelines.decoding import decoded, inputs
+from detaug.pipelines.graph import Node
+from detaug.pipelines.worker import PipelineWorker
 from detaug.recipes.kernel_chain import chain_for
+from detaug.recipes.recipe import make_recipe
 from detaug.sources.coco_reader import CocoReader
 from detaug.sources.source import Source
 

@@ -18,8 +18,9 @@ from detaug.arguments import check, checks_names, is_whole
 from detaug.coco.key_points import Pairs
 from detaug.dali.batch_planner import BatchPlanner, Units
 from detaug.errors import InputError
-from detaug.ops.op import Node, Op
-from detaug.ops.recipe import Recipe, make_rendering_recipe
+from detaug.ops.op import Op
+from detaug.pipelines.graph import Node
+from detaug.recipes.recipe import Recipe, make_rendering_recipe
 
 
 @do_not_convert  # type: ignore[untyped-decorator]

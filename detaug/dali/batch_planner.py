@@ -21,8 +21,8 @@ from detaug.boxes.views import Views, class_labels, rows_left, whole_images
 from detaug.coco.key_points import Pairs, swaps_of_pairs
 from detaug.dali.polygons import masks_of, outlines_of
 from detaug.errors import InputError, OpError
-from detaug.ops.python_functions import current_pipeline, running_in
-from detaug.ops.recipe import Recipe, draws_from
+from detaug.pipelines.python_functions import current_pipeline, running_in
+from detaug.recipes.recipe import Recipe, draws_from
 
 Array = NDArray[Any]
 Samples = list[Array]

@@ -26,8 +26,8 @@ from detaug.boxes.placement import Placement
 from detaug.boxes.views import Views
 from detaug.coco.rings import join_rings
 from detaug.errors import InputError
-from detaug.loading.decoding import of_size
-from detaug.ops.op import Node
+from detaug.pipelines.decoding import of_size
+from detaug.pipelines.graph import Node
 from detaug.sources.coco_reader import CocoReader
 
 _BLOCK = 2048  # images whose boxes are padded to one length at a time

@@ -20,8 +20,8 @@ from detaug.arrays import Ints, padded
 from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.loading.batch_targets import pad_boxes
-from detaug.ops.dali_internals import failed_op
-from detaug.ops.python_functions import no_errors_at_exit
+from detaug.pipelines.errors import failed_op
+from detaug.pipelines.python_functions import no_errors_at_exit
 
 LastBatch = Literal["partial", "fill", "drop"]
 

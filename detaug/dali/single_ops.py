@@ -11,8 +11,9 @@ from detaug.dali.augment import augment_to, checked_recipe
 from detaug.dali.batch_planner import Units
 from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip, RandomZoomOut
 from detaug.ops.iou_crop import RandomIoUCrop
-from detaug.ops.op import Node, Op
+from detaug.ops.op import Op
 from detaug.ops.resize import Resize
+from detaug.pipelines.graph import Node
 
 Three = tuple[Node, Node, Node]
 """images (H, W, 3) uint8, boxes (M, 4) float32 XYXY in the units that they came in, labels (M,)."""

@@ -18,10 +18,10 @@ from detaug.ops.filters import RandomInvert, RandomPosterize, RandomSolarize
 from detaug.ops.flips_and_crops import CenterCrop, RandomCrop
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.recipe import make_rendering_recipe
 from detaug.ops.resize import Resize
 from detaug.ops.resized_crop import RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes
+from detaug.recipes.recipe import make_rendering_recipe
 
 Size = int | tuple[int, int]
 

@@ -15,7 +15,7 @@ from detaug.importing.python_file import check_name, run_file, split_name
 from detaug.importing.rules import Entry, Status
 from detaug.importing.translate import Translator
 from detaug.ops.op import Op
-from detaug.ops.recipe_file import save_recipe
+from detaug.recipes.recipe_file import save_recipe
 
 _COUNTS: tuple[tuple[Status, str], ...] = (("same", "mean the same"), ("differs", "differ"), ("left out", "left out"))
 

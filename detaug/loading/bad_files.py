@@ -20,12 +20,12 @@ from detaug.files.decodable import as_decodable
 from detaug.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 from detaug.files.large_images import allow_pixels, too_few_bytes
 from detaug.findings.finding import on_one_line
-from detaug.loading.decoding import decoded, inputs
-from detaug.loading.scaled_decoding import decode_scaled
 from detaug.machine.cores import available_cores
 from detaug.machine.threads import Threads
-from detaug.ops.dali_internals import is_of_device, reason_of
-from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
+from detaug.pipelines.decoding import decoded, inputs
+from detaug.pipelines.errors import DALI_ERRORS, is_of_device, reason_of
+from detaug.pipelines.scaled_decoding import decode_scaled
+from detaug.pipelines.worker import PipelineWorker
 from detaug.sources.decoder import Decoder
 from detaug.sources.source import Source
 

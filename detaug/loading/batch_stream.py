@@ -26,8 +26,8 @@ from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
 from detaug.ops.op import select
-from detaug.ops.python_functions import no_errors_at_exit
-from detaug.ops.recipe import Recipe, check_size
+from detaug.pipelines.python_functions import no_errors_at_exit
+from detaug.recipes.recipe import Recipe, check_size
 from detaug.video.flow import FlowPipeline
 
 

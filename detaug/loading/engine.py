@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from detaug.loading.bad_files import BadFilesFound, files_behind, unreadable_files
-from detaug.loading.devices import keep_decoder
 from detaug.loading.renderers import Job, Renderer
 from detaug.loading.settings import Settings
-from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
+from detaug.pipelines.errors import DALI_ERRORS
+from detaug.pipelines.jpeg_engine import keep_decoder
+from detaug.pipelines.worker import PipelineWorker
 from detaug.sources.source import Source
 
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from detaug.arrays import Ints, start_offsets
 from detaug.files.video_file import VideoIndex
 from detaug.gpu.streams import Copies, HostCopier
-from detaug.loading import decoding
 from detaug.loading.image_cache import ImageCache
 from detaug.loading.pixel_check import PixelCheck
-from detaug.ops.dali_internals import apply_where, to_torch
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines import decoding
+from detaug.pipelines.graph import Node, Nodes, apply_where
+from detaug.pipelines.internals import to_torch
 from detaug.recipes.fused_kernel import in_copied
 from detaug.sources.source import Source
 from detaug.storage.storage import Upcoming

@@ -22,14 +22,7 @@ from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch import Batch
 from detaug.loading.batch_stream import EpochIterator, Position, check_process
 from detaug.loading.clip_batch import ClipBatch
-from detaug.loading.devices import (
-    give_memory_back,
-    has_jpeg_engine,
-    keep_decoder,
-    rank_and_world,
-    resolve_device,
-    resolve_shard,
-)
+from detaug.loading.devices import give_memory_back, rank_and_world, resolve_device, resolve_shard
 from detaug.loading.epochs import EpochOrder, LastBatch
 from detaug.loading.image_cache import CacheSizes, check_cache
 from detaug.loading.memory_sizes import MemorySize, check_size
@@ -39,9 +32,10 @@ from detaug.loading.stages import LoaderStage, Streams, make_stages
 from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.mixing import GROUP
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe
 from detaug.ops.resize import Resize
-from detaug.ops.stages import Stages
+from detaug.pipelines.jpeg_engine import has_jpeg_engine, keep_decoder
+from detaug.recipes.recipe import Recipe
+from detaug.recipes.stages import Stages
 from detaug.sources.source import Source
 
 T = TypeVar("T", default=Batch)

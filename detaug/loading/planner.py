@@ -23,7 +23,7 @@ from detaug.loading.plans import BatchPlan, Grouping, pad_to
 from detaug.loading.renderers import Job, Renderer
 from detaug.machine.threads import Threads
 from detaug.ops.op import select
-from detaug.ops.recipe import Draws, Recipe, draws_from
+from detaug.recipes.recipe import Draws, Recipe, draws_from
 from detaug.sources.source import Source
 
 BLOCK_IMAGES = 2048

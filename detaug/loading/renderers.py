@@ -20,12 +20,12 @@ from detaug.gpu.passes import Tensors
 from detaug.gpu.streams import Copies, StreamGuard
 from detaug.loading.image_feeds import Found, ImageFeed
 from detaug.loading.plans import GroupPlan
-from detaug.loading.scaled_decoding import choose_scales, decoded_sizes, scaled_region
-from detaug.ops.dali_internals import to_torch
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Node
-from detaug.ops.recipe import Plan, Recipe, make_recipe
+from detaug.pipelines.graph import Node
+from detaug.pipelines.internals import to_torch
+from detaug.pipelines.scaled_decoding import choose_scales, decoded_sizes, scaled_region
 from detaug.recipes.kernel_chain import KernelChain
+from detaug.recipes.recipe import Plan, Recipe, make_recipe
 
 
 class Job(Protocol):

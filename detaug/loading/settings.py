@@ -14,13 +14,13 @@ import torch
 from detaug.arguments import check, is_number, is_whole
 from detaug.errors import InputError
 from detaug.files.atomic import write_json
-from detaug.loading.devices import has_jpeg_engine
 from detaug.loading.memory_sizes import MemorySize, bytes_of, free_bytes
 from detaug.loading.plans import Grouping
 from detaug.machine.cores import available_cores
 from detaug.ops.mixing import GROUP
-from detaug.ops.recipe import Recipe, draws_from
+from detaug.pipelines.jpeg_engine import has_jpeg_engine
 from detaug.recipes.kernel_chain import KernelChain
+from detaug.recipes.recipe import Recipe, draws_from
 from detaug.sources.source import Source
 from detaug.video.reader import VideoReader
 

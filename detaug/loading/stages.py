@@ -23,9 +23,9 @@ from detaug.loading.planner import Planner
 from detaug.loading.renderers import choose_renderer
 from detaug.loading.settings import Settings, grouping_of, settings_for
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe, make_recipe
-from detaug.ops.stages import Stages
 from detaug.recipes.kernel_chain import KernelChain, chain_for, op_without_kernel
+from detaug.recipes.recipe import Recipe, make_recipe
+from detaug.recipes.stages import Stages
 from detaug.sources.source import Source
 from detaug.video.flow import make_flow
 

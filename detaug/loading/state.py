@@ -18,7 +18,7 @@ from detaug.loading.batch_stream import Position
 from detaug.loading.draws import PositionDraws
 from detaug.loading.epochs import EpochOrder, training_steps
 from detaug.ops.mixing import GROUP
-from detaug.ops.recipe import Recipe
+from detaug.recipes.recipe import Recipe
 from detaug.sources.source import Source
 
 VERSION = 3

@@ -35,9 +35,9 @@ from detaug.gpu.pixel_passes import ChangePass
 from detaug.ops import color
 from detaug.ops.affine import about_centre, rotation, shearing
 from detaug.ops.color_ops import map_colors
-from detaug.ops.dali_internals import apply_where, keep_type
 from detaug.ops.filters import RandomAutocontrast, RandomEqualize, as_bytes, clamp, sharpness_kernel
-from detaug.ops.op import GeometricOp, Node, Nodes, PixelOp
+from detaug.ops.op import GeometricOp, PixelOp
+from detaug.pipelines.graph import Node, Nodes, apply_where, keep_type
 
 MOVES = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
 LINEAR_OPS = ("Brightness", "Color", "Contrast")

@@ -19,7 +19,7 @@ from detaug.gpu.pixel_passes import ChangePass, CoarsenPass, ConvolvePass, Media
 from detaug.ops.color_ops import ColorOp
 from detaug.ops.cpu_kernels import apply_kernels, coarsen, raise_to_power, take_median
 from detaug.ops.filters import RandomPixelOp, as_bytes, clamp, filtered
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
 from detaug.pixel_format import PixelFormat
 
 

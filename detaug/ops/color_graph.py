@@ -12,8 +12,7 @@ from detaug.boxes.views import Fill
 from detaug.gpu import color_steps
 from detaug.ops import cpu_colors
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.dali_internals import apply_where, keep_type
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes, apply_where, keep_type
 
 
 def only_in_picture(

@@ -19,7 +19,8 @@ from detaug.ops import color, cpu_colors
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.color_graph import change_in_steps, only_in_picture
 from detaug.ops.filters import as_bytes
-from detaug.ops.op import Node, Nodes, PixelOp
+from detaug.ops.op import PixelOp
+from detaug.pipelines.graph import Node, Nodes
 
 
 def map_colors(image: Node, matrix: Node) -> Node:

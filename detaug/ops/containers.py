@@ -17,8 +17,9 @@ from detaug.arrays import Arrays, Bools, Ints
 from detaug.boxes.views import Views, replace_at
 from detaug.errors import InputError
 from detaug.ops.auto_augment import AutoAugment
-from detaug.ops.dali_internals import apply_where, keep_type, name_nodes
-from detaug.ops.op import Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, select
+from detaug.ops.op import Op, check_drawn, label_op, select
+from detaug.pipelines.errors import name_op_in_errors
+from detaug.pipelines.graph import Node, Nodes, apply_where, keep_type, name_nodes
 from detaug.pixel_format import PixelFormat
 
 T = TypeVar("T")

@@ -7,25 +7,17 @@ with `fn.resize`; a linear map of colours takes 60 us with Numba and 1,100 with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
-from threading import Barrier, Lock
-from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from nvidia.dali import Pipeline, fn
 from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from detaug.machine.threads import Threads
 from detaug.ops import pixel_loops
-from detaug.ops.python_functions import current_pipeline, running_in
-
-Array: TypeAlias = NDArray[Any]
-Node: TypeAlias = Any
+from detaug.pipelines.graph import Node
+from detaug.pipelines.threads import Array, apply_in_threads
 
 CpuKernel: TypeAlias = Callable[..., Tensor]
 """A function of an image, (3, H, W) in 0..255 of any type and strides, and of an op's inputs; it returns the new image.
@@ -51,11 +43,6 @@ def apply_kernels(
     return apply_in_threads(sample, image, *nodes, layout=layout)
 
 
-def apply_in_threads(sample: Callable[..., Array], *nodes: Node, layout: str = "HWC") -> Node:
-    """Return the node of what a function returns for each image, computed by as many threads as the pipeline has."""
-    return fn.python_function(*nodes, function=_on_threads(sample), batch_processing=True, output_layouts=layout)
-
-
 def run_kernels(pixels: Array, kernels: Sequence[tuple[CpuKernel, dict[str, Array]]], *, as_is: bool = False) -> Tensor:
     """Return an image (H, W, 3) as (3, H, W) after all kernels, each with its inputs; `as_is`: see `apply_kernels`."""
     image = torch.from_numpy(pixels).permute(2, 0, 1)
@@ -63,59 +50,6 @@ def run_kernels(pixels: Array, kernels: Sequence[tuple[CpuKernel, dict[str, Arra
         for kernel, inputs in kernels:
             image = kernel(image, **inputs)
     return image if as_is else image.to(torch.uint8)
-
-
-def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
-    """Run samples on as many threads as the pipeline has: torch releases the GIL while it computes."""
-    pipeline = Pipeline.current()
-    pool = _pools[pipeline] = _pools.get(pipeline) or make_thread_pool(pipeline.num_threads)
-    reference = current_pipeline()
-
-    def batch(*columns: list[Array]) -> list[Array]:
-        with running_in(reference):
-            futures = list[Future[Array]]()
-            try:
-                futures.extend(pool.submit(sample, *each) for each in zip(*columns, strict=True))
-                return [future.result() for future in futures]
-            finally:  # DALI frees the columns after an error: no sample may still read them
-                wait([future for future in futures if not future.cancel()])
-
-    return batch
-
-
-_pools: WeakKeyDictionary[Pipeline, Threads] = WeakKeyDictionary()
-
-
-def end_threads(pipeline: Pipeline) -> None:
-    """End a pipeline's threads now: DALI keeps Python functions in a reference cycle, until garbage is collected."""
-    if pool := _pools.pop(pipeline, None):
-        pool.close(wait=False)
-
-
-def make_thread_pool(count: int) -> Threads:
-    """Return a pool in which torch is single-threaded; else each thread would start others that wait for each other."""
-    pool, all_started = Threads(count), Barrier(count)
-
-    def set_to_one(_: int) -> None:
-        torch.set_num_threads(1)
-        torch.get_num_threads()  # a thread adopts the number when it first asks for it, and keeps it
-        all_started.wait()
-
-    with _torch_threads_lock:
-        before = torch.get_num_threads()
-        try:
-            pool.map(set_to_one, range(count))
-        except BaseException:  # Ctrl-C: threads that wait for each other would keep the process from ending
-            all_started.abort()
-            pool.close()
-            raise
-        finally:
-            torch.set_num_threads(before)
-    return pool
-
-
-_torch_threads_lock = Lock()
-"""torch's number of threads is global: pools that are made at the same time change it one at a time."""
 
 
 # -------------------------------------------------------------------------------------------- kernels

@@ -20,9 +20,10 @@ from detaug.boxes.views import Views
 from detaug.gpu.distortion_passes import DistortionPass
 from detaug.gpu.passes import GpuPass
 from detaug.ops import distortion_loops
-from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
+from detaug.ops.cpu_kernels import apply_kernels
 from detaug.ops.filters import RandomPixelOp
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
+from detaug.pipelines.threads import apply_in_threads
 from detaug.pixel_format import PixelFormat, for_bands
 
 Places = NDArray[np.float32]

@@ -30,7 +30,8 @@ from detaug.arrays import Arrays, Bools, Floats
 from detaug.boxes.views import NO_LIMITS, Views
 from detaug.gpu.passes import GpuPass
 from detaug.gpu.pixel_passes import FillPass
-from detaug.ops.op import Node, Nodes, PixelOp
+from detaug.ops.op import PixelOp
+from detaug.pipelines.graph import Node, Nodes
 from detaug.pixel_format import for_bands
 
 

@@ -16,8 +16,8 @@ from detaug.boxes.views import Views
 from detaug.gpu.passes import GpuPass
 from detaug.gpu.pixel_changes import AUTOCONTRAST, EQUALIZE, FILTER, LINEAR, POSTERIZE, SOLARIZE, OneChange
 from detaug.gpu.pixel_passes import BlurPass, ChangePass, ClahePass
-from detaug.ops.dali_internals import apply_where, keep_type
-from detaug.ops.op import Node, Nodes, PixelOp
+from detaug.ops.op import PixelOp
+from detaug.pipelines.graph import Node, Nodes, apply_where, keep_type
 from detaug.pixel_format import PixelFormat
 
 

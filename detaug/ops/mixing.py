@@ -22,12 +22,12 @@ from detaug.boxes.layers import room
 from detaug.boxes.views import NO_LIMITS, Fill, Views, inverse, part_matrix
 from detaug.gpu.passes import GpuPass
 from detaug.gpu.pixel_passes import AveragePass
-from detaug.ops.dali_internals import apply_where
 from detaug.ops.erasing import cover, covered_parts
 from detaug.ops.filters import as_bytes
 from detaug.ops.mixing_loops import move_boxes
-from detaug.ops.op import Node, Nodes, PixelOp
+from detaug.ops.op import PixelOp
 from detaug.ops.resize import first_of_batch
+from detaug.pipelines.graph import Node, Nodes, apply_where
 from detaug.pixel_format import for_bands
 
 GROUP = 8

@@ -19,7 +19,7 @@ from detaug.boxes.views import Views
 from detaug.gpu.passes import GpuPass
 from detaug.gpu.pixel_passes import NoisePass
 from detaug.ops.filters import RandomPixelOp, clamp
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
 from detaug.pixel_format import PixelFormat
 
 STEP = 1 << 9

@@ -13,7 +13,8 @@ from nvidia.dali import fn, types
 from detaug.arguments import check, is_number, is_numbers
 from detaug.boxes.views import Views
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.op import Node, Nodes, PixelOp, text_without_added
+from detaug.ops.op import PixelOp, text_without_added
+from detaug.pipelines.graph import Node, Nodes
 from detaug.pixel_format import RGB8, PixelFormat
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import get_annotations
 from itertools import takewhile
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 from typing_extensions import Self
@@ -16,15 +14,11 @@ from typing_extensions import Self
 from detaug.arguments import check_can_be_saved, check_names, in_declared_type, to_python
 from detaug.arrays import Arrays, Ints
 from detaug.boxes.views import Views
-from detaug.errors import InputError, OpError
+from detaug.errors import InputError
 from detaug.gpu.passes import GpuPass
 from detaug.ops.cpu_kernels import CpuKernel
+from detaug.pipelines.graph import Node, Nodes
 from detaug.pixel_format import PixelFormat, check_bands
-
-Node: TypeAlias = Any
-"""A node of a DALI graph; DALI's own type says no more than this."""
-
-Nodes: TypeAlias = dict[str, Node]
 
 
 class _Then(Protocol):
@@ -32,19 +26,6 @@ class _Then(Protocol):
 
 
 S = TypeVar("S", bound=_Then)
-
-
-@contextmanager
-def name_op_in_errors(label: str, method: str) -> Iterator[None]:
-    """Raise OpError for an error of an op's method. `label`: see `label_op`. InputError and MemoryError stay."""
-    try:
-        yield
-    except (InputError, MemoryError):
-        raise
-    except OpError as error:  # of an op in this one
-        raise OpError(f"{label}: {error}") from error.__cause__
-    except Exception as error:
-        raise OpError(f"{label} failed in {method}: {type(error).__name__}: {error}") from error
 
 
 def check_drawn(drawn: Any, n: int, method: str = "draw") -> Arrays:

@@ -26,7 +26,8 @@ from detaug.boxes import polygons
 from detaug.boxes.views import Fill, Views, corners, inverse, part_matrix, view_matrix
 from detaug.ops import cpu_kernels as on_cpu
 from detaug.ops.noise import count_to, ramp
-from detaug.ops.op import Node, Nodes, Op, text_without_added
+from detaug.ops.op import Op, text_without_added
+from detaug.pipelines.graph import Node, Nodes
 from detaug.pixel_format import PixelFormat, for_bands
 
 

@@ -29,9 +29,10 @@ from detaug.boxes.views import Views
 from detaug.gpu.passes import GpuPass
 from detaug.gpu.weather_passes import FogPass, RainPass, ShadowPass
 from detaug.ops import weather_loops
-from detaug.ops.cpu_kernels import apply_in_threads, apply_kernels
+from detaug.ops.cpu_kernels import apply_kernels
 from detaug.ops.filters import RandomPixelOp, as_bytes
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
+from detaug.pipelines.threads import apply_in_threads
 from detaug.pixel_format import PixelFormat
 
 Shares = NDArray[np.float32]

@@ -23,9 +23,9 @@ from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.recipe import PixelStep
 from detaug.ops.resize import Render
 from detaug.pixel_format import PixelFormat, for_bands
+from detaug.recipes.recipe import PixelStep
 
 _EVERYWHERE = 1e9
 """Pixels: larger than any image."""

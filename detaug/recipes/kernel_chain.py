@@ -20,11 +20,12 @@ from detaug.ops.color_ops import ColorOp
 from detaug.ops.containers import Container, values_of_step
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import check_drawn, name_op_in_errors
-from detaug.ops.recipe import PixelStep, Plan, Recipe, draws_from, example_view
+from detaug.ops.op import check_drawn
 from detaug.ops.resize import Render
+from detaug.pipelines.errors import name_op_in_errors
 from detaug.pixel_format import PixelFormat
 from detaug.recipes.fused_kernel import KNOWN_OPS, FusedKernel, fuse, known_kind
+from detaug.recipes.recipe import PixelStep, Plan, Recipe, draws_from, example_view
 
 
 def _plain(pixels: PixelFormat) -> Normalize:

@@ -16,8 +16,8 @@ from detaug.boxes.tight import fit_to_shapes
 from detaug.coco.key_points import Pairs
 from detaug.errors import InputError
 from detaug.ops.op import Op
-from detaug.ops.recipe import Recipe, draws_from, make_rendering_recipe
-from detaug.ops.stages import listed
+from detaug.recipes.recipe import Recipe, draws_from, make_rendering_recipe
+from detaug.recipes.stages import listed
 from detaug.samples.annotations import COLUMNS, Target, like_target, read_target, source_views
 from detaug.samples.images import like_image, read_image
 from detaug.samples.rendering import Renderer

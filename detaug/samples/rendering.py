@@ -13,10 +13,10 @@ from torch import Tensor
 
 from detaug.arrays import Arrays, start_offsets
 from detaug.ops.cpu_kernels import run_kernels
-from detaug.ops.op import Node
-from detaug.ops.pipeline_worker import PipelineWorker
-from detaug.ops.recipe import Plan, Recipe, check_size
+from detaug.pipelines.graph import Node
+from detaug.pipelines.worker import PipelineWorker
 from detaug.recipes.kernel_chain import KernelChain, chain_for
+from detaug.recipes.recipe import Plan, Recipe, check_size
 from detaug.samples.images import Pixels
 
 

@@ -30,7 +30,7 @@ from detaug.loading.devices import resolve_device
 from detaug.loading.source_pixels import move_boxes
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.recipe import Plan, Recipe, draws_from, make_rendering_recipe
+from detaug.recipes.recipe import Plan, Recipe, draws_from, make_rendering_recipe
 from detaug.samples.annotations import source_views
 from detaug.samples.rendering import Renderer
 from detaug.sources.columns import join

@@ -19,11 +19,11 @@ from detaug.files.paths import PathLike
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.ops.op import Op
-from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
-from detaug.ops.stages import Stages
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.pixel_format import DType
+from detaug.recipes.recipe_file import import_ops, load_recipe
+from detaug.recipes.stages import Stages
 from detaug.sheets.batch_sheets import batch_sheet, clip_sheet, save_animation
 from detaug.sheets.photos import How, select_images
 from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet

@@ -22,8 +22,8 @@ from detaug.drawing.sheet import Tile, make_sheet
 from detaug.errors import InputError
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.recipe import make_rendering_recipe
 from detaug.ops.resize import OwnSize
+from detaug.recipes.recipe import make_rendering_recipe
 from detaug.samples.samples import Samples, batch
 from detaug.sheets.captions import Stage, count_boxes, describe_change, describe_draw
 from detaug.sheets.photos import Photo, read_photos

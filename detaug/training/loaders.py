@@ -18,10 +18,10 @@ from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.recipe_file import import_ops, load_recipe
 from detaug.ops.resize import Resize
-from detaug.ops.stages import Stage, Stages
 from detaug.presets import Triple
+from detaug.recipes.recipe_file import import_ops, load_recipe
+from detaug.recipes.stages import Stage, Stages
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.detectors import DETECTORS, READS, Detector
 from detaug.training.options import Size, TrainOptions

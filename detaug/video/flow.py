@@ -6,12 +6,12 @@ import torch
 from nvidia.dali import fn, types
 from torch import Tensor
 
-from detaug.ops.dali_internals import to_torch
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Node
 from detaug.ops.optical_flow import OpticalFlow
-from detaug.ops.pipeline_worker import PipelineWorker
-from detaug.ops.recipe import Recipe
+from detaug.pipelines.graph import Node
+from detaug.pipelines.internals import to_torch
+from detaug.pipelines.worker import PipelineWorker
+from detaug.recipes.recipe import Recipe
 
 
 class FlowPipeline:

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from detaug.arrays import Bytes, Ints
 from detaug.files.video_file import NumberedPackets, VideoError, VideoIndex, import_av, open_video
-from detaug.ops.dali_internals import is_of_device, to_torch
-from detaug.ops.op import Node
-from detaug.ops.pipeline_worker import DALI_ERRORS, PipelineWorker
+from detaug.pipelines.errors import DALI_ERRORS, is_of_device
+from detaug.pipelines.graph import Node
+from detaug.pipelines.internals import to_torch
+from detaug.pipelines.worker import PipelineWorker
 from detaug.video.decoding import decode_frames
 from detaug.video.stretches import Stretches, VideoPart
 

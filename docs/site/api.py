@@ -47,8 +47,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "detaug.ops.op",
             "detaug.boxes",
-            "detaug.ops.recipe_file",
-            "detaug.ops.stages",
+            "detaug.recipes.recipe_file",
+            "detaug.recipes.stages",
             "detaug.importing",
             "detaug.errors",
         ),

@@ -17,12 +17,12 @@ from band_files import SIZE, Array, data_set, encode, values
 from painted_files import same
 
 import detaug as da
-from detaug.loading.decoding import inputs
 from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.renderers import KernelRenderer
-from detaug.ops.pipeline_worker import PipelineWorker
-from detaug.ops.recipe import make_recipe
+from detaug.pipelines.decoding import inputs
+from detaug.pipelines.worker import PipelineWorker
 from detaug.recipes.kernel_chain import chain_of
+from detaug.recipes.recipe import make_recipe
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 pytestmark = [pytest.mark.gpu if DEVICE.type == "cuda" else pytest.mark.slow, pytest.mark.usefixtures("few_programs")]

@@ -30,13 +30,13 @@ from detaug.arrays import start_offsets
 from detaug.bench.loaders import decoding_workers
 from detaug.boxes.views import Views
 from detaug.gpu.streams import HostCopier, StreamGuard, to_device
-from detaug.loading.decoding import inputs
 from detaug.loading.image_feeds import ImageFeed
 from detaug.loading.settings import Settings, choose_settings, pixels_in_flight
-from detaug.ops.op import Node, Nodes
-from detaug.ops.recipe import Recipe
+from detaug.pipelines.decoding import inputs
+from detaug.pipelines.graph import Node, Nodes
 from detaug.recipes.fused_kernel import in_copied
 from detaug.recipes.kernel_chain import chain_for, chain_of, triton_works
+from detaug.recipes.recipe import Recipe
 from detaug.samples.samples import Samples
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -429,7 +429,7 @@ import os, sys, warnings
 import torch
 import detaug as da
 from detaug.recipes.kernel_chain import chain_for
-from detaug.ops.recipe import make_recipe
+from detaug.recipes.recipe import make_recipe
 
 recipe = make_recipe(da.presets.ssd300())
 for folder in ("/dev/null/cache", "/dev/null/cache", sys.argv[1]):
@@ -453,7 +453,7 @@ import numpy as np
 import torch
 import detaug as da
 from detaug.recipes.kernel_chain import chain_of
-from detaug.ops.recipe import draws_from, example_view, make_recipe
+from detaug.recipes.recipe import draws_from, example_view, make_recipe
 
 noise = [da.GaussianNoise(p=1), da.SaltAndPepperNoise(p=1), da.RandomEqualize(p=1), da.CLAHE(p=1)]
 recipe = make_recipe([da.Resize((64, 64)), *noise, da.RandomErasing(p=1), da.Normalize()])

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import detaug as da
 from detaug.boxes.views import Views
-from detaug.ops.recipe import Recipe
 from detaug.recipes.kernel_chain import chain_of
+from detaug.recipes.recipe import Recipe
 
 triton = pytest.importorskip("triton")
 tl = pytest.importorskip("triton.language")

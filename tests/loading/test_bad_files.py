@@ -25,7 +25,7 @@ from seeds import slow
 import detaug as da
 from detaug.boxes.views import Views
 from detaug.ops.cpu_kernels import CpuKernel
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
 
 RECIPE = [da.RandomZoomOut(2), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 MIXING = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Mosaic(), da.MixUp(), da.Normalize()]

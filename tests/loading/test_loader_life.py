@@ -27,8 +27,8 @@ from seeds import slow
 import detaug as da
 from detaug.loading import engine
 from detaug.loading.batch_targets import Targets
-from detaug.ops.dali_internals import build_copy
-from detaug.ops.pipeline_worker import PipelineWorker
+from detaug.pipelines.internals import build_copy
+from detaug.pipelines.worker import PipelineWorker
 
 RECIPE = [da.RandomHorizontalFlip(), da.Resize((40, 50)), da.Normalize()]
 

@@ -20,8 +20,8 @@ from detaug.loading.settings import (
     pixels_in_flight,
     write_settings,
 )
-from detaug.ops.recipe import make_recipe
 from detaug.recipes.kernel_chain import chain_of
+from detaug.recipes.recipe import make_recipe
 
 
 def test_settings_change_no_batch(painted: Folder, tmp_path: Path, device: str) -> None:

@@ -14,7 +14,7 @@ from painted_files import Folder
 
 import detaug as da
 from detaug.arguments import is_number, is_numbers, is_whole, is_wholes, to_python
-from detaug.ops.recipe_file import library
+from detaug.recipes.recipe_file import library
 
 FLIPS = (da.RandomHorizontalFlip(p=0.25), da.RandomVerticalFlip(p=1.0))
 EXAMPLES = [

@@ -12,7 +12,7 @@ from seeds import SLOW_ON_GPU, slow
 
 import detaug as da
 from detaug.boxes.views import Views
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
 from detaug.testing import assert_boxes_follow_pixels
 
 BLACK = (0.0, 0.0, 0.0)

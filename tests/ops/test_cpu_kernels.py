@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Event, Thread, active_count
-from time import sleep
 
 import numpy as np
 import pytest
 import torch
-from faults import Faults
-from nvidia.dali import Pipeline, fn
 from painted_files import Folder, same
 
 import detaug as da
 from detaug.boxes.views import Views
-from detaug.ops.cpu_kernels import Array, apply_in_threads, make_thread_pool, resize
-from detaug.ops.op import Node, Nodes
+from detaug.ops.cpu_kernels import resize
+from detaug.pipelines.graph import Node, Nodes
 
 BLACK = (0.0, 0.0, 0.0)
 GRAY = np.full((61, 97, 3), 100, np.uint8)
@@ -67,26 +62,6 @@ def test_no_fill_on_a_side_that_has_none(side: int, device: str) -> None:
     assert np.abs((image == 100).all(2).sum() - side**2 / 4) < side
 
 
-def torch_threads_in_a_new_thread() -> int:
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(torch.get_num_threads).result()
-
-
-def test_pools_made_at_once_leave_torchs_number_of_threads() -> None:
-    usual = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        for _ in range(20):
-            together = [Thread(target=make_thread_pool, args=(3,)) for _ in range(6)]
-            for thread in together:
-                thread.start()
-            for thread in together:
-                thread.join()
-            assert torch_threads_in_a_new_thread() == torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(usual)
-
-
 @pytest.mark.parametrize("default", [torch.device("meta"), torch.bfloat16], ids=repr)
 def test_torchs_defaults_do_not_matter(default: torch.device | torch.dtype, painted: Folder) -> None:
     recipe = [da.Resize((40, 50), letterbox="center"), da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)]
@@ -109,38 +84,6 @@ def test_a_subclass_with_its_own_dali_graph_does_not_inherit_the_cpu_kernel(devi
 
     white = da.batch([np.full((4, 4, 3), 255, np.uint8)], device=device).then(da.Resize((4, 4)), Black())
     assert white.images[0].max() == 0
-
-
-@pytest.mark.parametrize(("kind", "error"), [("Ctrl-C", KeyboardInterrupt), ("thread", RuntimeError)])
-@pytest.mark.parametrize("at", [0, 1, 2, 7])
-def test_no_thread_is_left_where_one_does_not_start(at: int, kind: str, error: type[BaseException]) -> None:
-    """Those that started before it must not wait for it: the process could not end."""
-    threads, of_torch = active_count(), torch.get_num_threads()
-    with Faults(at, kind).active(), pytest.raises(error):
-        make_thread_pool(8)
-    assert (active_count(), torch.get_num_threads()) == (threads, of_torch)
-
-
-def test_no_sample_is_computed_after_the_error_of_another() -> None:
-    """DALI frees the memory of a batch that failed."""
-    begun, done = Event(), list[int]()
-
-    def sample(number: Array) -> Array:
-        if not number[0]:
-            begun.wait()
-            raise ValueError("the first sample fails")
-        begun.set()
-        sleep(0.3)
-        done.append(int(number[0]))
-        return number
-
-    pipeline = Pipeline(2, num_threads=2, device_id=None)
-    with pipeline:
-        pipeline.set_outputs(apply_in_threads(sample, fn.external_source(name="number")))
-    pipeline.feed_input("number", np.arange(2)[:, None])
-    with pytest.raises(RuntimeError, match="the first sample fails"):
-        pipeline.run()
-    assert done == [1]
 
 
 def test_an_image_that_keeps_its_size_is_a_copy() -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from benchmark_scripts import load_script
 
-from detaug.ops.recipe_file import library
+from detaug.recipes.recipe_file import library
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from PIL import Image
 from places import REPOSITORY
 
 import detaug as da
-from detaug.ops.recipe import make_rendering_recipe
+from detaug.recipes.recipe import make_rendering_recipe
 from detaug.video.flow import frames_of
 
 FRAMES, SIZE = 6, (192, 256)

@@ -17,7 +17,7 @@ from painted_files import Folder
 import detaug as da
 from detaug.boxes.views import Views
 from detaug.ops.cpu_kernels import CpuKernel
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
 
 GRAY = np.full((40, 50, 3), 100, np.uint8)
 

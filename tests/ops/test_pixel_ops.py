@@ -17,7 +17,7 @@ from seeds import slow
 import detaug as da
 from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST
 from detaug.ops.camera import disc_kernels, line_kernels
-from detaug.ops.recipe_file import library
+from detaug.recipes.recipe_file import library
 from detaug.testing import assert_boxes_follow_pixels
 
 SIZE = (60, 80)

@@ -13,8 +13,8 @@ import torch
 
 import detaug as da
 from detaug.boxes.shapes import corners_of_boxes
-from detaug.ops.recipe import Recipe
 from detaug.recipes.kernel_chain import chain_of
+from detaug.recipes.recipe import Recipe
 from detaug.testing import (
     assert_boxes_follow_pixels,
     assert_masks_follow_pixels,

@@ -14,7 +14,7 @@ from PIL import Image
 from seeds import SLOW_ON_GPU, slow
 
 import detaug as da
-from detaug.ops.recipe import make_recipe
+from detaug.recipes.recipe import make_recipe
 from detaug.testing import assert_boxes_follow_pixels
 
 CROP = da.RandomResizedCrop((150, 190), scale=(0.3, 1.0))

@@ -18,7 +18,7 @@ from detaug.boxes import shape_group
 from detaug.boxes.masks import Grid, rasterise
 from detaug.boxes.units import ONE
 from detaug.boxes.views import Views
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
 from detaug.samples import samples
 from detaug.testing import assert_boxes_follow_pixels, assert_masks_follow_pixels, assert_points_follow_pixels, painted
 

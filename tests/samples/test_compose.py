@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import detaug as da
 from detaug.boxes.views import Views
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
 from detaug.samples.annotations import _from_xyxy, _to_xyxy
 
 GEOMETRY = [da.RandomIoUCrop(), da.RandomHorizontalFlip()]

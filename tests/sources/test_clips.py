@@ -15,7 +15,7 @@ from video_files import Videos, paint_videos
 
 import detaug as da
 from detaug.converters import pack_coco
-from detaug.ops.recipe_file import library
+from detaug.recipes.recipe_file import library
 from detaug.sources.clips import clips_of_videos
 from detaug.testing import read_box
 

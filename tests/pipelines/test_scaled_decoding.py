@@ -14,8 +14,8 @@ from seeds import slow
 from voc_files import with_segment, xmp_orientation
 
 import detaug as da
-from detaug.loading.scaled_decoding import choose_scales
 from detaug.ops.op import Op
+from detaug.pipelines.scaled_decoding import choose_scales
 
 HEIGHT, WIDTH = 1003, 1334
 """No multiples of 8: a decoded image is then not exactly a half, a quarter or an eighth."""

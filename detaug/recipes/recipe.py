@@ -18,14 +18,15 @@ from detaug.boxes.views import Views, whole_images
 from detaug.errors import InputError
 from detaug.ops.auto_augment import AutoAugment
 from detaug.ops.cpu_kernels import CpuKernel, apply_kernels
-from detaug.ops.dali_internals import name_nodes
 from detaug.ops.filters import as_bytes
 from detaug.ops.normalize import Normalize
-from detaug.ops.op import Node, Nodes, Op, check_drawn, label_op, name_op_in_errors, ordinal, select
+from detaug.ops.op import Op, check_drawn, label_op, ordinal, select
 from detaug.ops.optical_flow import OpticalFlow
 from detaug.ops.resize import OwnSize, Render, SizeOnly, first_of_batch
-from detaug.ops.stages import listed
+from detaug.pipelines.errors import name_op_in_errors
+from detaug.pipelines.graph import Node, Nodes, name_nodes
 from detaug.pixel_format import RGB8, PixelFormat
+from detaug.recipes.stages import listed
 
 
 def external_source(name: str) -> Node:

@@ -15,7 +15,7 @@ from painted_files import paint_files
 from PIL import Image
 
 import detaug as da
-from detaug.ops.recipe_file import library
+from detaug.recipes.recipe_file import library
 
 RECIPE = (
     da.RandomZoomOut(max_ratio=3.0, fill=(1.0, 2.0, 3.0)),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from detaug.arguments import check, checks_names, is_whole
 from detaug.errors import InputError
 from detaug.ops.op import Op
-from detaug.ops.public_names import name_here, public_names
+from detaug.recipes.public_names import name_here, public_names
 
 
 class Stage(NamedTuple):

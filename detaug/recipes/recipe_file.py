@@ -28,8 +28,8 @@ from detaug.arguments import check_names, checks_names
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
 from detaug.ops.op import GeometricOp, Op, PixelOp
-from detaug.ops.public_names import name_here, public_names
-from detaug.ops.stages import Stages
+from detaug.recipes.public_names import name_here, public_names
+from detaug.recipes.stages import Stages
 
 Types = Mapping[str, type[Op]]
 

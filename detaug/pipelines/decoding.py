@@ -12,11 +12,10 @@ from nvidia.dali import fn, tensors, types
 
 from detaug.arrays import Bytes, Ints
 from detaug.files.decodable import as_decodable
-from detaug.loading.scaled_decoding import decode_scaled
 from detaug.machine.cores import available_cores
 from detaug.machine.threads import Threads
-from detaug.ops.dali_internals import either
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes, either
+from detaug.pipelines.scaled_decoding import decode_scaled
 from detaug.pixel_format import PixelFormat
 from detaug.sources.decoder import as_stored, dali_type
 from detaug.sources.source import Source

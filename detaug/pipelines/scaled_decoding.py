@@ -18,8 +18,8 @@ from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 from detaug.arrays import Bytes, Floats, Ints
 from detaug.files.image_headers import parse_image_header, upright
 from detaug.files.large_images import ANY_NUMBER, allow_pixels
-from detaug.ops.cpu_kernels import apply_in_threads
-from detaug.ops.op import Node, Nodes
+from detaug.pipelines.graph import Node, Nodes
+from detaug.pipelines.threads import apply_in_threads
 
 SCALES = np.array([1, 2, 4, 8], np.int32)
 """The image's side / the decoded image's. libjpeg-turbo decodes at other scales more slowly than whole."""

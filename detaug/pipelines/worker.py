@@ -12,12 +12,10 @@ import numpy as np
 import torch
 from nvidia.dali import Pipeline
 
-from detaug.ops.cpu_kernels import end_threads
-from detaug.ops.dali_internals import failed_op, shut_down, tensor_list
-from detaug.ops.op import Node
-
-DALI_ERRORS = (RuntimeError, IndexError, TypeError, ValueError, MemoryError)
-"""The exceptions that DALI raises for errors in C++."""
+from detaug.pipelines.errors import DALI_ERRORS, failed_op
+from detaug.pipelines.graph import Node
+from detaug.pipelines.internals import shut_down, tensor_list
+from detaug.pipelines.threads import end_threads
 
 
 class PipelineWorker:
