@@ -1,4 +1,9 @@
-"""Read a json that is a list of images, or an object of them, which may be larger than the memory."""
+"""Read a json that is a list of images, or an object of them, which may be larger than the memory.
+
+ijson does not give the same values: of an escaped half of a surrogate pair its parser in C makes another character, it
+refuses NaN and integers of more than 64 bits, and lists in lists take memory by the square of their depth. Its parser
+in Python is 14 to 31 times slower than this module.
+"""
 
 from __future__ import annotations
 
