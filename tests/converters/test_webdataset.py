@@ -433,6 +433,34 @@ def test_compressed_by_webdataset(tmp_path: Path) -> None:
     assert "compressed with GZIP" in detaug("convert-webdataset", path, "-o", tmp_path / "a.json").err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b" path=", b" path:", "the pax header at byte 512 cannot be read"),
+        (b"0.jpg\n", b"0.jpg_", "the pax header at byte 512 cannot be read"),
+        (b"", b"", "is cut off in the member that begins at byte 0"),  # behind the pax header
+    ],
+)
+def test_damaged_pax_headers_give_no_other_name(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:
+    path = write_tar(tmp_path / "a.tar", [("x" * 120 + "/0.jpg", b"x")], tarfile.PAX_FORMAT)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(old, new, 1) if old else data[:1024])
+    with pytest.raises(ShardError, match=message):
+        listed(path)
+
+
+@pytest.mark.parametrize("size", [-512, 1 << 60])
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_sizes_that_cannot_be(tmp_path: Path, format: int, size: int) -> None:
+    """Of the second member, or of the header for its long name."""
+    long = "" if format == tarfile.USTAR_FORMAT else "x" * 120
+    data = bytearray(write_tar(tmp_path / "a.tar", [("a.jpg", b"x"), (f"{long}b.jpg", b"y")], format).read_bytes())
+    data[1024 + 124 : 1024 + 136] = (b"\x80" if size > 0 else b"\xff") + size.to_bytes(11, "big", signed=True)
+    (tmp_path / "a.tar").write_bytes(with_checksum(data, 1024))
+    with pytest.raises(ShardError, match=r"is damaged|is cut off in the member that begins at byte 1,024"):
+        listed(tmp_path / "a.tar")
+
+
 def test_tars_joined_with_cat(tmp_path: Path) -> None:
     first, second = (write_tar(tmp_path / f"{name}.tar", [(f"{name}.jpg", jpeg(name))]) for name in "ab")
     first.write_bytes(first.read_bytes() + second.read_bytes())
