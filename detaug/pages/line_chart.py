@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
+
+from detaug.pages.frame import render
 
 SIDE, LEFT, BOTTOM = 240, 44, 264
 MOST_POINTS = 200  # of a line
@@ -35,28 +37,28 @@ def line_chart(
     *,
     x_range: Range = (0, 1),
     y_range: Range = (0, 1),
-) -> str:
+) -> Markup:
     """Return a figure with the lines, by their names, which a legend lists, and `faint` ones without names below.
 
     `x`, `y`: names of the axes, and the ranges that they show.
     """
-    width, height = LEFT + SIDE + 14, BOTTOM + 34
-    parts = [f"<figure style='width:{width}px'><h3>{escape(title)}</h3>"]
-    parts.append(f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">')
+    ticks = []
     for tick in (0, 0.5, 1):
-        across, up = LEFT + SIDE * tick, BOTTOM - SIDE * tick
-        parts.append(f'<line x1="{LEFT}" y1="{up}" x2="{LEFT + SIDE}" y2="{up}"/>')
-        parts.append(f'<line x1="{across}" y1="{BOTTOM}" x2="{across}" y2="{BOTTOM - SIDE}"/>')
-        right, left = (low + tick * (high - low) for low, high in (x_range, y_range))
-        parts.append(f'<text x="{LEFT - 6}" y="{up + 4}" text-anchor="end">{left:.3g}</text>')
-        parts.append(f'<text x="{across}" y="{BOTTOM + 15}" text-anchor="middle">{right:.6g}</text>')
-    parts.append(f'<text x="{LEFT + SIDE / 2}" y="{BOTTOM + 30}" text-anchor="middle">{escape(x)}</text>')
-    parts.append(f'<text x="{LEFT - 6}" y="{BOTTOM - SIDE - 12}">{escape(y)}</text>')
-    for line in (*faint, *lines.values()):
-        style = f'fill="none" stroke="{line.color}" stroke-width="{line.width}" stroke-linecap="round"'
-        parts.append(f'<polyline {style} points="{_points(line, x_range, y_range)}"/>')
-    swatches = (f'<span style="color:{line.color}">&#9644;</span> {escape(name)}' for name, line in lines.items())
-    return "".join([*parts, "</svg>", "<br>".join(swatches), "</figure>"])
+        below, beside = (low + tick * (high - low) for low, high in (x_range, y_range))
+        ticks.append((LEFT + SIDE * tick, BOTTOM - SIDE * tick, f"{below:.6g}", f"{beside:.3g}"))
+    return render(
+        "pages/line_chart.html",
+        title=title,
+        x=x,
+        y=y,
+        left=LEFT,
+        side=SIDE,
+        bottom=BOTTOM,
+        width=LEFT + SIDE + 14,
+        ticks=ticks,
+        lines=lines,
+        drawn=[(line, _points(line, x_range, y_range)) for line in (*faint, *lines.values())],
+    )
 
 
 def round_up(value: float) -> float:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from PIL import Image
 
 from detaug.arrays import Floats
 from detaug.files.atomic import write_atomically
-from detaug.pages.frame import END, data_uri, head, shorten
+from detaug.pages.frame import render
 from detaug.pages.line_chart import BLUE, GREEN, GREY, MOST_POINTS, ORANGE, PINK, Line, line_chart, round_up
 
 COLORS = (BLUE, ORANGE, GREEN, PINK, "#56b4e9", "#e69f00", "#a6761d", GREY)
@@ -35,43 +35,40 @@ def write_curves(folder: Path, title: str) -> Path:
     """Write curves.html beside the metrics.jsonl of a training, and return its path."""
     path = folder / "curves.html"
     text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
-    write_atomically(path, ["\n".join(_page([json.loads(line) for line in text.splitlines()], folder, title))])
+    entries = [json.loads(line) for line in text.splitlines()]
+    steps = [entry for entry in entries if "loss" in entry]
+    evaluations = [entry for entry in entries if "evaluation" in entry]
+    page = render(
+        "training/curves.html",
+        title=title,
+        command="train",
+        last_step=steps[-1] if steps else None,
+        losses=_losses(steps) if steps else (),
+        scores=_scores(evaluations) if evaluations else (),
+        classes=_classes(evaluations) if evaluations else (),
+        pictures=[
+            (heading, _picture(folder / name)) for name, heading in PICTURES.items() if (folder / name).is_file()
+        ],
+        letters=MOST_LETTERS,
+    )
+    write_atomically(path, [page])
     return path
 
 
-def _page(entries: Sequence[Entry], folder: Path, title: str) -> Iterator[str]:
-    """Yield the page in pieces."""
-    steps = [entry for entry in entries if "loss" in entry]
-    evaluations = [entry for entry in entries if "evaluation" in entry]
-    yield head(title, "train")
-    if steps:
-        yield from _losses(steps)
-    if evaluations:
-        yield from _scores(evaluations)
-        yield from _classes(evaluations)
-    for name, heading in PICTURES.items():
-        if (folder / name).is_file():
-            yield f"<h2>{heading}</h2>{_picture(folder / name)}"
-    yield END
-
-
-def _losses(steps: Sequence[Entry]) -> Iterator[str]:
-    last = steps[-1]
-    rate, waiting = last.get("images_per_second", 0), last.get("waiting", 0)
-    speed = f"{rate:,.4g} images/s a process, {waiting:.1%} of the time waiting for data"
-    yield f"<p>{last['step']:,} steps; {speed}.</p><h2>Steps</h2><div class='row'>"
+def _losses(steps: Sequence[Entry]) -> list[Markup]:
     at = np.array([entry["step"] for entry in steps], float)
-    names = [name for name in last if name not in NOT_LOSSES]
+    names = [name for name in steps[-1] if name not in NOT_LOSSES]
     losses = {name: Curve(at, np.array([entry.get(name, np.nan) for entry in steps], float)) for name in names}
     means = {name: _means(curve) for name, curve in losses.items()}
-    yield _chart("Losses, means of neighbouring steps", "step", means)
     rates = np.array([entry["lr"] for entry in steps], float)
-    yield _chart("Learning rate", "step", {"learning rate": Curve(at, rates)})
-    yield "</div>"
+    return [
+        _chart("Losses, means of neighbouring steps", "step", means),
+        _chart("Learning rate", "step", {"learning rate": Curve(at, rates)}),
+    ]
 
 
-def _scores(evaluations: Sequence[Entry]) -> Iterator[str]:
-    """Yield the charts of AP: of boxes, of what else the model finds, and of each class."""
+def _scores(evaluations: Sequence[Entry]) -> list[Markup]:
+    """Return the charts of AP: of boxes, of what else the model finds, and of each class."""
     epochs = np.array([entry["epoch"] for entry in evaluations], float)
     kinds = {"": [entry["evaluation"] for entry in evaluations]}
     kinds |= {f"{name} ": [each[name] for each in kinds[""]] for name in ("segm", "keypoints") if name in kinds[""][0]}
@@ -81,23 +78,21 @@ def _scores(evaluations: Sequence[Entry]) -> Iterator[str]:
         for name in ("AP", "AP50")
     }
     classes = [Curve(epochs, values) for values in _by_class(evaluations).values()]
-    yield "<h2>Evaluations</h2><div class='row'>"
-    yield _chart("AP", "epoch", scores)
-    yield _chart("AP of each class in grey", "epoch", {"AP": scores["AP"]}, classes)
-    yield "</div>"
+    return [
+        _chart("AP", "epoch", scores),
+        _chart("AP of each class in grey", "epoch", {"AP": scores["AP"]}, classes),
+    ]
 
 
-def _classes(evaluations: Sequence[Entry]) -> Iterator[str]:
-    yield "<h2>Classes</h2><table><tr><td>class</td><td>last AP</td><td>best AP</td><td>in epoch</td></tr>"
+def _classes(evaluations: Sequence[Entry]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each class with its last AP, its best one, and the epoch of that."""
     for name, values in _by_class(evaluations).items():
         cells = ["-"] * 3
         if np.isfinite(values).any():
             best = int(np.nanargmax(values))
             last = f"{values[-1]:.3f}" if np.isfinite(values[-1]) else "-"
             cells = [last, f"{values[best]:.3f}", str(evaluations[best]["epoch"])]
-        row = "".join(f"<td>{cell}</td>" for cell in cells)
-        yield f"<tr><td><bdi>{escape(shorten(name, MOST_LETTERS))}</bdi></td>{row}</tr>"
-    yield "</table>"
+        yield name, cells
 
 
 def _by_class(evaluations: Sequence[Entry]) -> dict[str, Floats]:
@@ -118,7 +113,7 @@ def _means(curve: Curve) -> Curve:
     return Curve(x, y)
 
 
-def _chart(title: str, x: str, curves: dict[str, Curve], faint: Sequence[Curve] = ()) -> str:
+def _chart(title: str, x: str, curves: dict[str, Curve], faint: Sequence[Curve] = ()) -> Markup:
     """Return a chart with axes from 0 to what the curves reach."""
     shown = {name: _finite(curve) for name, curve in curves.items()}
     below = [_finite(curve) for curve in faint]
@@ -140,9 +135,8 @@ def _finite(curve: Curve) -> Curve:
     return Curve(curve.x[finite], curve.y[finite])
 
 
-def _picture(path: Path) -> str:
+def _picture(path: Path) -> Image.Image:
     with Image.open(path) as file:
-        picture = file.convert("RGB")
+        picture: Image.Image = file.convert("RGB")
     picture.thumbnail((PICTURE_WIDTH, picture.height))
-    size = f'width="{picture.width}" height="{picture.height}"'
-    return f'<img {size} alt="" src="{data_uri(picture, "JPEG", quality=85)}">'
+    return picture

@@ -230,7 +230,7 @@ def page_of(tmp_path: Path, boxes: list[list[float]]) -> str:
 
 
 def charts(page: str) -> dict[str, str]:
-    return dict(re.findall(r'<svg [^>]*aria-label="([^"]*)">(.*?)</svg>', page))
+    return dict(re.findall(r'<svg [^>]*aria-label="([^"]*)">(.*?)</svg>', page, re.S))
 
 
 @pytest.mark.parametrize("longest", [3, 300, 5000])

@@ -17,6 +17,7 @@ from places import REPOSITORY
 import detaug as da
 
 NEEDED = {"detaug/py.typed", "detaug/__init__.pyi", "detaug/converters/__init__.py", "detaug/cli/main.py"}
+NEEDED |= {str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("detaug/*/*.html")}
 
 
 def test_the_citation_has_the_version() -> None:
