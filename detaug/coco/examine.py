@@ -108,7 +108,9 @@ def _examine(coco: Coco) -> Table:
     file_names = file_names_of(images, [shards[shard] if shard >= 0 else "" for shard in places[:, 0].tolist()])
     image_index = _image_positions(objects, image_ids, has_id)
     category_ids, has_category = _object_categories(objects, names)
-    _check_annotation_ids(objects)
+    ids, good = objects.whole_numbers("id", "annotation-id")
+    objects.note_repeated_ids("annotation-id-repeated", ids, good)
+    objects.note("annotation-id-zero", good & (ids == 0), lambda _: "ids count from 1 for pycocotools")
     around = _boxes_of_shapes(objects, image_index, sizes, has_size)
     boxes, has_box = _object_boxes(objects, around, image_index, sizes, has_size)
     _note_relative_shapes(objects, image_index, sizes, has_size)
@@ -228,12 +230,6 @@ def _object_categories(rows: Rows, categories: dict[int, str]) -> tuple[Ints, Ma
     numbers, known = _known(values, categories)
     rows.note("category-unknown", ~known, lambda row: _unknown_category(values[row], categories))
     return numbers, known & rows.present
-
-
-def _check_annotation_ids(rows: Rows) -> None:
-    ids, good = rows.whole_numbers("id", "annotation-id")
-    rows.note_repeated_ids("annotation-id-repeated", ids, good)
-    rows.note("annotation-id-zero", good & (ids == 0), lambda _: "ids count from 1 for pycocotools")
 
 
 def _crowd(rows: Rows) -> Mask:

@@ -145,7 +145,8 @@ def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
         file.seek(0)
         return _of_jpeg(file.read(1 << 18)) or PixelType()
     if head[:8] == b"\x89PNG\r\n\x1a\n" and len(head) > 25:
-        return _of_png(head)
+        bits, color = head[24], head[25]
+        return PixelType(_PNG_BANDS.get(color, 3), "uint16" if bits == 16 else "uint8", alpha=color in (4, 6))
     if head[:4] in TIFF_MAGIC:
         tiff = read_tiff_header(file)
         return tiff.pixels if tiff else PixelType()
@@ -185,11 +186,6 @@ def _of_jpeg(data: bytes) -> PixelType | None:
 
 JPEG_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 """Markers of frame headers, which have the size."""
-
-
-def _of_png(head: bytes) -> PixelType:
-    bits, color = head[24], head[25]
-    return PixelType(_PNG_BANDS.get(color, 3), "uint16" if bits == 16 else "uint8", alpha=color in (4, 6))
 
 
 def _of_pnm(head: bytes) -> PixelType:

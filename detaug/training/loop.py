@@ -85,7 +85,9 @@ def train(
             raise
         _write_model(training, "model.pt")
         if is_first_rank():
-            progress.say(f"written: {write_curves(options.output, _title(training))}")
+            best = f", best AP {training.best:.3f}" if training.best >= 0 else ""
+            title = f"{options.model}, {counted(training.epoch, 'epoch')}{best}"
+            progress.say(f"written: {write_curves(options.output, title)}")
         progress.say(_how_to_predict(training))
         timer = training.timer
         return {"evaluation": training.evaluation, "steps": training.step, **timer.state_dict(), **timer.rates()}
@@ -211,7 +213,8 @@ def _train_epoch(training: Training, progress: Progress, interrupt: Interrupt) -
         if training.step % options.log_every == 0:
             progress.after_log(training, training.write_losses())
         _stop_if(interrupt, training)
-        if _is_extra_checkpoint_due(training):
+        every = options.checkpoint_every
+        if every and training.step % every == 0 and not training.is_evaluation_due():
             save_checkpoint(training)
     progress.after_log(training, training.write_losses())
 
@@ -224,11 +227,6 @@ def _stop_if(interrupt: Interrupt, training: Training) -> None:
         raise InterruptedTrainingError(f"stopped after step {training.step}, saved in {path}")
 
 
-def _is_extra_checkpoint_due(training: Training) -> bool:
-    every = training.options.checkpoint_every
-    return every > 0 and training.step % every == 0 and not training.is_evaluation_due()
-
-
 def _evaluation_line(evaluation: dict[str, Any]) -> str:
     """Return the line of an evaluation: of boxes, and of what else the model finds."""
     if not evaluation:
@@ -238,11 +236,6 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
         **{name: evaluation[name] for name in READS if name in evaluation},
     }
     return "  ".join(f"{name}  AP {each['AP']:.3f}  AP50 {each['AP50']:.3f}" for name, each in parts.items())
-
-
-def _title(training: Training) -> str:
-    best = f", best AP {training.best:.3f}" if training.best >= 0 else ""
-    return f"{training.options.model}, {counted(training.epoch, 'epoch')}{best}"
 
 
 def _how_to_resume(training: Training) -> str:

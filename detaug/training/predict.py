@@ -226,15 +226,14 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
             f"{counted(len(missing), 'weight')} missing or of another shape, the first is {missing[0]!r}; give a "
             "model.pt as detaug train wrote it, or train with this file as --weights"
         )
-    # Files of 0.2.0 and before have the size only.
-    resize = Resize(**content["resize"]) if "resize" in content else make_resize(_size(content["size"]))
+    if "resize" in content:
+        resize = Resize(**content["resize"])
+    else:  # a file of 0.2.0 or before
+        size = content["size"]
+        resize = make_resize(int(size) if isinstance(size, int) else (int(size[0]), int(size[1])))
     ops = (resize, Normalize(detector.mean, detector.std))
     finds = DETECTORS[content["name"]].finds
     return TrainedModel(detector.model.to(chosen).eval(), ops, class_names, chosen, keypoints, finds)
-
-
-def _size(size: Any) -> int | tuple[int, int]:
-    return int(size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
 
 def _is_one(images: Any) -> bool:
