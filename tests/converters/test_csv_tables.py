@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from format_files import converted, data_set, kinds, refused
 
 TENSORFLOW = """filename,width,height,class,xmin,ymin,xmax,ymax
 b.jpg,100,80,cat,10,10,40,30
@@ -133,9 +133,3 @@ def test_sides_and_other_separators(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
     root = data_set(tmp_path / "set", {"a.csv": text}, "a.jpg", "b.jpg")
     assert message in refused(root, format="csv")
-
-
-@pytest.mark.parametrize("text", [TENSORFLOW, RETINANET, OPEN_IMAGES], ids=["TensorFlow", "RetinaNet", "OpenImages"])
-def test_damaged_files(tmp_path: Path, text: str) -> None:
-    root = data_set(tmp_path / "set", {"a.csv": text}, "images/a.jpg", "b.jpg", "c.jpg")
-    assert_damage_ends_in_a_sentence(root, "a.csv", "csv", count=50)

@@ -1,4 +1,4 @@
-"""Hundreds of damaged files of each format: a valid json or one sentence. The format's own tests try fewer."""
+"""Damaged files of each format: a valid json or one sentence. Shards have tests of their own."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import test_csv_tables as tables
 import test_cvat as cvat
 import test_kitti_and_visdrone as rows
 import test_label_studio as label_studio
 import test_labelme as labelme
+import test_more_formats as more
 import test_small_formats as small
 import test_via as via
 import test_yolo_without_yaml as yolo
 from format_files import assert_damage_ends_in_a_sentence, data_set
 from voc_files import box_xml, voc_xml
 
+from detaug.converters.formats.table import FORMATS
+
 TWO = ("a.jpg", "b.jpg")
 FRAMES = tuple(f"frame_00000{number}.jpg" for number in range(3))
 TRACKS = cvat.xml(f'<track id="0" label="car">{cvat.box(0, 10)}{cvat.box(2, 30)}</track>')
 SKELETONS = cvat.xml(f'<track id="3" label="person">{cvat.SKELETONS}{cvat.TRACKS_OF_POINTS}</track>')
+BLOB = label_studio.packed(np.ones((80, 100), bool), 255)
 REGIONS = [each for each in label_studio.REGIONS if each["type"] != "brushlabels"]
+REGIONS.append(label_studio.region("brushlabels", "blob", format="rle", rle=BLOB))
 TASKS = json.dumps(
     [label_studio.task("/data/upload/3/90f1a2b3-a.jpg", REGIONS), label_studio.task("b.jpg", REGIONS[:1])]
 )
@@ -34,9 +40,13 @@ TURNED = "<robndbox><cx>50</cx><cy>40</cy><w>20</w><h>9</h><angle>1</angle></rob
 OBJECTS = box_xml(11, 11, 40, 30), box_xml(21, 5, 60, 70, more="<difficult>1</difficult>")
 VOC = voc_xml(*OBJECTS, f"<object><name>ship</name>{TURNED}</object>")
 
-# format, the damaged file, its content, other files, images
-CASES: list[tuple[str, str, str, Mapping[str, str], tuple[str, ...]]] = [
+Case = tuple[str, str, str, Mapping[str, str], tuple[str, ...]]
+"""Format, the damaged file, its content, other files, images."""
+
+CASES: list[Case] = [
     ("labelme", "a.json", labelme.labelme(*labelme.SHAPES), {"b.json": labelme.labelme(image="b.jpg")}, TWO),
+    ("labelme-web", "a.xml", more.web(*more.OBJECTS), {"b.xml": more.web(more.OBJECTS[0])}, TWO),
+    ("segment-anything", "a.json", more.segment_anything(), {"b.json": more.segment_anything()}, TWO),
     ("cvat", "a.xml", cvat.xml(cvat.IMAGES), {}, ("sub/a.jpg", "b.jpg")),
     ("cvat", "a.xml", TRACKS, {}, FRAMES),
     ("cvat", "a.xml", SKELETONS, {}, ("frame_000010.jpg", "frame_000013.jpg", "frame_000016.jpg")),
@@ -56,17 +66,22 @@ CASES: list[tuple[str, str, str, Mapping[str, str], tuple[str, ...]]] = [
     ("crowdhuman", "a.odgt", small.CROWDHUMAN, {}, TWO),
     ("imagefolder", "metadata.jsonl", small.IMAGEFOLDER, {}, TWO),
     ("supervisely", "ann/a.jpg.json", json.dumps(small.SUPERVISELY), {"meta.json": small.META}, ("img/a.jpg",)),
+    ("supervisely", "meta.json", small.META, {"ann/a.jpg.json": json.dumps(small.SUPERVISELY)}, ("img/a.jpg",)),
     ("yolo", "obj.data", yolo.DARKNET["obj.data"], yolo.DARKNET, yolo.DARKNET_IMAGES),
+    ("yolo", "train.txt", yolo.DARKNET["train.txt"], yolo.DARKNET, yolo.DARKNET_IMAGES),
     ("yolo", "labels/a.txt", YOLO_LABELS, {"classes.txt": "cat\ndog\nship\n"}, ("images/a.jpg", "images/b.jpg")),
     ("voc", "Annotations/a.xml", VOC, {"Annotations/b.xml": VOC}, ("JPEGImages/a.jpg", "JPEGImages/b.jpg")),
     ("mot", "seq/gt/gt.txt", MOT, {}, ("seq/img1/000001.jpg", "seq/img1/000002.jpg")),
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("format", "file", "text", "others", "images"), CASES, ids=[case[0] for case in CASES])
-def test_damaged_files(
-    tmp_path: Path, format: str, file: str, text: str, others: Mapping[str, str], images: tuple[str, ...]
-) -> None:
+def test_every_format_is_damaged() -> None:
+    assert {case[0] for case in CASES} == {form.name for form in FORMATS} - {"coco", "tfrecord", "webdataset"}
+
+
+@pytest.mark.parametrize(("count", "seed"), [(60, 0), pytest.param(150, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_damaged_files(tmp_path: Path, case: Case, count: int, seed: int) -> None:
+    format, file, text, others, images = case
     root = data_set(tmp_path / "set", {**others, file: text}, *images)
-    assert_damage_ends_in_a_sentence(root, file, format, count=150, seed=1)
+    assert_damage_ends_in_a_sentence(root, file, format, count, seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from format_files import converted, data_set, kinds, refused
 
 KITTI = """Car 0.00 0 -1.58 10.00 10.50 40.00 30.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59
 Pedestrian 0.50 2 0.21 60.12 20.34 70.56 60.78 1.89 0.48 1.20 1.84 1.47 8.41 0.01
@@ -74,9 +74,3 @@ def test_bad_rows_cost_their_image(tmp_path: Path, format: str, text: str | byte
     root = data_set(tmp_path / "set", {"labels/a.txt": text, "labels/b.txt": good}, "images/a.jpg", "images/b.jpg")
     assert message in refused(root, format=format)
     assert len(converted(root, format=format, on_error="skip")[0]["images"]) == 1
-
-
-@pytest.mark.parametrize(("format", "text"), [("kitti", KITTI), ("visdrone", VISDRONE)])
-def test_damaged_files(tmp_path: Path, format: str, text: str) -> None:
-    root = data_set(tmp_path / "set", {"labels/a.txt": text, "labels/b.txt": text}, "images/a.jpg", "images/b.jpg")
-    assert_damage_ends_in_a_sentence(root, "labels/a.txt", format, count=60)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from format_files import converted, data_set, kinds, refused
 from pycocotools import mask as coco_mask
 
 BLOB = np.random.default_rng(0).random((80, 100)) > 0.7
@@ -310,14 +310,6 @@ def test_what_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -
     root = data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg", "b.jpg")
     assert message in refused(root)
     assert len(converted(root, on_error="skip")[0]["images"]) == 1
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    few = [each for each in REGIONS if each["type"] != "brushlabels"]
-    few.append(region("brushlabels", "blob", format="rle", rle=packed(np.ones((80, 100), bool), 255)))
-    text = json.dumps([task("/data/upload/3/90f1a2b3-a.jpg", few), task("b.jpg", REGIONS[:1])])
-    root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg", "b.jpg")
-    assert_damage_ends_in_a_sentence(root, "a.json", "label-studio")
 
 
 def test_a_task_of_a_video_is_named_as_one(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from format_files import converted, data_set, kinds, refused
 from PIL import Image
 from pycocotools import mask as coco_mask
 from voc_files import image_bytes
@@ -207,9 +207,3 @@ def test_one_file_alone(tmp_path: Path) -> None:
     (root / "c.jpg").write_bytes(image_bytes())
     document, summary = converted(root / "b.json")
     assert (len(document["images"]), kinds(summary)) == (1, {"image-unlisted": 2})
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    files = {"a.json": labelme(*SHAPES), "b.json": labelme(SHAPES[0], image="b.jpg")}
-    root = data_set(tmp_path / "set", files, "a.jpg", "b.jpg")
-    assert_damage_ends_in_a_sentence(root, "a.json", "labelme")

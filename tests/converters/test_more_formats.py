@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command import detaug, usage_error
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from format_files import converted, data_set, kinds, refused
 from pycocotools import mask as coco_mask
 from shard_files import converted as shards_converted
 from shard_files import detection, write_tfrecord
@@ -104,14 +104,6 @@ def test_the_xml_of_the_labelme_web_tool(tmp_path: Path) -> None:
     assert kinds(summary) == {"shape-unused": 3, "element-unused": 1}
     assert "1 keypoint without a box, 1 line, 1 segm" in str(summary)
     assert "have no place in the json: <other>\n" in str(summary)
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    root = data_set(tmp_path / "web", {"a.xml": web(*OBJECTS), "b.xml": web(OBJECTS[0])}, "a.jpg", "b.jpg")
-    assert_damage_ends_in_a_sentence(root, "a.xml", "labelme-web", count=60)
-    files = {"sa_7.json": segment_anything(), "b.json": segment_anything()}
-    root = data_set(tmp_path / "sam", files, "sa_7.jpg", "b.jpg")
-    assert_damage_ends_in_a_sentence(root, "sa_7.json", "segment-anything", count=60)
 
 
 # ---------------------------------------------------------------------------------------------- tables

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coco_files import Document
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from format_files import converted, data_set, kinds, refused
 from PIL import Image
 from pycocotools import mask as coco_mask
 
@@ -207,21 +207,3 @@ def test_what_is_refused(tmp_path: Path, format: str, file: str, text: str | byt
     images = ["0--Parade/a.jpg", "1--Handshaking/b.jpg"] if format == "wider-face" else ["img/a.jpg", "img/sub/b.jpg"]
     files = {"ann/a.jpg.json": json.dumps(SUPERVISELY)} if format == "supervisely" else {}
     assert message in refused(data_set(tmp_path / "set", files | {file: text}, *images), format=format)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("format", "file", "text"),
-    [
-        ("createml", "a.json", CREATEML),
-        ("wider-face", "a.txt", WIDER),
-        ("crowdhuman", "a.odgt", CROWDHUMAN),
-        ("imagefolder", "metadata.jsonl", IMAGEFOLDER),
-        ("supervisely", "ann/a.jpg.json", json.dumps(SUPERVISELY)),
-        ("supervisely", "meta.json", META),
-    ],
-)
-def test_damaged_files(tmp_path: Path, format: str, file: str, text: str) -> None:
-    files = {"ann/a.jpg.json": json.dumps(SUPERVISELY), "ann/b.jpg.json": json.dumps(SUPERVISELY)}
-    files = files | {"meta.json": META} if format == "supervisely" else {}
-    root = data_set(tmp_path / "set", files | {file: text}, "img/a.jpg", "img/b.jpg")
-    assert_damage_ends_in_a_sentence(root, file, format, count=40)

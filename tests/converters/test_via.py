@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
+from format_files import converted, data_set, kinds, refused
 
 SHAPES: list[dict[str, Any]] = [
     {"name": "rect", "x": 10, "y": 10, "width": 30, "height": 20},
@@ -157,12 +157,6 @@ def test_what_is_refused(tmp_path: Path, shape: Any, attributes: Any, message: s
     content = image("a.jpg", [*SHAPES[:1], shape], attributes) | image("b.jpg", SHAPES[:1])
     root = data_set(tmp_path / "set", {"a.json": json.dumps(content)}, "a.jpg", "b.jpg")
     assert message in refused(root)
-
-
-@pytest.mark.parametrize("name", ["project.json", "via3.json", "a.csv"])
-def test_damaged_files(tmp_path: Path, name: str) -> None:
-    root = data_set(tmp_path / "set", {name: FILES[name]}, "a.jpg", "b.jpg")
-    assert_damage_ends_in_a_sentence(root, name, "via", count=70)
 
 
 @pytest.mark.parametrize("depth", [100, 600, 100_000])

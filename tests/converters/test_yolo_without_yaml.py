@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from format_files import assert_damage_ends_in_a_sentence, converted, data_set, kinds, refused
-from voc_files import image_bytes, write_files
+from format_files import converted, data_set, kinds, refused
+from voc_files import write_files
 
 ROW, NAMES = "1 0.2 0.25 0.2 0.25\n", "alfa\nbeta: 2\n\n"
 DARKNET = {
@@ -131,13 +131,3 @@ def test_folders_with_other_classes(tmp_path: Path) -> None:
     assert remedy in refused(labels)
     write_files(labels, {"classes.txt": NAMES})
     assert converted(labels)[1].boxes == 1
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    root = data_set(tmp_path / "set", DARKNET, *DARKNET_IMAGES)
-    (root / "obj_train_data/a.txt").write_text(ROW * 3 + "0 0.1 0.1 0.5 0.1 0.5 0.5\n")
-    (root / "obj_train_data/d.jpg").write_bytes(image_bytes())
-    for file in ("obj_train_data/a.txt", "obj.data", "train.txt"):
-        whole = (root / file).read_text()
-        assert_damage_ends_in_a_sentence(root, file, "yolo", count=30)
-        (root / file).write_text(whole)
