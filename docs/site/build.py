@@ -27,11 +27,26 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECT = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 
-START = ["pick-your-path", "first-ten-minutes", "own-data", "training", "migrating", "comparison"]
-REFERENCE = ["ops", "gallery", "data-formats", "batches-and-targets", "errors-and-troubleshooting"]
-REFERENCE += ["commands", "findings"]
-INSIDE = ["performance", "accuracy", "reliability", "design", "custom-op", "custom-source"]
-"""Pages of docs/. All others are tasks, in the order of docs/README.md."""
+NAVIGATION = {
+    "Start": ["docs/install", "docs/own-data", "docs/migrating", "docs/comparison", "notebooks/index"],
+    "Data": ["docs/data-formats", "docs/object-stores", "docs/many-machines", "docs/custom-source"],
+    "Augmentation": ["docs/which-recipe", "docs/ops", "docs/gallery", "docs/custom-op"],
+    "Training": [
+        *("docs/training", "docs/batches-and-targets", "docs/distributed-and-resume", "docs/evaluation"),
+        *("docs/trainers/torchvision_references", "docs/trainers/torchvision_datasets", "docs/trainers/huggingface"),
+        *("docs/trainers/rf_detr", "docs/trainers/ultralytics", "docs/trainers/accelerate_loop"),
+        "docs/trainers/lightning_fit",
+    ],
+    "Tasks": ["docs/masks", "docs/points", "docs/large-pictures", "docs/bands", "docs/video"],
+    "DALI and other frameworks": ["docs/dali-pipelines", "docs/interop"],
+    "Reference": ["docs/errors-and-troubleshooting", "docs/commands", "docs/findings", "api"],
+    "About": [
+        *("docs/performance", "docs/accuracy", "docs/reliability", "docs/design"),
+        *("CONTRIBUTING", "CHANGELOG", "SECURITY", "docs/history/guides-2026-11", "docs/history/measurements-2026-11"),
+        *("docs/history/reliability-2026-11", "docs/history/training-2026-11"),
+    ],
+}
+"""The one index: the pages of the site by parts. "api" are the pages of the API reference."""
 
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 
@@ -91,20 +106,12 @@ def rewrite_links(text: str, page: Path, source: Path) -> str:
 def first_page(source: Path, api_pages: list[str]) -> str:
     """Return the README with the table of contents of the site."""
     readme = rewrite_links((ROOT / "README.md").read_text(encoding="utf-8"), ROOT / "README.md", source)
-    every = {str(path.relative_to(source / "docs").with_suffix("")) for path in source.glob("docs/**/*.md")}
-    history = sorted(page for page in every if page.startswith("history/"))
-    index = re.findall(r"\]\(([\w/.-]+)\.md\)", (ROOT / "docs/README.md").read_text(encoding="utf-8"))
-    listed = [*START, *REFERENCE, *INSIDE, *history, "README"]
-    tasks = [page for page in dict.fromkeys([*index, *sorted(every)]) if page in every and page not in listed]
-    inside = [*INSIDE, "README", *history]
-    return readme + "".join(
-        [
-            contents("Start", [*(f"docs/{page}" for page in START), "notebooks/index"]),
-            contents("Tasks", [f"docs/{page}" for page in tasks]),
-            contents("Reference", [*(f"docs/{page}" for page in REFERENCE), *(f"api/{page}" for page in api_pages)]),
-            contents("Inside", [*(f"docs/{page}" for page in inside), *(name[:-3] for name in PROJECT)]),
-        ]
-    )
+    api = [f"api/{page}" for page in api_pages]
+    parts = {
+        caption: [each for page in pages for each in (api if page == "api" else [page])]
+        for caption, pages in NAVIGATION.items()
+    }
+    return readme + "".join(contents(caption, pages) for caption, pages in parts.items())
 
 
 def contents(caption: str, pages: list[str]) -> str:
