@@ -20,10 +20,10 @@ import torch
 
 from detaug.bench import bench, draw_chart, format_table
 from detaug.bench.loaders import data_loader
-from detaug.bench.measure import Job, MadeBatch
+from detaug.bench.measure import BenchJob, MadeBatch
 
 
-def albumentationsx(job: Job) -> Iterator[MadeBatch]:
+def albumentationsx(job: BenchJob) -> Iterator[MadeBatch]:
     import albumentations as A
     import cv2
 

@@ -23,11 +23,11 @@ from tempfile import TemporaryDirectory
 import torch
 
 from detaug.bench.loaders import decode, loader, make_loader
-from detaug.bench.measure import Job, Result, measure
+from detaug.bench.measure import BenchJob, Result, measure
 from detaug.loading.settings import Settings, write_settings
 
 
-def compare(job: Job, others: list[Settings], cores: list[int], turns: int, folder: Path) -> None:
+def compare(job: BenchJob, others: list[Settings], cores: list[int], turns: int, folder: Path) -> None:
     """Print a line for each of the settings, on each number of cores."""
     with make_loader(job) as own:
         ways = list(product(cores, [own.settings, *others]))
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     cores = [len(os.sched_getaffinity(0)), *options.cores]
     with TemporaryDirectory() as folder:
         for size in options.batch_size:
-            job = Job(options.annotations, options.images, options.preset, size, options.device, options.seconds)
+            job = BenchJob(options.annotations, options.images, options.preset, size, options.device, options.seconds)
             compare(job, others, cores, options.turns, Path(folder))
 
 

@@ -34,7 +34,7 @@ from torchvision.models import detection, resnet50
 
 import detaug as da
 from detaug.bench.loaders import torchvision
-from detaug.bench.measure import Job
+from detaug.bench.measure import BenchJob
 
 Batches = Iterator[tuple[Tensor, list[dict[str, Tensor]]]]
 
@@ -164,7 +164,7 @@ def loaded(loader: da.Loader, masks: bool) -> Batches:
             yield batch.images, batch.targets(masks=masks)
 
 
-def of_torchvision(job: Job) -> Batches:
+def of_torchvision(job: BenchJob) -> Batches:
     """Yield batches of torchvision's transforms for the job's preset, in a DataLoader."""
     for batch in torchvision(job):
         assert batch.images is not None
@@ -182,7 +182,7 @@ def compare(name: str, annotations: str, images: str, options: argparse.Namespac
     fixed = cycle([(images.clone(), targets) for images, targets in islice(batches, options.fixed)])
     sources = {"fixed batches": fixed, "loader": batches}
     if options.workers and not setup.masks and setup.recipe is not detr_recipe:
-        job = Job(annotations, images, setup.recipe.__name__, batch_size, options.device, workers=options.workers)
+        job = BenchJob(annotations, images, setup.recipe.__name__, batch_size, options.device, workers=options.workers)
         sources["torchvision v2"] = of_torchvision(job)
     found: dict[str, list[Trained]] = {each: [] for each in sources}
     for each in sources:

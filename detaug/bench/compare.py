@@ -18,7 +18,7 @@ from subprocess import PIPE
 import numpy as np
 import torch
 
-from detaug.bench.measure import Job, Result
+from detaug.bench.measure import BenchJob, Result
 from detaug.errors import InputError
 from detaug.findings.finding import rate_text
 from detaug.loading.devices import resolve_device
@@ -64,7 +64,7 @@ def bench(
     """
     check_json_and_folder(annotations, images, IMAGES_ORDER)
     device = str(resolve_device(device))
-    job = Job(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
+    job = BenchJob(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
     jobs = _jobs(job, workers or (min(16, available_cores()),), others or {}, only)
     say("comparing batches")
     short = {name: in_own_process(where, replace(each, seconds=0.0)) for name, (where, each) in jobs.items()}
@@ -81,14 +81,14 @@ def bench(
 
 
 def _jobs(
-    job: Job, workers: tuple[int, ...], others: Mapping[str, str], only: tuple[str, ...]
-) -> dict[str, tuple[str, Job]]:
+    job: BenchJob, workers: tuple[int, ...], others: Mapping[str, str], only: tuple[str, ...]
+) -> dict[str, tuple[str, BenchJob]]:
     """Return "module:function" and job of each row of the table."""
     for name in only:
         if name not in {**LOADERS, **others}:
             raise InputError(f"only must be among {', '.join({**LOADERS, **others})}, got {name!r}")
     names = {name: where for name, where in LOADERS.items() if name != "torchvision" or find_spec("torchvision")}
-    jobs: dict[str, tuple[str, Job]] = {}
+    jobs: dict[str, tuple[str, BenchJob]] = {}
     for name, where in {**names, **others}.items():
         if name in ("torchvision", *others):
             jobs |= {f"{name}, {each} workers": (where, replace(job, workers=each)) for each in workers}
@@ -105,7 +105,7 @@ def _jobs(
     return chosen
 
 
-def in_own_process(where: str, job: Job) -> Result:
+def in_own_process(where: str, job: BenchJob) -> Result:
     """Measure one loader in a new process.
 
     Raises InputError for wrong input; RuntimeError with all that the process wrote to stderr for a bug.

@@ -15,7 +15,7 @@ from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 from nvidia.dali.plugin.pytorch import DALIGenericIterator
 
 from detaug.arrays import Ints
-from detaug.bench.measure import Job, MadeBatch, new_images
+from detaug.bench.measure import BenchJob, MadeBatch, new_images
 from detaug.loading.devices import keep_freed_memory, resolve_device
 from detaug.loading.loader import Loader
 from detaug.loading.plans import Grouping
@@ -30,24 +30,24 @@ from detaug.sources.coco_reader import CocoReader
 from detaug.sources.source import Source
 
 
-def loader(job: Job) -> Iterator[MadeBatch]:
+def loader(job: BenchJob) -> Iterator[MadeBatch]:
     """Make batches with `da.Loader`."""
     return _epochs(make_loader(job), job)
 
 
-def cached(job: Job) -> Iterator[MadeBatch]:
+def cached(job: BenchJob) -> Iterator[MadeBatch]:
     """Make batches with `da.Loader(cache="device")`; the time to the first batch includes the epoch that fills it."""
     loader = make_loader(job, cache="device")
     deque(loader, maxlen=0)
     return _epochs(loader, job)
 
 
-def make_loader(job: Job, **options: Any) -> Loader:
+def make_loader(job: BenchJob, **options: Any) -> Loader:
     reader = CocoReader(job.images, job.annotations)
     return Loader(reader, job.recipe(), job.batch_size, device=job.device, settings=job.settings, **options)
 
 
-def _epochs(loader: Loader, job: Job) -> Iterator[MadeBatch]:
+def _epochs(loader: Loader, job: BenchJob) -> Iterator[MadeBatch]:
     if loader.device.type == "cpu":
         keep_freed_memory()
     images = len(loader.reader)
@@ -66,7 +66,7 @@ def decoding_workers(source: Source, batch_size: int, device: torch.device, sett
     return [PipelineWorker(graph, batch_size, threads, device, depth) for _ in range(settings.pipelines)]
 
 
-def decode(job: Job) -> Iterator[MadeBatch]:
+def decode(job: BenchJob) -> Iterator[MadeBatch]:
     """Decode only, with the loader's pipelines, threads and way of feeding them: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(job.recipe())
@@ -102,7 +102,7 @@ def _decoding_jobs(images: int, batch_size: int, grouping: Grouping) -> Iterator
         yield indices[last], [new_images(images, step, batch_size) for step, _ in group]
 
 
-def by_hand(job: Job) -> Iterator[MadeBatch]:
+def by_hand(job: BenchJob) -> Iterator[MadeBatch]:
     """Run the pipeline of `job.preset`, one of `RECIPES`."""
     on_gpu = torch.device(job.device).type == "cuda"
     threads = 8 if on_gpu else available_cores()
@@ -164,7 +164,7 @@ def _padded(boxes: Any, labels: Any) -> tuple[Any, Any]:
     return fn.pad(boxes, axes=[0], fill_value=0), fn.pad(labels, axes=[0], fill_value=-1)
 
 
-def torchvision(job: Job) -> Iterator[MadeBatch]:
+def torchvision(job: BenchJob) -> Iterator[MadeBatch]:
     """Run torchvision's transforms (v2) on its JPEG decoder, in a DataLoader with `workers` processes."""
     return data_loader(job, _torchvision_sample(job.preset))
 
@@ -173,7 +173,7 @@ Sample = Callable[[str, Any, Any], tuple[torch.Tensor, torch.Tensor, torch.Tenso
 """Takes a path, boxes (M, 4) XYXY pixels and labels (M,); returns an image (3, H, W) float32 in 0..1, boxes, labels."""
 
 
-def data_loader(job: Job, sample: Sample) -> Iterator[MadeBatch]:
+def data_loader(job: BenchJob, sample: Sample) -> Iterator[MadeBatch]:
     """Run `sample` in a PyTorch DataLoader; images of different sizes are padded to the largest."""
     reader, device = CocoReader(job.images, job.annotations), torch.device(job.device)
     loader = torch.utils.data.DataLoader(

@@ -17,7 +17,7 @@ from detaug.ops.op import Op
 
 
 @dataclass(frozen=True)
-class Job:
+class BenchJob:
     """Data, recipe and device of a measurement. `workers`: processes of PyTorch DataLoaders."""
 
     annotations: str
@@ -42,7 +42,7 @@ class MadeBatch(NamedTuple):
     new: int
 
 
-Source = Callable[[Job], Iterator[MadeBatch]]
+BatchMaker = Callable[[BenchJob], Iterator[MadeBatch]]
 """Makes batches without end, in the order of a training loop: (N, 3, H, W) float32 in 0..1 on the device, boxes in
 pixels of it, padded with zeros or as lists, and labels from 1."""
 
@@ -60,7 +60,7 @@ WARM_UP = 0.3
 LEAST_BATCHES = 8
 
 
-def measure(make: Source, job: Job) -> Result:
+def measure(make: BatchMaker, job: BenchJob) -> Result:
     """Time the batches of one loader for `job.seconds`, after a warm-up."""
     memory = _gpu_memory(job)
     start = time.perf_counter()
@@ -140,12 +140,12 @@ def cpu_seconds() -> float:
     return own.user + own.system + own.children_user + own.children_system + alive
 
 
-def _synchronize(job: Job) -> None:
+def _synchronize(job: BenchJob) -> None:
     if torch.device(job.device).type == "cuda":
         torch.cuda.synchronize(job.device)
 
 
-def _gpu_memory(job: Job) -> int:
+def _gpu_memory(job: BenchJob) -> int:
     """Return the bytes in use on the device, by all processes, 0 on the CPU."""
     if torch.device(job.device).type != "cuda":
         return 0

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from detaug.bench.loaders import make_loader
-from detaug.bench.measure import Job
+from detaug.bench.measure import BenchJob
 from detaug.findings.finding import rate_text
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
@@ -73,7 +73,7 @@ def tune(
     """
     output_files({"output": output}, annotations, images)
     chosen, start = resolve_device(device), time.monotonic()
-    loader = make_loader(Job(str(annotations), str(images), preset, batch_size, str(chosen)))
+    loader = make_loader(BenchJob(str(annotations), str(images), preset, batch_size, str(chosen)))
     default = loader.settings
     each = seconds / 45
     rates: dict[Settings, float] = {}

@@ -11,12 +11,12 @@ import os
 import sys
 from importlib import import_module
 
-from detaug.bench.measure import Job, Result, measure
+from detaug.bench.measure import BenchJob, Result, measure
 from detaug.errors import InputError
 
 
 def main() -> None:
-    where, job = sys.argv[1], Job(**json.loads(sys.argv[2]))
+    where, job = sys.argv[1], BenchJob(**json.loads(sys.argv[2]))
     module, _, function = where.partition(":")
     result: Result
     try:

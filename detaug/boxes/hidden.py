@@ -11,7 +11,7 @@ import numpy as np
 
 from detaug.arrays import Floats
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Objects, objects_of, show_fewer
+from detaug.boxes.masks import PlacedObjects, objects_of, show_fewer
 from detaug.boxes.placement import Placement
 from detaug.boxes.units import BOUNDS, TO_SOURCE
 from detaug.boxes.views import Views
@@ -38,7 +38,7 @@ def drop_hidden(views: Views) -> Views:
     return views.keep(keep)
 
 
-def _least_pixels(table: MaskTable, objects: Objects, boxes: Floats, visible: Floats) -> Floats:
+def _least_pixels(table: MaskTable, objects: PlacedObjects, boxes: Floats, visible: Floats) -> Floats:
     """Return (B,): how many pixels of each object are seen at least, about: 0 where that is not known.
 
     `boxes`: (B, 4) XYXY what is seen of their boxes; `visible`: (B,) which share of their areas. It assumes that all

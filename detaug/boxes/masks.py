@@ -32,7 +32,7 @@ from detaug.coco.rings import mask_of_runs, rings_of_mask
 
 
 @dataclass(frozen=True, eq=False)
-class Objects:
+class PlacedObjects:
     """B objects in N output images of L layers each, as numbers that a GPU takes."""
 
     rows: Ints
@@ -71,12 +71,14 @@ class Objects:
         layers = np.ascontiguousarray(self.layers.reshape(-1, NUMBERS))
         return layers, np.ascontiguousarray(self.borders), self.stencils, self.layers.shape[1]
 
-    def part(self, objects: slice | Ints) -> Objects:
+    def part(self, objects: slice | Ints) -> PlacedObjects:
         """Return some of the objects, of the same images."""
-        return Objects(self.rows[objects], self.layer[objects], self.layers, self.borders, self.stencils, self.field)
+        return PlacedObjects(
+            self.rows[objects], self.layer[objects], self.layers, self.borders, self.stencils, self.field
+        )
 
 
-def objects_of(placement: Placement) -> Objects:
+def objects_of(placement: Placement) -> PlacedObjects:
     """Return the objects that are placed."""
     layers, (n, count) = placement.layers, placement.layers.image.shape
     stencils, bits = joined_bits(layers.stencil, (n, count))
@@ -86,7 +88,7 @@ def objects_of(placement: Placement) -> Objects:
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
     borders = _borders(region.reshape(n * count, region.shape[2], 2))
     layer = placement.image * count + placement.layer
-    return Objects(placement.rows, layer, numbers, borders, bits, placement.field)
+    return PlacedObjects(placement.rows, layer, numbers, borders, bits, placement.field)
 
 
 def _borders(region: Floats) -> Floats:
@@ -126,14 +128,16 @@ def cell_grid(box: Sequence[float], height: int, width: int) -> Grid:
     return Grid(y, x)
 
 
-def whole_objects(rows: Ints, height: int, width: int) -> Objects:
+def whole_objects(rows: Ints, height: int, width: int) -> PlacedObjects:
     """Return the objects of annotations `rows` of one image, (height, width) pixels, which is the output as it is."""
     identity, bounds = np.eye(3).ravel(), (0, 0, width, height)
     layer, no_bits = np.array([*identity, *identity, *bounds, *bounds, 0, 1, 0, -1, 0, 0, 0]), np.zeros(0, np.uint8)
-    return Objects(rows, np.zeros(len(rows), np.int64), layer.reshape(1, 1, NUMBERS), np.zeros((1, 0, 3)), no_bits)
+    return PlacedObjects(
+        rows, np.zeros(len(rows), np.int64), layer.reshape(1, 1, NUMBERS), np.zeros((1, 0, 3)), no_bits
+    )
 
 
-def masks_within(table: MaskTable, objects: Objects, box: Sequence[float]) -> Callable[[int, int], Bools]:
+def masks_within(table: MaskTable, objects: PlacedObjects, box: Sequence[float]) -> Callable[[int, int], Bools]:
     """Return a function that takes the height and width of a picture of a part of the output, `box` XYXY in pixels.
 
     It returns the masks in that part, (B, height, width).
@@ -157,7 +161,7 @@ def to_units(pixels: Coordinates) -> Ints:
     return np.floor(np.nan_to_num(pixels, nan=FARTHEST).clip(-FARTHEST, FARTHEST) * ONE + 0.5).astype(np.int64)
 
 
-def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
+def rasterise(table: MaskTable, objects: PlacedObjects, grid: Grid) -> Bools:
     """Return (B, R, C): whether the points of the grid show each object."""
     if objects.bent.any():
         return _rasterise_bent(table, objects, grid)
@@ -168,7 +172,7 @@ def rasterise(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
     return masks
 
 
-def _rasterise_bent(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
+def _rasterise_bent(table: MaskTable, objects: PlacedObjects, grid: Grid) -> Bools:
     """Do as `rasterise` for outputs that a field bends: its points are tested where they are before that."""
     field, image = objects.field, objects.image
     assert field is not None
@@ -188,7 +192,7 @@ def _rasterise_bent(table: MaskTable, objects: Objects, grid: Grid) -> Bools:
     return masks
 
 
-def show_fewer(table: MaskTable, objects: Objects, boxes: Floats, pixels: float) -> Bools:
+def show_fewer(table: MaskTable, objects: PlacedObjects, boxes: Floats, pixels: float) -> Bools:
     """Return (B,): which objects show fewer pixels than these. `boxes`: (B, 4) XYXY output pixels that they lie in."""
     fewer = np.zeros(len(objects), np.bool_)
     whole = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1).astype(np.int64)
@@ -245,7 +249,7 @@ def moved_points(points: Floats, first_point: Ints, first_ring: Ints, placement:
     return moved if placement.field is None else placement.field.place(placement.image[of_object], moved)
 
 
-def _has_copies(objects: Objects) -> Bools:
+def _has_copies(objects: PlacedObjects) -> Bools:
     """Return (B,): whether other layers show the same copy of the image of each object, in other rectangles."""
     copies = objects.layers[..., COPY]
     if (np.diff(np.sort(copies, axis=1), axis=1) > 0).all():

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from detaug.arrays import Floats, Ints
-from detaug.boxes.masks import Objects, objects_of
+from detaug.boxes.masks import PlacedObjects, objects_of
 from detaug.boxes.placement import Placement, place_key_points
 from detaug.boxes.rotated import Angle, rotated_boxes
 from detaug.boxes.shapes import NO_SHAPES, Shapes
@@ -66,7 +66,7 @@ class ShapeGroup:
         return self._rotated[key]
 
     @cached_property
-    def objects(self) -> Objects:
+    def objects(self) -> PlacedObjects:
         """Return the B objects as the rasteriser takes them."""
         return objects_of(self.placement)
 

@@ -10,7 +10,7 @@ import numpy as np
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.hidden import drop_hidden
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, Objects, objects_of, rasterise
+from detaug.boxes.masks import Grid, PlacedObjects, objects_of, rasterise
 from detaug.boxes.placement import NEAR, Placement
 from detaug.boxes.rotated import is_seen
 from detaug.boxes.units import INTERVAL, ONE
@@ -136,7 +136,7 @@ def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats, unsure
     return boxes
 
 
-def _outermost(table: MaskTable, objects: Objects, window: Ints, side: int) -> int | None:
+def _outermost(table: MaskTable, objects: PlacedObjects, window: Ints, side: int) -> int | None:
     """Return where the pixels that show the only object end at a side of a window (x0, y0, x1, y1); None without any.
 
     It looks at a strip along the side, and at a wider one as long as there is no pixel in it.

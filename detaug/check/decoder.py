@@ -37,13 +37,13 @@ def serve(batch_size: int, dtype: str | None = None) -> None:
     with tempfile.TemporaryFile() as messages:  # native libraries write a dozen lines for each broken image
         os.dup2(messages.fileno(), 1)
         os.dup2(messages.fileno(), 2)
-        decoder = Decoder(batch_size, messages, dtype)
+        decoder = CheckDecoder(batch_size, messages, dtype)
         print(json.dumps("ready"), file=answers, flush=True)
         for line in sys.stdin:
             print(json.dumps(_undecodable(decoder, json.loads(line))), file=answers, flush=True)
 
 
-def _undecodable(decoder: Decoder, names: list[str]) -> dict[str, str]:
+def _undecodable(decoder: CheckDecoder, names: list[str]) -> dict[str, str]:
     """Return the reasons why images do not decode whole, by name."""
     images = {name: ImageFile(*json.loads(name)) for name in names}
     singly = images if decoder.failure(list(images.values())) else {}
@@ -52,7 +52,7 @@ def _undecodable(decoder: Decoder, names: list[str]) -> dict[str, str]:
     return {name: says(images[name]) or failure for name, failure in failures.items()}
 
 
-class Decoder:
+class CheckDecoder:
     """A DALI pipeline that reads and decodes; built again after a failure, which ends a pipeline."""
 
     def __init__(self, batch_size: int, messages: IO[bytes], dtype: str | None) -> None:

@@ -154,7 +154,7 @@ def _direction(out: float, forward: float) -> Array:
     return np.array((np.sin(a), np.cos(a) * np.cos(b), np.cos(a) * np.sin(b)))
 
 
-class Part(NamedTuple):
+class BodyPart(NamedTuple):
     """A part of a body: its depth, larger is nearer; the key points that end in it; (P, 2) its outline; its colour."""
 
     depth: float
@@ -169,7 +169,7 @@ class Body:
     def __init__(self, joints: Array, scale: float) -> None:
         self.at = dict(zip(NAMES, joints, strict=True))
         self.scale = scale
-        self.parts: list[Part] = []
+        self.parts: list[BodyPart] = []
 
     def add(self, names: str, radii: Sequence[float], color: Color, nearer: float = 0) -> None:
         """Add a part: the hull of circles around points. `nearer`: than these, in parts of the height."""
@@ -177,10 +177,10 @@ class Body:
         circles = [oval(x, y, r * self.scale, r * self.scale) for (x, y, _), r in zip(ends, radii, strict=True)]
         depth = float(np.mean([z for *_, z in ends])) + nearer * self.scale
         joints = tuple(NAMES.index(name) for name in names.split() if name in NAMES)
-        self.parts.append(Part(depth, joints, convex_hull(np.concatenate(circles)), color))
+        self.parts.append(BodyPart(depth, joints, convex_hull(np.concatenate(circles)), color))
 
 
-def dress(rng: Random, joints: Array, scale: float) -> list[Part]:
+def dress(rng: Random, joints: Array, scale: float) -> list[BodyPart]:
     """Return the parts of a body, from the farthest to the nearest."""
     skin, hair = pick(rng, *SKIN), pick(rng, *HAIR)
     shirt, trousers, shoes = (CLOTHES[at] for at in rng.permutation(len(CLOTHES))[:3])

@@ -23,7 +23,7 @@ images have larger values."""
 SLACK = 1e-3
 
 
-class Pictures(NamedTuple):
+class RgbImages(NamedTuple):
     """The images of a batch as RGB images, and a note on their colours, "" where they are true."""
 
     images: list[Image.Image]
@@ -58,28 +58,28 @@ def to_image(
     return Image.fromarray(np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3))))
 
 
-def to_images(images: Sequence[Any]) -> Pictures:
+def to_images(images: Sequence[Any]) -> RgbImages:
     """Convert the images of one batch to RGB images, without knowing the mean and std of its Normalize.
 
     Colours are true where all values are in 0..1 or 0..255. Other values come from a Normalize: they are stretched to
     0..255, all images alike. Of images (C, H, W) that are neither grey nor RGB the first bands are `stretched`.
     """
     if all(isinstance(image, Image.Image) for image in images):
-        return Pictures(list(images), "")
+        return RgbImages(list(images), "")
     arrays = [as_array(image) for image in images]
     if arrays[0].ndim == 3 and not {arrays[0].shape[0], arrays[0].shape[2]} & {1, 3}:
         return stretched(arrays)
     low, high = (float(extreme([extreme(array) for array in arrays])) for extreme in (np.min, np.max))
     if low >= -SLACK and (arrays[0].dtype == np.uint8 or not 1 + SLACK < high <= LARGEST_NORMALIZED):
-        return Pictures([to_image(array, white=1 if high <= 1 + SLACK else 255) for array in arrays], "")
-    return Pictures([to_image((array - low) / (high - low)) for array in arrays], "normalised, so in false colours")
+        return RgbImages([to_image(array, white=1 if high <= 1 + SLACK else 255) for array in arrays], "")
+    return RgbImages([to_image((array - low) / (high - low)) for array in arrays], "normalised, so in false colours")
 
 
 PERCENTILES = (2, 98)
 """Of a band's values: what is black and what is white in `stretched`."""
 
 
-def stretched(images: Sequence[Any], bands: Sequence[int] = ()) -> Pictures:
+def stretched(images: Sequence[Any], bands: Sequence[int] = ()) -> RgbImages:
     """Convert images of any bands, (C, H, W), to RGB images: each band from its 2nd to its 98th percentile.
 
     bands: positions of one band, for grey, or of three, for red, green and blue; by default the first three, or the
@@ -97,7 +97,7 @@ def stretched(images: Sequence[Any], bands: Sequence[int] = ()) -> Pictures:
     low, high = np.transpose(limits)
     scaled = [np.nan_to_num((part - low) / np.maximum(high - low, 1e-12)).clip(0, 1) for part in parts]
     shown = f"band {chosen[0]}" if len(chosen) == 1 else "bands {}, {}, {}".format(*chosen)
-    return Pictures([to_image(each) for each in scaled], f"{shown}, from the 2nd to the 98th percentile")
+    return RgbImages([to_image(each) for each in scaled], f"{shown}, from the 2nd to the 98th percentile")
 
 
 def as_array(values: Any) -> NDArray[Any]:

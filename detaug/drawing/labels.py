@@ -32,7 +32,7 @@ class Plate(NamedTuple):
     origin: tuple[int, int]
 
 
-class Label(NamedTuple):
+class BoxLabel(NamedTuple):
     """A plate at a box, (4,) XYXY, and how much it hides: 1 is one object or a quarter of a label."""
 
     box: Boxes
@@ -79,7 +79,7 @@ def share_of_labels(boxes: Boxes, names: Sequence[str], size: tuple[int, int], t
 
 def _label(
     box: Boxes, name: str, painted: Boxes, boxes: Boxes, size: tuple[int, int], text_height: int
-) -> Label | None:
+) -> BoxLabel | None:
     """Return the label in its usual size, or smaller where that hides less; None if no size fits the image."""
     best = None
     for height in (text_height, max(SMALLEST_TEXT, round(0.75 * text_height))):
@@ -131,14 +131,14 @@ def _positions(box: Boxes, plate: tuple[int, int], size: tuple[int, int]) -> Box
     return np.concatenate([xy, xy + plate], 1).astype(np.float64)
 
 
-def _best_label(plate: Plate, positions: Boxes, painted: Boxes, boxes: Boxes) -> Label:
+def _best_label(plate: Plate, positions: Boxes, painted: Boxes, boxes: Boxes) -> BoxLabel:
     """Choose the position that hides the least: first of other labels, then of objects; the first of equals."""
     window = np.concatenate([positions[:, :2].min(0), positions[:, 2:].max(0)])
     painted, boxes = _near(window, painted), _near(window, boxes)
     hidden_labels = (overlaps(positions, painted) / areas(positions)[:, None]).sum(1)
     hidden_objects = (overlaps(positions, boxes) / np.maximum(areas(boxes), 1)).sum(1)
     best = np.argmin(10 * hidden_labels + hidden_objects + 0.01 * np.arange(len(positions)))
-    return Label(positions[best], plate, float(4 * hidden_labels[best] + hidden_objects[best]))
+    return BoxLabel(positions[best], plate, float(4 * hidden_labels[best] + hidden_objects[best]))
 
 
 def _near(window: Boxes, boxes: Boxes) -> Boxes:

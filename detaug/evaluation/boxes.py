@@ -12,7 +12,7 @@ import torch
 
 from detaug.arrays import Floats
 from detaug.evaluation.ground_truth import read_ground_truth
-from detaug.evaluation.kind import Kind
+from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
 from detaug.evaluation.pycoco import NAMES, CocoMetrics, coco_scores
 from detaug.evaluation.voc_ap import average_precisions, iou_of_boxes, match, mean_of_classes
@@ -47,7 +47,7 @@ class Metrics(CocoMetrics):
         return f"{super().__str__()}  VOC_AP50 {self.VOC_AP50:.3f}"
 
 
-class BoxKind(Kind[Metrics]):
+class BoxKind(DetectionKind[Metrics]):
     """Boxes, (4,) XYXY."""
 
     key = Key("boxes", ((4,),))

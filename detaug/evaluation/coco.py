@@ -19,7 +19,7 @@ from detaug.errors import InputError
 from detaug.evaluation.boxes import BoxKind, Metrics
 from detaug.evaluation.errors import DetectionErrors, find_errors
 from detaug.evaluation.keypoints import KeypointKind, KeypointMetrics
-from detaug.evaluation.kind import Kind, place
+from detaug.evaluation.kind import DetectionKind, place
 from detaug.evaluation.masks import MaskKind, MaskMetrics
 from detaug.evaluation.merging import Tiles, merged, tiles_of
 from detaug.evaluation.predictions import ImageDetections, read_predictions
@@ -129,7 +129,7 @@ class CocoEvaluator(Generic[M]):
             raise InputError(f"sigmas are for kind='keypoints', got kind={kind!r}")
         self.annotations, file = json_of(annotations)
         with named(self.annotations, file):
-            self._kind: Kind[M] = _KINDS[kind](file, **({} if sigmas is None else {"sigmas": sigmas}))
+            self._kind: DetectionKind[M] = _KINDS[kind](file, **({} if sigmas is None else {"sigmas": sigmas}))
         truth = self._kind.truth
         self._tiles = None if tiles is None else tiles_of(tiles, truth, self.annotations)
         self._image_ids = truth.image_ids if self._tiles is None else self._tiles.image_ids

@@ -30,7 +30,7 @@ of objects, the others of detections."""
 Bools = NDArray[np.bool_]
 
 
-class Curve(NamedTuple):
+class PrecisionRecall(NamedTuple):
     """Precision and recall of the detections of at least a score, for each different score, from the highest on."""
 
     scores: Floats
@@ -76,9 +76,9 @@ class DetectionErrors:
     nothing. What is right is on the diagonal; of the rest, pairs are formed by IoU, at least 0.5."""
     errors_of_image: dict[int, int]
     """The number of errors in each image, by its id."""
-    curve: Curve
+    curve: PrecisionRecall
     """Of all detections, whatever their score and class."""
-    curves: dict[str, Curve] = field(repr=False)
+    curves: dict[str, PrecisionRecall] = field(repr=False)
     """Of each class."""
 
     @property
@@ -129,11 +129,11 @@ def find_errors(truth: GroundTruth, found: Mapping[int, ImageDetections], min_sc
     )
 
 
-def _curve(scores: Floats, right: Bools, objects: int) -> Curve:
+def _curve(scores: Floats, right: Bools, objects: int) -> PrecisionRecall:
     order = np.argsort(-scores, kind="stable")
     scores, hits = scores[order], np.cumsum(right[order])
     last = np.flatnonzero(np.append(np.diff(scores), -1.0)[: len(scores)])  # no threshold divides equal scores
-    return Curve(scores[last], hits[last] / (last + 1), hits[last] / max(objects, 1))
+    return PrecisionRecall(scores[last], hits[last] / (last + 1), hits[last] / max(objects, 1))
 
 
 class _Image(NamedTuple):

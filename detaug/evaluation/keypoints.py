@@ -18,7 +18,7 @@ from detaug.boxes.views import mirrors
 from detaug.coco.annotations import read_annotations
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
-from detaug.evaluation.kind import Kind
+from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
 from detaug.evaluation.pycoco import coco_scores
 from detaug.loading.batch import Batch
@@ -67,7 +67,7 @@ class KeypointMetrics:
         return "  ".join(f"{name} {getattr(self, name):.3f}" for name in NAMES)
 
 
-class KeypointKind(Kind[KeypointMetrics]):
+class KeypointKind(DetectionKind[KeypointMetrics]):
     """Key points, (K, 2) x, y in continuous source pixels."""
 
     def __init__(self, path: Path, sigmas: Sequence[float] | None = None) -> None:

@@ -20,7 +20,7 @@ from detaug.loading.batch import Batch
 M_co = TypeVar("M_co", covariant=True)
 
 
-class Kind(ABC, Generic[M_co]):
+class DetectionKind(ABC, Generic[M_co]):
     """One kind of detections: the key that has them, their way to source pixels, and their metrics."""
 
     key: Key

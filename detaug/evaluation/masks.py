@@ -26,7 +26,7 @@ from detaug.coco.outlines import (
 from detaug.coco.rings import mask_of_runs
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import own_area, read_ground_truth
-from detaug.evaluation.kind import Kind
+from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
 from detaug.evaluation.pycoco import NAMES, CocoMetrics, coco_scores
 from detaug.loading.batch import Batch
@@ -55,7 +55,7 @@ class MaskMetrics(CocoMetrics):
     """The number of images that were updated again; they count once."""
 
 
-class MaskKind(Kind[MaskMetrics]):
+class MaskKind(DetectionKind[MaskMetrics]):
     """Masks in source pixels, as run lengths: {"size": [height, width], "counts": text}."""
 
     key = Key("masks", (("H", "W"), (1, "H", "W")), is_large=True)

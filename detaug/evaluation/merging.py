@@ -18,7 +18,7 @@ from detaug.boxes.polygons import area, hull
 from detaug.coco.table import load_coco
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import GroundTruth
-from detaug.evaluation.kind import Kind
+from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import ImageDetections
 from detaug.evaluation.rotated import iou_of_quadrangles
 from detaug.evaluation.voc_ap import Overlaps, area_of_boxes, iou_of_boxes
@@ -123,7 +123,7 @@ def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:
 
 
 def merged(
-    tiles: TilesOfPictures, found: Mapping[int, ImageDetections], kind: Kind[Any], min_iou: float
+    tiles: TilesOfPictures, found: Mapping[int, ImageDetections], kind: DetectionKind[Any], min_iou: float
 ) -> dict[int, ImageDetections]:
     """Return the detections in pictures, by image id. `found`: of the tiles, in pixels of their pictures."""
     sizes = dict(zip(kind.truth.image_ids, kind.truth.sizes.tolist(), strict=True))

@@ -13,7 +13,7 @@ import numpy as np
 
 from detaug.coco.boxes import SMALLEST_SIDE, look_like_corners, look_relative
 from detaug.errors import InputError
-from detaug.evaluation.kind import Kind
+from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import ImageDetections
 from detaug.files.text import read_json
 from detaug.findings.finding import counted, shown
@@ -24,7 +24,7 @@ _ENTRIES = {"boxes": "bbox", "masks": "segmentation"}
 """The entries of results that have another name than the key of predictions."""
 
 
-def read_results(path: Path, kind: Kind[Any]) -> dict[int, ImageDetections]:
+def read_results(path: Path, kind: DetectionKind[Any]) -> dict[int, ImageDetections]:
     """Return the detections by image id, of all images of the ground truth: those without a row have none.
 
     Raises OSError; InputError, which names the row, for a file in another form, an unknown image or class, or what is
@@ -87,7 +87,7 @@ def _flat(values: list[Any]) -> Iterator[Any]:
             yield value
 
 
-def _detections(path: Path, rows: Mapping[int, dict[str, Any]], kind: Kind[Any]) -> ImageDetections:
+def _detections(path: Path, rows: Mapping[int, dict[str, Any]], kind: DetectionKind[Any]) -> ImageDetections:
     """Return the detections of an image. rows: by their positions in the file."""
     listed = list(rows.values())
     try:
@@ -100,7 +100,7 @@ def _detections(path: Path, rows: Mapping[int, dict[str, Any]], kind: Kind[Any])
     return ImageDetections(shapes, np.array(scores, np.float64), np.array(ids, np.int64), sides=sides)
 
 
-def _faults(rows: Mapping[int, dict[str, Any]], kind: Kind[Any]) -> Iterator[tuple[int, str]]:
+def _faults(rows: Mapping[int, dict[str, Any]], kind: DetectionKind[Any]) -> Iterator[tuple[int, str]]:
     for at, row in rows.items():
         try:
             kind.shapes([row])
@@ -108,7 +108,7 @@ def _faults(rows: Mapping[int, dict[str, Any]], kind: Kind[Any]) -> Iterator[tup
             yield at, f"no {error}" if isinstance(error, KeyError) else str(error)
 
 
-def _odd_values(found: Mapping[int, ImageDetections], kind: Kind[Any]) -> Iterator[str]:
+def _odd_values(found: Mapping[int, ImageDetections], kind: DetectionKind[Any]) -> Iterator[str]:
     """Yield what is odd about detections that pycocotools scores."""
     scores = np.concatenate([np.zeros(0), *(each.scores for each in found.values())])
     if outside := int(((scores < 0) | (scores > 1)).sum()):

@@ -18,7 +18,7 @@ from detaug.boxes.polygons import area, cut, side_of_line, turn_of
 from detaug.coco.annotations import AnnotationError, read_annotations
 from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
-from detaug.evaluation.kind import Kind
+from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
 from detaug.evaluation.voc_ap import average_precisions, match, mean_of_classes
 from detaug.loading.batch import Batch
@@ -94,7 +94,7 @@ def _iou_of_pairs(one: Floats, other: Floats, first: Ints, second: Ints) -> Floa
     return np.asarray(shared / np.maximum(areas[0] + areas[1] - shared, np.finfo(float).tiny))
 
 
-class RotatedKind(Kind[RotatedMetrics]):
+class RotatedKind(DetectionKind[RotatedMetrics]):
     """Quadrangles, (4, 2) x, y."""
 
     key = Key("corners", ((4, 2),))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from detaug.arrays import Ints, start_offsets
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, Objects, label_map, pixel_grid
+from detaug.boxes.masks import Grid, PlacedObjects, label_map, pixel_grid
 from detaug.boxes.units import ONE
 from detaug.gpu.streams import launch_programs, to_device
 
@@ -66,7 +66,7 @@ def table_on_device(table: MaskTable, device: torch.device) -> TableOnDevice:
 class ObjectsOnGpu:
     """The objects of several batches on a GPU, their outlines placed in the output."""
 
-    def __init__(self, table: MaskTable, objects: Objects, device: torch.device) -> None:
+    def __init__(self, table: MaskTable, objects: PlacedObjects, device: torch.device) -> None:
         from detaug.gpu.mask_kernels import place
 
         self._device, count = device, len(objects)

@@ -26,7 +26,7 @@ from detaug.pipelines.decoding import decoded, inputs
 from detaug.pipelines.errors import DALI_ERRORS, is_of_device, reason_of
 from detaug.pipelines.scaled_decoding import decode_scaled
 from detaug.pipelines.worker import PipelineWorker
-from detaug.sources.decoder import Decoder
+from detaug.sources.decoder import SourceDecoder
 from detaug.sources.source import Source
 
 _FILE_OPERATORS = (
@@ -204,7 +204,7 @@ def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFile
     worker.close()
     if len(found) == len(indices) and device.type == "cuda" and reader.pixel_format.is_rgb8:
         return _undecodable(reader, indices, torch.device("cpu"))
-    return found if len(found) < len(indices) or Decoder(reader).works() else BadFiles()
+    return found if len(found) < len(indices) or SourceDecoder(reader).works() else BadFiles()
 
 
 def _decoding_worker(reader: Source, device: torch.device) -> PipelineWorker:

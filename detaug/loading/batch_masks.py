@@ -13,7 +13,7 @@ from detaug.arrays import Bools
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import (
     Grid,
-    Objects,
+    PlacedObjects,
     label_map,
     pixel_grid,
     placed_outlines,
@@ -165,7 +165,7 @@ class MasksOfBoxes(ShapesOfBoxes):
         height, width = self.images.shape[-2:]
         return height, width
 
-    def _objects(self) -> tuple[MaskTable, Objects]:
+    def _objects(self) -> tuple[MaskTable, PlacedObjects]:
         """Return the objects of the real boxes."""
         table, moved = self._group.shapes.mask_table, self.moved
         assert moved is not None

@@ -12,7 +12,7 @@ from torch import Tensor
 from detaug.arrays import Floats, Ints
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Objects, masks_within
+from detaug.boxes.masks import PlacedObjects, masks_within
 from detaug.boxes.rotated import Angle
 from detaug.boxes.shape_group import NOTHING, PartOfGroup, ShapeGroup
 from detaug.boxes.shapes import Shapes
@@ -30,7 +30,7 @@ def marks_of(shapes: Shapes, rows: Ints, keypoints: Any, corners: Any) -> Marks 
     return marks_of_classes(shapes.keypoints, shapes.classes[rows], keypoints)._replace(corners=corners)
 
 
-def with_masks(marks: Marks | None, table: MaskTable, objects: Objects, size: Sequence[int]) -> Marks:
+def with_masks(marks: Marks | None, table: MaskTable, objects: PlacedObjects, size: Sequence[int]) -> Marks:
     """Return what pictures show of objects, with their masks. `size`: (H, W) of the image, any of the picture."""
     height, width = size
     return (marks or Marks())._replace(masks=masks_within(table, objects, (0, 0, width, height)))

@@ -24,7 +24,7 @@ STEPS = 128
 fingerprint in a state."""
 
 
-class Block(NamedTuple):
+class PositionBlock(NamedTuple):
     """A block of positions of an epoch."""
 
     epoch: int
@@ -45,14 +45,14 @@ class PositionDraws:
 
     seed: int
     global_batch: int
-    _last: dict[int, tuple[list[Block], Arrays]] = field(default_factory=dict)
+    _last: dict[int, tuple[list[PositionBlock], Arrays]] = field(default_factory=dict)
     """By step of the recipe: blocks, and what its op drew for them, (positions of all blocks, ...) each."""
 
     def at(self, epoch: int, epoch_steps: int, steps: Ints, slots: Ints) -> DrawsAt:
         """Return the draws of the positions `steps`, `slots`, (N,) each, of an epoch of so many steps."""
         return DrawsAt(self, epoch, epoch_steps, steps, slots)
 
-    def of_blocks(self, step: int, op: Op, blocks: list[Block]) -> Arrays:
+    def of_blocks(self, step: int, op: Op, blocks: list[PositionBlock]) -> Arrays:
         """Return what the op of a step of the recipe draws for all positions of the blocks, concatenated."""
         before, arrays = self._last.get(step, ([], {}))
         if before != blocks:
@@ -61,7 +61,7 @@ class PositionDraws:
             self._last[step] = blocks, arrays
         return arrays
 
-    def _of_block(self, step: int, op: Op, block: Block) -> Arrays:
+    def _of_block(self, step: int, op: Op, block: PositionBlock) -> Arrays:
         rng = np.random.default_rng([1, self.seed, block.epoch, block.row, block.column, step])
         return check_drawn(op.draw(rng, block.size), block.size)
 
@@ -84,21 +84,23 @@ class DrawsAt:
         return select(rows, self.draws.of_blocks(step, op, blocks))
 
     @cached_property
-    def _rows(self) -> tuple[list[Block], Ints]:
+    def _rows(self) -> tuple[list[PositionBlock], Ints]:
         return self._blocks(self.slots)
 
     @cached_property
-    def _rows_of_steps(self) -> tuple[list[Block], Ints]:
+    def _rows_of_steps(self) -> tuple[list[PositionBlock], Ints]:
         """The same for slot 0 of each image's step."""
         return self._blocks(np.zeros_like(self.slots))
 
-    def _blocks(self, slots: Ints) -> tuple[list[Block], Ints]:
+    def _blocks(self, slots: Ints) -> tuple[list[PositionBlock], Ints]:
         """Return the blocks around the positions, and where each position is among those of the blocks, (N,)."""
         row, column = self.steps // STEPS, slots // SLOTS
         rows, columns = (range(int(each.min()), int(each.max()) + 1) for each in (row, column))
         heights = np.minimum(STEPS, self.epoch_steps - STEPS * np.arange(rows.stop))
         widths = np.minimum(SLOTS, self.draws.global_batch - SLOTS * np.arange(columns.stop))
-        blocks = [Block(self.epoch, *each, int(heights[each[0]] * widths[each[1]])) for each in product(rows, columns)]
+        blocks = [
+            PositionBlock(self.epoch, *each, int(heights[each[0]] * widths[each[1]])) for each in product(rows, columns)
+        ]
         before = (row - rows.start) * STEPS * widths[columns.start :].sum()  # positions in blocks of earlier rows
         before += (column - columns.start) * SLOTS * heights[row]
         return blocks, before + self.steps % STEPS * widths[column] + slots % SLOTS

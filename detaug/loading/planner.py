@@ -30,7 +30,7 @@ BLOCK_IMAGES = 2048
 """Images that are planned at once, about, since a NumPy call costs much."""
 
 
-class Block(NamedTuple):
+class PlannedBlock(NamedTuple):
     """The plan of consecutive batches of an epoch, in main memory."""
 
     epoch: EpochBatches
@@ -99,7 +99,7 @@ class Planner:
         if self.skipped.refuses:
             self.skipped.check_batch(self.order.batches(epoch)[step])
 
-    def _blocks(self, epoch: int, step: int) -> Iterator[Block]:
+    def _blocks(self, epoch: int, step: int) -> Iterator[PlannedBlock]:
         block = self._block_batches()
         end = self.end if self.order.train else epoch + 1
         for number in count(epoch) if end is None else range(epoch, end):
@@ -115,7 +115,7 @@ class Planner:
             raise DataError(f"no image is left: all of shard {self.order.shard} are skipped; {self.reader.remedy}")
         return batches
 
-    def _plan(self, batches: EpochBatches, steps: range) -> Block:
+    def _plan(self, batches: EpochBatches, steps: range) -> PlannedBlock:
         """Plan consecutive batches of an epoch."""
         lengths = [len(batches.indices[step]) for step in steps]
         batch, at = np.repeat(np.arange(len(steps)), lengths), np.concatenate([np.arange(n) for n in lengths])
@@ -133,7 +133,7 @@ class Planner:
 
     def _pack(
         self, batches: EpochBatches, steps: range, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None
-    ) -> Block:
+    ) -> PlannedBlock:
         """Plan the images of consecutive batches. `drawn`: what an earlier plan drew, used again."""
         indices = [batches.indices[step] for step in steps]
         images, slices = np.concatenate(indices), consecutive_slices([len(batch) for batch in indices])
@@ -141,9 +141,9 @@ class Planner:
         inputs = self.renderer.planned_inputs(plan, self.reader.sizes[images])
         targets = pack_targets(fit_to_shapes(plan.views), images, slices, self.reader)
         params = plan.drawn if self.return_params else ()
-        return Block(batches, steps, slices, inputs, params, targets)
+        return PlannedBlock(batches, steps, slices, inputs, params, targets)
 
-    def _batches(self, block: Block) -> list[BatchPlan]:
+    def _batches(self, block: PlannedBlock) -> list[BatchPlan]:
         """Return the plans of the batches of a block, with their targets on the device."""
         starts, targets = [images.start for images in block.slices], block.targets.batches(self.device)
         largest = np.maximum.reduceat(block.targets.image_size, starts).tolist()

@@ -9,21 +9,21 @@ import numpy as np
 
 from detaug.arguments import check, check_p, check_share, is_number, is_whole
 from detaug.arrays import Arrays, Bools, Floats, Ints
-from detaug.boxes.masks import Objects, objects_of, pixel_grid, rasterise
+from detaug.boxes.masks import PlacedObjects, objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import Stencil, no_stencils, packed_rows
 from detaug.boxes.views import Views
 from detaug.coco.rings import box_of_mask
 from detaug.gpu.passes import GpuPass
 from detaug.gpu.pixel_passes import PastePass
-from detaug.ops.mixing import Overlay, partner_of_each, tiles_of, whole_rectangles, with_added
+from detaug.ops.mixing import PasteRectangles, partner_of_each, tiles_of, whole_rectangles, with_added
 
 IMAGES = 16
 """Images whose masks are made together: a NumPy call costs much, and masks take memory."""
 
 
 @dataclass(frozen=True)
-class CopyPaste(Overlay):
+class CopyPaste(PasteRectangles):
     """Paste objects of another image of its group, with probability `p` (Ghiasi et al. 2021, Simple Copy-Paste).
 
     `max_boxes` boxes are drawn from those of the other image, with repetition, so one to `max_boxes` objects are
@@ -173,7 +173,7 @@ class _SeenMasks:
         return rasterise(self._views.shapes.mask_table, objects, pixel_grid(self.height, self.width, 1))
 
     @cached_property
-    def _objects(self) -> Objects:
+    def _objects(self) -> PlacedObjects:
         return objects_of(Placement.of_views(self._views))
 
     @cached_property

@@ -335,7 +335,7 @@ def check_alpha(alpha: float) -> None:
 # ------------------------------------------------------------------------- rectangles of another image
 
 
-class Overlay(PasteTiles):
+class PasteRectangles(PasteTiles):
     """Pastes rectangles of one other image at the same position. A subclass chooses them."""
 
     min_visibility: float
@@ -361,7 +361,7 @@ class Overlay(PasteTiles):
 
 
 @dataclass(frozen=True)
-class CutMix(Overlay):
+class CutMix(PasteRectangles):
     """Paste a random rectangle of another image of its group, with probability `p` (Yun et al. 2019).
 
     The draw is torchvision's: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its centre

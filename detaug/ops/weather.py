@@ -39,7 +39,7 @@ Shares = NDArray[np.float32]
 """(H, W), the share that what lies over an image has in each pixel, in 0..1."""
 
 
-class Overlay(RandomPixelOp):
+class WeatherOverlay(RandomPixelOp):
     """Lays something over images, by a map of its shares in the pixels that `add_shares` makes of the planned inputs.
 
     On the CPU a loop does it. On a GPU, and for other bands, the map is made on the CPU, and DALI does the rest.
@@ -86,7 +86,7 @@ class Overlay(RandomPixelOp):
 
 
 @dataclass(frozen=True)
-class RandomShadow(Overlay):
+class RandomShadow(WeatherOverlay):
     """Darken random polygons, with probability `p` (Albumentations' `RandomShadow`).
 
     `region`: XYXY in 0..1 of the image, where the polygons are. `count`: (fewest, most) polygons. `corners`: of each;
@@ -137,7 +137,7 @@ class RandomShadow(Overlay):
 
 
 @dataclass(frozen=True)
-class RandomFog(Overlay):
+class RandomFog(WeatherOverlay):
     """Mix with white, most in the middle, and blur, with probability `p` (Albumentations' `RandomFog`).
 
     `density`: (smallest, largest) in 0..1. `alpha`: share of white in one of the many clouds, at a density of 1. The
@@ -232,7 +232,7 @@ def _sum_of_squares(below: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class RandomRain(Overlay):
+class RandomRain(WeatherOverlay):
     """Add blurred streaks, and darken the image, with probability `p` (Albumentations' `RandomRain`).
 
     `slant`: (smallest, largest), how far a streak goes to the right, in output pixels. `length`: how far it goes down,

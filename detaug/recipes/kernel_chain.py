@@ -130,7 +130,7 @@ class _OpPass:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _ChosenPass:
     """The passes of one step of a container, for the images that chose it."""
 
     chosen: str
@@ -225,7 +225,7 @@ def _passes_of_container(step: PixelStep, container: Container, device: torch.de
         passes = _passes([(inner,)], device)
         if passes is None:
             return None
-        chosen.append(_Chosen(step.inputs["chosen"], at, passes))
+        chosen.append(_ChosenPass(step.inputs["chosen"], at, passes))
     return tuple(chosen)
 
 

@@ -35,7 +35,7 @@ CLOSE_UP = 0.25  # a box with both sides under this share of its image is drawn 
 MOST_LETTERS = 30  # of a class name
 
 
-class Objects(NamedTuple):
+class FindingObjects(NamedTuple):
     """Boxes (M, 4) XYXY pixels, M class names, M flags, M positions in the json's annotations."""
 
     boxes: Array
@@ -106,7 +106,7 @@ def _open_upright(image: ImageFile) -> Image.Image:
             return picture
 
 
-def _objects(table: Table, finding: CheckFinding) -> Objects:
+def _objects(table: Table, finding: CheckFinding) -> FindingObjects:
     """Return the box of the finding, with the one that it is like, as the json has it, or all boxes of its image."""
     where, at = _place_of(finding.entry)
     if where == "annotations":
@@ -118,7 +118,7 @@ def _objects(table: Table, finding: CheckFinding) -> Objects:
     numbers = [row for _, row in found]
     difficult = [bool(table.row("annotations", row).get("difficult")) for row in numbers]
     dashed = [False, True][: len(found)] if finding.like else difficult
-    return Objects(np.array([box for box, _ in found]).reshape(-1, 4), names, dashed, numbers)
+    return FindingObjects(np.array([box for box, _ in found]).reshape(-1, 4), names, dashed, numbers)
 
 
 def _masks(table: Table, rows: list[int], window: tuple[int, int, int, int]) -> Callable[[int, int], Bools]:

@@ -20,7 +20,7 @@ from detaug.recipes.recipe import Recipe, draws_from, make_rendering_recipe
 from detaug.recipes.stages import listed
 from detaug.samples.annotations import COLUMNS, Target, like_target, read_target, source_views
 from detaug.samples.images import like_image, read_image
-from detaug.samples.rendering import Renderer
+from detaug.samples.rendering import ArrayRenderer
 
 
 @dataclass(frozen=True)
@@ -98,5 +98,5 @@ class Compose:
         return make_rendering_recipe(self.ops)
 
     @cached_property
-    def _renderer(self) -> Renderer:
-        return Renderer(self._recipe)
+    def _renderer(self) -> ArrayRenderer:
+        return ArrayRenderer(self._recipe)

@@ -20,7 +20,7 @@ from detaug.recipes.recipe import Plan, Recipe, check_size
 from detaug.samples.images import Pixels
 
 
-class Renderer:
+class ArrayRenderer:
     """Renders `batch_size` images at a time after a recipe.
 
     On the CPU it calls the CPU kernels of the ops. If an op has none, a DALI pipeline renders, which takes 1 ms more.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from detaug.arguments import check, checks_names, is_whole
 from detaug.arrays import Arrays, Floats, Ints
-from detaug.boxes.masks import Objects, pixel_grid, rasterise
+from detaug.boxes.masks import PlacedObjects, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.rotated import Angle
 from detaug.boxes.shape_group import ShapeGroup
@@ -32,7 +32,7 @@ from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.recipes.recipe import Plan, Recipe, draws_from, make_rendering_recipe
 from detaug.samples.annotations import source_views
-from detaug.samples.rendering import Renderer
+from detaug.samples.rendering import ArrayRenderer
 from detaug.sources.columns import join
 
 Array = NDArray[Any]
@@ -197,7 +197,7 @@ class Samples:
         table = self.shapes.mask_table
         return [with_masks(each, table, *own) for each, own in zip(marks, self._objects(), strict=True)]
 
-    def _objects(self) -> list[tuple[Objects, tuple[int, int]]]:
+    def _objects(self) -> list[tuple[PlacedObjects, tuple[int, int]]]:
         """Return the objects of each of N images, and its size (H, W)."""
         channels_first = self._channels_first
         sizes = [image.shape[1:] if channels_first else image.shape[:2] for image in self.images]
@@ -230,7 +230,7 @@ class Samples:
     @cached_property
     def images(self) -> list[Array]:
         """Return N arrays (H, W, 3) in 0..255; (3, H, W) after Normalize. Without Resize, at the view's own size."""
-        renderer = Renderer(self._recipe, len(self), self.device)
+        renderer = ArrayRenderer(self._recipe, len(self), self.device)
         images = renderer.render(self.source_images, self.plan)
         renderer.close()
         channels_first = self._channels_first

@@ -26,7 +26,7 @@ AT_ONCE = 32
 """Frames that are decoded at once: fewer would decode more of them twice, since decoding begins at key frames."""
 
 
-class Pictures(Protocol):
+class PredictedImages(Protocol):
     """What a model looks at."""
 
     images: list[dict[str, Any]]

@@ -28,7 +28,7 @@ from detaug.findings.finding import counted
 from detaug.outputs.folder import check_folder, files_together, refuse_other_content
 from detaug.outputs.guards import output_files
 from detaug.outputs.summary import SKIP_REMEDY
-from detaug.scoring.pictures import ImageFiles, Pictures, VideoFiles
+from detaug.scoring.pictures import ImageFiles, PredictedImages, VideoFiles
 from detaug.sheets import Detections
 from detaug.training.predict import TrainedModel, load_model
 
@@ -199,7 +199,7 @@ def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[st
             refuse_other_content(texts, {})
 
 
-def _drawings(drawings: Path, source: Pictures, files: Sequence[Path]) -> list[str]:
+def _drawings(drawings: Path, source: PredictedImages, files: Sequence[Path]) -> list[str]:
     """Return the names of the pictures to write. Raises ConversionError for one that is someone else's."""
     check_folder(drawings)
     names = [image["file_name"] for image in source.images]
@@ -246,7 +246,7 @@ def _draw(model: TrainedModel, pixels: NDArray[np.uint8], found: Detections, pat
     save_picture(picture, path)
 
 
-def _document(model: TrainedModel, source: Pictures, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _document(model: TrainedModel, source: PredictedImages, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the json of the data set."""
     categories = [{"id": at, "name": name} for at, name in enumerate(model.class_names) if at]
     if model.keypoints is not None:

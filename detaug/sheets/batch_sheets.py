@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from detaug.drawing.images import Pictures, stretched, to_images
+from detaug.drawing.images import RgbImages, stretched, to_images
 from detaug.drawing.sheet import Tile, in_rows, make_sheet, padding
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
@@ -83,7 +83,7 @@ def batch_sheet(
     return make_sheet(in_rows(tiles, columns), title=title, class_names=class_names[1:])
 
 
-def pictures_of(batch: Batch, ops: Sequence[Op], bands: Sequence[int] = ()) -> Pictures:
+def pictures_of(batch: Batch, ops: Sequence[Op], bands: Sequence[int] = ()) -> RgbImages:
     """Return the images of a batch, in true colours if `ops` have the Normalize that was used.
 
     For `bands` see `batch_sheet`.
@@ -93,7 +93,7 @@ def pictures_of(batch: Batch, ops: Sequence[Op], bands: Sequence[int] = ()) -> P
         return stretched(arrays, bands)
     if find_normalize(ops) is None:
         return to_images(arrays)
-    return Pictures([in_true_colors(each, ops) for each in arrays], "")
+    return RgbImages([in_true_colors(each, ops) for each in arrays], "")
 
 
 def _tile(samples: Samples, at: int, class_names: Sequence[str], caption: str = "") -> Tile:

@@ -20,7 +20,7 @@ GRAY = np.array([0.299, 0.587, 0.114])
 SAME = 0.01  # relative; Resize rounds to whole pixels
 
 
-class Stage(NamedTuple):
+class StepImage(NamedTuple):
     """An image between two ops: (H, W, 3) in 0..255, its number of boxes, its matrix from source pixels."""
 
     image: Array
@@ -36,7 +36,7 @@ class Stage(NamedTuple):
         return np.array([width, height])
 
 
-def describe_change(before: Stage, after: Stage) -> str:
+def describe_change(before: StepImage, after: StepImage) -> str:
     """Return a caption such as "mirrored left-right" or "window 62% x 48%, 3 of 5 boxes"; "as it was" for no change."""
     moves = list(_moves(before, after))
     pixels = [] if moves else list(_color_changes(before.image, after.image))
@@ -54,7 +54,7 @@ def count_boxes(boxes: int, before: int) -> str:
 # ---------------------------------------------------------------- geometry
 
 
-def _moves(before: Stage, after: Stage) -> Iterator[str]:
+def _moves(before: StepImage, after: StepImage) -> Iterator[str]:
     change = _square(after.matrix) @ np.linalg.inv(_square(before.matrix))
     change /= change[2, 2]
     if (np.abs(change[2, :2] * before.size) > SAME).any():
@@ -78,7 +78,7 @@ def _turns(linear: Array) -> Iterator[str]:
     yield from ["sheared"] if abs(linear[:, 0] @ linear[:, 1]) > SAME * sides.prod() else []
 
 
-def _windows(before: Stage, after: Stage, back: Array) -> Iterator[str]:
+def _windows(before: StepImage, after: StepImage, back: Array) -> Iterator[str]:
     """Describe a map without rotation; `back`: (3, 3), from pixels after the op to pixels before it."""
     start, end = (back[:2, 2] / before.size, (back[:2, :2] @ after.size + back[:2, 2]) / before.size)
     span, shift = np.abs(end - start), -np.minimum(start, end)

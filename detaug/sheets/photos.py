@@ -97,17 +97,17 @@ def _best(reader: CocoReader, rows: int, label: int | None, score: Callable[[Arr
     return [Selected(row, scores[row].note) for row in best]
 
 
-class Objects(NamedTuple):
+class PhotoObjects(NamedTuple):
     """(M, 4) XYXY pixels and (M,) labels."""
 
     boxes: Array
     labels: Array
 
 
-def objects_of(reader: CocoReader, row: int) -> Objects:
+def objects_of(reader: CocoReader, row: int) -> PhotoObjects:
     """Return the boxes and labels of the image at `row` of the json's list."""
     boxes, labels, _ = reader.views(np.array([row])).packed()
-    return Objects(boxes[0], labels[0])
+    return PhotoObjects(boxes[0], labels[0])
 
 
 # ---------------------------------------------------------------- scores

@@ -25,7 +25,7 @@ from detaug.ops.op import Op
 from detaug.ops.resize import OwnSize
 from detaug.recipes.recipe import make_rendering_recipe
 from detaug.samples.samples import Samples, batch
-from detaug.sheets.captions import Stage, count_boxes, describe_change, describe_draw
+from detaug.sheets.captions import StepImage, count_boxes, describe_change, describe_draw
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sources.coco_reader import CocoReader
 
@@ -111,11 +111,11 @@ class Augmented(NamedTuple):
             marks=self.samples.marks()[at],
         )
 
-    def stage(self, at: int) -> Stage:
+    def stage(self, at: int) -> StepImage:
         """Return the input of `describe_change` for the photo at `at`."""
         field = self.samples.plan.views.field
         bent = field is not None and bool(field.bends[at])
-        return Stage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at], bent)
+        return StepImage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at], bent)
 
     def last_draw(self, at: int) -> str:
         """Describe the numbers that the last op drew for the photo at `at`.

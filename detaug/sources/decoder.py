@@ -22,7 +22,7 @@ _AT_ONCE = 8
 """Images that are decoded together, in memory twice."""
 
 
-class Decoder:
+class SourceDecoder:
     """Decodes images of a source with DALI: to the values that a loader of the source gets."""
 
     def __init__(self, source: Source) -> None:
@@ -30,7 +30,7 @@ class Decoder:
         self._pipeline: Any = None
 
     def __reduce__(self) -> Any:
-        return Decoder, (self._source,)
+        return SourceDecoder, (self._source,)
 
     def decode(self, indices: Ints) -> list[NDArray[Any]]:
         """Return images as displayed, (H, W, bands of the file), of the type of the source.

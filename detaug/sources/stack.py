@@ -15,7 +15,7 @@ from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files.decodable import contiguous_tiff
 from detaug.pixel_format import DType, PixelFormat
-from detaug.sources.decoder import Decoder
+from detaug.sources.decoder import SourceDecoder
 from detaug.sources.derived import DerivedSource
 from detaug.sources.source import Source, check_sources
 
@@ -50,7 +50,7 @@ class StackReader(DerivedSource):
         dtypes: list[DType] = ["uint8", "uint16", "float32"]
         dtype = max((source.pixel_format.dtype for source in self.sources), key=dtypes.index)
         self.pixel_format = PixelFormat(sum(source.pixel_format.count for source in self.sources), dtype)
-        self._decoders = [Decoder(source) for source in self.sources]
+        self._decoders = [SourceDecoder(source) for source in self.sources]
 
     def read(self, index: int) -> bytes:
         """Return an image with all bands, as a TIFF. Raises OSError as `contents` does."""

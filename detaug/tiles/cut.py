@@ -19,7 +19,7 @@ from detaug.boxes.units import ONE
 from detaug.boxes.views import Views, whole_images, whole_where_close
 from detaug.coco.outlines import OutlineColumns, ends_of_part, join_outlines
 from detaug.sources.source import Source
-from detaug.tiles.windows import Tiles
+from detaug.tiles.windows import TileWindows
 
 RINGS = 1024
 """Rings that are cut together."""
@@ -45,7 +45,7 @@ class CutObjects(NamedTuple):
     """For each picture: parts of objects in tiles of which too little is visible."""
 
 
-def cut_objects(source: Source, tiles: Tiles, min_visibility: float) -> CutObjects:
+def cut_objects(source: Source, tiles: TileWindows, min_visibility: float) -> CutObjects:
     """Return the objects in tiles of a source's pictures.
 
     An object belongs to a tile that shows at least `min_visibility` of its area: that of its mask, else of its rotated
@@ -61,7 +61,7 @@ def cut_objects(source: Source, tiles: Tiles, min_visibility: float) -> CutObjec
     return CutObjects(tile, rows, boxes, visible, _joined(shapes), np.sum([part.left_out for part in parts], axis=0))
 
 
-def _chunks(source: Source, tiles: Tiles) -> Iterator[slice]:
+def _chunks(source: Source, tiles: TileWindows) -> Iterator[slice]:
     """Yield slices of the tiles, of whole pictures."""
     _, counts, _ = source.objects()
     work = np.cumsum(counts[tiles.picture] + 1)
@@ -74,7 +74,7 @@ def _chunks(source: Source, tiles: Tiles) -> Iterator[slice]:
         start = end
 
 
-def _cut(source: Source, tiles: Tiles, chunk: slice, min_visibility: float) -> CutObjects:
+def _cut(source: Source, tiles: TileWindows, chunk: slice, min_visibility: float) -> CutObjects:
     own = tiles.some(chunk)
     views = _views(source, own)
     before = (views.labels >= 0).sum(1)
@@ -96,7 +96,7 @@ def _cut(source: Source, tiles: Tiles, chunk: slice, min_visibility: float) -> C
     return CutObjects(tile, placement.rows[left], boxes, visible[left], shapes, left_out)
 
 
-def _views(source: Source, tiles: Tiles) -> Views:
+def _views(source: Source, tiles: TileWindows) -> Views:
     """Return the tiles as views of their pictures, with the boxes that reach into them, not clipped."""
     boxes, counts, labels = source.objects()
     size = source.sizes[tiles.picture].astype(np.float64)

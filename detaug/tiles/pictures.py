@@ -17,7 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from detaug.arrays import Ints
 from detaug.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header, upright
 from detaug.files.large_images import allow_pixels, too_few_bytes
-from detaug.sources.decoder import Decoder
+from detaug.sources.decoder import SourceDecoder
 from detaug.sources.source import FolderSource, Source
 from detaug.tiles.bands import part_of_bands
 from detaug.tiles.tiled_tiff import TiledTiff, open_tiff
@@ -70,7 +70,7 @@ def part_of(picture: Image.Image, window: Ints, size: Ints) -> Image.Image:
     return part if part.size == sides else part.resize(sides, Image.Resampling.BILINEAR)
 
 
-class Pictures:
+class ImageParts:
     """Gives parts of the pictures of a source, (H, W, bands) of its type. Of TIFFs in tiles it reads those it needs.
 
     Other pictures are decoded whole, and kept as long as all of them have no more than `memory` bytes.
@@ -80,11 +80,11 @@ class Pictures:
         self._source, self._memory = source, memory
         self._kept: OrderedDict[int, Image.Image | NDArray[Any]] = OrderedDict()
         self._lock = Lock()
-        self._decoder = None if source.pixel_format.is_rgb8 else Decoder(source)
+        self._decoder = None if source.pixel_format.is_rgb8 else SourceDecoder(source)
         self.tiff = lru_cache(256)(self._tiff)
 
     def __reduce__(self) -> Any:
-        return Pictures, (self._source, self._memory)
+        return ImageParts, (self._source, self._memory)
 
     def encoded(self, indices: Sequence[int]) -> dict[int, bytes]:
         """Return the files of pictures that are decoded whole and are not kept.

@@ -17,7 +17,7 @@ from detaug.machine.threads import Threads
 from detaug.sources.derived import DerivedSource, of_images
 from detaug.sources.source import Source
 from detaug.tiles.cut import cut_objects
-from detaug.tiles.pictures import Pictures
+from detaug.tiles.pictures import ImageParts
 from detaug.tiles.windows import Size, plan_tiles
 
 
@@ -100,7 +100,7 @@ class TileReader(DerivedSource):
         }
         super().__init__([reader], self.pictures, of_images(reader, self.pictures, found.rows) | cut)
         self.rounds = None if grids == 1 else own.grids.T
-        self._read = Pictures(reader, parse_size("memory", memory))
+        self._read = ImageParts(reader, parse_size("memory", memory))
 
     def __repr__(self) -> str:
         return f"TileReader({self.reader!r})  # {len(self)} tiles, {len(self._boxes)} boxes"

@@ -13,7 +13,7 @@ from detaug.arrays import Bools, Ints
 Size = int | tuple[int, int]
 
 
-class Tiles(NamedTuple):
+class TileWindows(NamedTuple):
     """T tiles of pictures: those of a picture are consecutive, row by row, and then the one that shows all of it."""
 
     picture: Ints
@@ -25,9 +25,9 @@ class Tiles(NamedTuple):
     grids: Bools
     """(T, G): in which of the grids it is."""
 
-    def some(self, chosen: Ints | slice) -> Tiles:
+    def some(self, chosen: Ints | slice) -> TileWindows:
         """Return some of the tiles."""
-        return Tiles(self.picture[chosen], self.windows[chosen], self.sizes[chosen], self.grids[chosen])
+        return TileWindows(self.picture[chosen], self.windows[chosen], self.sizes[chosen], self.grids[chosen])
 
     @property
     def is_scaled(self) -> Bools:
@@ -49,7 +49,7 @@ def check_grid(size: Size, overlap: float, whole: int | None = None, grids: int 
 
 def plan_tiles(
     pictures: Ints, size: Size, overlap: float, whole: int | None = None, grids: int = 1, align: int = 1
-) -> Tiles:
+) -> TileWindows:
     """Return the tiles of pictures, (n, 2) (height, width) each.
 
     `size`: pixels of a side, or (height, width). `overlap`: the share of a side that neighbours have in common; the
@@ -67,7 +67,7 @@ def plan_tiles(
             of_size[picture] = _windows(picture, (height, width), overlap, whole, grids, align)
         rows.append((np.full(len(of_size[picture][0]), at), *of_size[picture]))
     nothing = (*(np.zeros((0, *shape), np.int64) for shape in ((), (4,), (2,))), np.zeros((0, grids), bool))
-    return Tiles(*(np.concatenate(each) for each in zip(nothing, *rows, strict=True)))
+    return TileWindows(*(np.concatenate(each) for each in zip(nothing, *rows, strict=True)))
 
 
 def _windows(

@@ -163,7 +163,7 @@ def tile_coco(
     reader = TileReader(pictures, size, overlap, min_visibility, empty, **options)
     reader.check_files()
     names = _file_names(table, reader, files.extensions(reader))
-    chosen = _Chosen.of(reader, own)
+    chosen = _ChosenImages.of(reader, own)
     objects = int(chosen.pictures[table.image_index].sum())
     if own is None and objects and not len(chosen.boxes):
         raise ConversionError(
@@ -204,7 +204,7 @@ def _reading(pixels: PixelFormat, types: Collection[PixelType], shapes: Collecti
     return None if others or dtype not in DTYPES else f'{given}, channels={channels}, dtype="{dtype}"'
 
 
-class _Chosen(NamedTuple):
+class _ChosenImages(NamedTuple):
     """What a part of a data set has, or all."""
 
     pictures: Bools
@@ -215,7 +215,7 @@ class _Chosen(NamedTuple):
     """Positions of the objects in tiles."""
 
     @classmethod
-    def of(cls, reader: TileReader, part: Part | None) -> _Chosen:
+    def of(cls, reader: TileReader, part: Part | None) -> _ChosenImages:
         """Return the tiles of a part of the pictures, consecutive ones; of None all."""
         pictures = np.zeros(len(reader.reader), bool)
         everything = range(len(pictures))
@@ -226,7 +226,7 @@ class _Chosen(NamedTuple):
 
 
 def _document(
-    table: Table, reader: TileReader, names: list[str], chosen: _Chosen, part: Part | None, rules: str
+    table: Table, reader: TileReader, names: list[str], chosen: _ChosenImages, part: Part | None, rules: str
 ) -> Iterator[str]:
     """Return the text of the json. rules: what else two parts must have in common."""
     document = table.coco.document

@@ -24,7 +24,7 @@ import detaug as da
 from detaug.bench import bench, draw_chart, format_table, measure
 from detaug.bench.compare import check_alike
 from detaug.bench.loaders import by_hand, cached, decode, loader
-from detaug.bench.measure import Job, MadeBatch, Result, Source, cpu_seconds, describe_batch
+from detaug.bench.measure import BatchMaker, BenchJob, MadeBatch, Result, cpu_seconds, describe_batch
 from detaug.cli.main import main
 from detaug.converters import voc_to_coco
 from detaug.demo.shapes import make_voc
@@ -43,15 +43,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 @pytest.mark.parametrize("preset", ["retinanet", *slow("ssd300")])
 @pytest.mark.parametrize("make", [loader, by_hand, decode, cached])
-def test_an_epoch_counts_each_image_once(files: tuple[str, str], make: Source, preset: str, device: str) -> None:
-    batches = make(Job(*files, batch_size=3, device=device, preset=preset))
+def test_an_epoch_counts_each_image_once(files: tuple[str, str], make: BatchMaker, preset: str, device: str) -> None:
+    batches = make(BenchJob(*files, batch_size=3, device=device, preset=preset))
     assert [next(batches).new for _ in range(6)] == [3, 3, 1, 3, 3, 1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["ssd300", "retinanet"])
 def test_loaders_make_the_same_kind_of_batches(files: tuple[str, str], preset: str, device: str) -> None:
-    job = Job(*files, batch_size=7, device=device, preset=preset)
+    job = BenchJob(*files, batch_size=7, device=device, preset=preset)
     check_alike({each.__name__: describe_batch(next(each(job))) for each in (loader, by_hand, decode, cached)}, preset)
 
 
@@ -93,7 +93,7 @@ def test_the_description_of_a_batch() -> None:
     assert found == BATCH | {"shape": [2, 3, 4, 6], "wrong_boxes": 2}
 
 
-def ten_ms_a_batch(job: Job) -> Iterator[MadeBatch]:
+def ten_ms_a_batch(job: BenchJob) -> Iterator[MadeBatch]:
     """Make batches of six new images, one in ten milliseconds or more."""
     while True:
         time.sleep(0.01)
@@ -102,7 +102,7 @@ def ten_ms_a_batch(job: Job) -> Iterator[MadeBatch]:
 
 def test_measure_counts_new_images_and_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "cpu_seconds", iter([1.0, 4.0]).__next__)
-    found = measure.measure(ten_ms_a_batch, Job("", "", seconds=0.2))
+    found = measure.measure(ten_ms_a_batch, BenchJob("", "", seconds=0.2))
     assert 0 < found["images_per_s"] < 600
     assert 10 <= found["p50_ms"] <= found["p99_ms"]
     assert found["images"] % 6 == 0
@@ -138,7 +138,7 @@ def result() -> Result:
 
     rows = {"loader": [turn(400), turn(800)], "by hand": [turn(100), turn(100)], "decode": [turn(2000), turn(1600)]}
     machine = {"cpu": "a CPU", "gpu": None, "cores": 2, "date": "2026-01-01"}
-    return {"job": asdict(Job("", "")), "machine": machine, "turns": 2, "rows": rows}
+    return {"job": asdict(BenchJob("", "")), "machine": machine, "turns": 2, "rows": rows}
 
 
 def test_the_table_has_medians_ranges_and_ratios_turn_by_turn() -> None:

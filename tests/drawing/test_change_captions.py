@@ -11,7 +11,7 @@ import detaug as da
 from detaug.arrays import Arrays
 from detaug.boxes.views import Views
 from detaug.ops.op import Op
-from detaug.sheets.captions import Stage, count_boxes, describe_change
+from detaug.sheets.captions import StepImage, count_boxes, describe_change
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(40, 200, (60, 80, 3), dtype=np.uint8)
@@ -28,14 +28,14 @@ class Shift(da.GeometricOp):
         return views.fill_outside(self.fill).crop_to(start, start + 1).clip()
 
 
-def stages(*ops: Op) -> list[Stage]:
+def stages(*ops: Op) -> list[StepImage]:
     samples = da.batch([PHOTO], [[[10, 10, 30, 40], [60, 20, 80, 60]]])
-    found = [Stage(samples.images[0], 2, samples.matrix[0])]
+    found = [StepImage(samples.images[0], 2, samples.matrix[0])]
     for op in ops:
         samples = op(samples)
         field = samples.plan.views.field
         bent = field is not None and bool(field.bends[0])
-        found.append(Stage(samples.images[0], len(samples.labels[0]), samples.matrix[0], bent))
+        found.append(StepImage(samples.images[0], len(samples.labels[0]), samples.matrix[0], bent))
     return found
 
 
@@ -83,7 +83,7 @@ def test_after_a_crop_the_view_is_compared_with_the_crop() -> None:
 def test_quarter_turns(quarters: int, words: str) -> None:
     samples = da.batch([PHOTO]).replay([{"turns": np.array([quarters])}, {}])
     turned = da.RandomRotate90()(samples)
-    before, after = (Stage(each.images[0], 0, each.matrix[0]) for each in (da.batch([PHOTO]), turned))
+    before, after = (StepImage(each.images[0], 0, each.matrix[0]) for each in (da.batch([PHOTO]), turned))
     assert describe_change(before, after) == words
     assert (after.image == np.rot90(PHOTO, quarters)).all()
 
@@ -91,7 +91,7 @@ def test_quarter_turns(quarters: int, words: str) -> None:
 def test_a_turn_then_a_mirror_are_told_apart() -> None:
     *_, turned, mirrored = stages(da.RandomRotation((30, 30), p=1), da.RandomHorizontalFlip(p=1))
     assert describe_change(turned, mirrored) == "mirrored left-right"
-    source = Stage(PHOTO, 2, np.eye(2, 3))
+    source = StepImage(PHOTO, 2, np.eye(2, 3))
     assert describe_change(source, mirrored).startswith("mirrored left-right, turned")
     distorted, mirrored = stages(da.RandomPerspective(p=1), da.RandomHorizontalFlip(p=1))[1:]
     assert describe_change(distorted, mirrored) == "mirrored left-right"

@@ -13,7 +13,7 @@ from test_tight_boxes import SIZE, blob
 
 import detaug as da
 from detaug.boxes import mask_loops
-from detaug.boxes.masks import Grid, Objects, label_map, objects_of, pixel_grid, rasterise
+from detaug.boxes.masks import Grid, PlacedObjects, label_map, objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.loading.batch_masks import box_grid
 
@@ -69,7 +69,7 @@ def samples() -> da.Samples:
     return da.batch([np.zeros((*SIZE, 3), np.uint8)] * IMAGES, boxes, shapes=shapes, seed=3)
 
 
-def check(samples: da.Samples, objects: Objects, counts: list[int], grid: Grid | int) -> int:
+def check(samples: da.Samples, objects: PlacedObjects, counts: list[int], grid: Grid | int) -> int:
     """Compare masks, areas and, on the grid of pixels of a stride, labels; return how many points are set."""
     from detaug.gpu.masks import ObjectsOnGpu, grid_on_gpu, pixel_grid_on_gpu
 
