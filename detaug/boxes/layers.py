@@ -39,7 +39,7 @@ class Layers:
     image: Ints
     """(N, L): the image that it shows, counted from this one among the views: 0 is the image itself, -1 the one before
     it, `HOLE` none. `of_source` makes positions in the source of it."""
-    matrix: Floats
+    to_source: Floats
     """(N, L, 3, 3): output pixels (x, y, 1) -> pixels of that image's source, projective."""
     rectangle: Floats
     """(N, L, 4) XYXY, output pixels that it may fill."""
@@ -164,8 +164,8 @@ class Layers:
 
     def _moved(self, shift: Floats) -> Layers:
         """Return these layers moved by `shift`, (N, L, 2) (x, y) output pixels."""
-        matrix = self.matrix.copy()
-        matrix[..., 2] -= matrix[..., 0] * shift[..., :1] + matrix[..., 1] * shift[..., 1:]
+        to_source = self.to_source.copy()
+        to_source[..., 2] -= to_source[..., 0] * shift[..., :1] + to_source[..., 1] * shift[..., 1:]
         region = None if self.clip_region is None else self.clip_region + shift[:, :, None]
         stencil = self.stencil
         if stencil is not None:
@@ -173,7 +173,7 @@ class Layers:
             for at in places_of(stencil):
                 stencil[at] = stencil[at].moved(*shift[at])
         rectangle = self.rectangle + np.tile(shift, 2)
-        return replace(self, matrix=matrix, rectangle=rectangle, clip_region=region, stencil=stencil)
+        return replace(self, to_source=to_source, rectangle=rectangle, clip_region=region, stencil=stencil)
 
     def _cut_out(self, stencil: Stencils) -> Layers:
         """Return these layers with all of each image's cut to its stencil, `stencil` (N, 1)."""
@@ -236,13 +236,13 @@ def _drawing_of(layers: Layers) -> Drawing:
 def single_layer(matrix: Floats, size: Floats, source_bounds: Floats, clip_region: Floats | None) -> Layers:
     """Return one layer for each of N views: the fields of `Views` with these names."""
     n, sides = len(matrix), size[:, ::-1]
-    of_pixels = matrix.copy()
-    of_pixels[:, :, :2] /= sides[:, None]
+    to_source = matrix.copy()
+    to_source[:, :, :2] /= sides[:, None]
     rectangle = np.concatenate([np.zeros((n, 2)), sides], axis=1)
     region = None if clip_region is None else (clip_region * sides[:, None])[:, None]
     return Layers(
         image=np.zeros((n, 1), np.int64),
-        matrix=of_pixels[:, None],
+        to_source=to_source[:, None],
         rectangle=rectangle[:, None],
         source_bounds=source_bounds[:, None],
         interval=np.tile([0.0, 1.0], (n, 1, 1)),

@@ -82,7 +82,14 @@ def objects_of(placement: Placement) -> PlacedObjects:
     """Return the objects that are placed."""
     layers, (n, count) = placement.layers, placement.layers.image.shape
     stencils, bits = joined_bits(layers.stencil, (n, count))
-    parts = placement.inverse, layers.matrix, layers.source_bounds, layers.rectangle, layers.interval, layers.copy
+    parts = (
+        placement.layers_to_output,
+        layers.to_source,
+        layers.source_bounds,
+        layers.rectangle,
+        layers.interval,
+        layers.copy,
+    )
     flat = [each.reshape(n, count, math.prod(each.shape[2:])) for each in (*parts, stencils)]
     numbers: Floats = np.concatenate(flat, axis=2)
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region

@@ -76,17 +76,17 @@ class Placement:
     @cached_property
     def to_output(self) -> Floats:
         """Return (B, 3, 3): source pixels (x, y, 1) -> output pixels, projective, before a field."""
-        return np.asarray(self.inverse[self.image, self.layer])
+        return np.asarray(self.layers_to_output[self.image, self.layer])
 
     @cached_property
     def to_source(self) -> Floats:
         """Return (B, 3, 3): output pixels (x, y, 1), before a field -> source pixels, projective."""
-        return np.asarray(self.layers.matrix[self.image, self.layer])
+        return np.asarray(self.layers.to_source[self.image, self.layer])
 
     @cached_property
-    def inverse(self) -> Floats:
+    def layers_to_output(self) -> Floats:
         """Return (N, L, 3, 3): source pixels (x, y, 1) -> output pixels, of each layer."""
-        return invert(self.layers.matrix.reshape(-1, 3, 3)).reshape(self.layers.matrix.shape)
+        return invert(self.layers.to_source.reshape(-1, 3, 3)).reshape(self.layers.to_source.shape)
 
     @cached_property
     def mirrored(self) -> Bools:

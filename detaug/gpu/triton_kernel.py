@@ -45,7 +45,7 @@ def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
     starts at a byte of `decoded`; below 0 it is a byte of `copied`, counted from -1 downwards; from `LOWEST_ADDRESS` on
     it is an address in memory.
     """
-    turned = [("matrix", "f4", (3, 3)), ("edges", "f4", (3, edges))]  # see `resize._plan_warp`
+    turned = [("to_source", "f4", (3, 3)), ("edges", "f4", (3, edges))]  # see `resize._plan_warp`
     fields = [
         ("region", "f4", (5, 2)),  # (y, x): two corners in the source, size in the output, -offset there, image size
         ("shown", "f4", (2, 2)),  # (y, x): the corners, in the output, of what this tile shows
@@ -63,9 +63,9 @@ def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
 
 # positions of the fields of three bands, counted in numbers of 4 bytes; the start has two of these
 _LOWEST_ADDRESS = tl.constexpr(LOWEST_ADDRESS)
-SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, MATRIX, EDGES = (
+SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, TO_SOURCE, EDGES = (
     tl.constexpr(tile_type(0).fields[name][1] // 4)  # type: ignore[index]
-    for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "matrix", "edges")
+    for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "to_source", "edges")
 )
 STEPS, CHANNELS = tl.constexpr(color_steps.STEPS), tl.constexpr(COLOR.value + 2 * color_steps.STEPS)
 STRAIGHT, TURNED, READY = range(3)
@@ -313,7 +313,7 @@ def _paste_turned(tile, edges, source, y, x, r, g, b, BANDS: tl.constexpr):
     pixel is one weighted mean of what both steps would take.
     """
     y_in_view, x_in_view = y + tl.load(tile + 6) + 0.5, x + tl.load(tile + 7) + 0.5
-    at_y, at_x = _in_window(tile + (MATRIX + 3 * (BANDS - 3)), y_in_view[:, None], x_in_view[None, :])
+    at_y, at_x = _in_window(tile + (TO_SOURCE + 3 * (BANDS - 3)), y_in_view[:, None], x_in_view[None, :])
     shown_y = (y >= tl.load(tile + SHOWN)) & (y < tl.load(tile + SHOWN + 2))
     shown_x = (x >= tl.load(tile + SHOWN + 1)) & (x < tl.load(tile + SHOWN + 3))
     shown = shown_y[:, None] & shown_x[None, :]
@@ -342,12 +342,12 @@ def _mixed(tile, source, value, share):
 
 
 @triton.jit
-def _in_window(matrix, y, x):
+def _in_window(to_source, y, x):
     """Return the places of output pixels in the shrunk window, (y, x)."""
-    depth = tl.load(matrix + 6) * x + tl.load(matrix + 7) * y + tl.load(matrix + 8)
+    depth = tl.load(to_source + 6) * x + tl.load(to_source + 7) * y + tl.load(to_source + 8)
     depth = tl.where(tl.abs(depth) < 1e-9, 1e-9, depth)
-    at_x = (tl.load(matrix) * x + tl.load(matrix + 1) * y + tl.load(matrix + 2)) / depth
-    at_y = (tl.load(matrix + 3) * x + tl.load(matrix + 4) * y + tl.load(matrix + 5)) / depth
+    at_x = (tl.load(to_source) * x + tl.load(to_source + 1) * y + tl.load(to_source + 2)) / depth
+    at_y = (tl.load(to_source + 3) * x + tl.load(to_source + 4) * y + tl.load(to_source + 5)) / depth
     return at_y, at_x
 
 

@@ -82,15 +82,15 @@ class InSourcePixels:
         padded, own_sizes = self.images.shape[-2:], self.image_size.tolist()
         checked = [_as_masks(at, each, padded, own_sizes[at]) for at, each in enumerate(masks)]
         sizes, fields = self.source_size.tolist(), self._fields()
-        for of_image, matrix, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
-            yield move_masks(of_image, matrix, height, width, own)
+        for of_image, to_output, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
+            yield move_masks(of_image, to_output, height, width, own)
 
     def _each_to_source(self, name: str, values: Boxes, move: Callable[..., Tensor]) -> Boxes:
         self._check_each_to_source(name, values)
         if isinstance(values, Tensor) and self.distortion is None:
             return move(values, self._to_source())
         each = zip(values, self._to_source(), self._fields(), strict=True)
-        moved = [move(value[None], matrix[None], own)[0] for value, matrix, own in each]
+        moved = [move(value[None], to_source[None], own)[0] for value, to_source, own in each]
         return torch.stack(moved) if isinstance(values, Tensor) else moved
 
     def _check_each_to_source(self, name: str, values: Sequence[Tensor] | Tensor) -> None:
@@ -123,10 +123,14 @@ class InSourcePixels:
         if self.drawing is None or self.layer_of_box is None:
             return self.to_source(self.boxes).where(self.valid[..., None], 0)
         images = np.arange(len(self.images))[:, None]
-        matrix = torch.from_numpy(self.drawing.layers.matrix[images, self.layer_of_box.cpu().numpy()])  # (N, M, 3, 3)
-        field, rooms = self.distortion, matrix.shape[1]
+        to_source = torch.from_numpy(
+            self.drawing.layers.to_source[images, self.layer_of_box.cpu().numpy()]
+        )  # (N, M, 3, 3)
+        field, rooms = self.distortion, to_source.shape[1]
         of_boxes = None if field is None else field[np.repeat(np.arange(len(self.images)), rooms)]
-        moved = move_boxes(self.boxes.reshape(-1, 1, 4), matrix.reshape(-1, 3, 3), of_boxes).reshape(self.boxes.shape)
+        moved = move_boxes(self.boxes.reshape(-1, 1, 4), to_source.reshape(-1, 3, 3), of_boxes).reshape(
+            self.boxes.shape
+        )
         return moved.where(self.valid[..., None], 0)
 
     def _fields(self) -> list[Field | None]:

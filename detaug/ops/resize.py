@@ -365,20 +365,20 @@ def _fit_to_canvas(views: Views, window: Floats, size: Floats) -> tuple[Views, F
 
 
 def _plan_warp(views: Views, size: Floats) -> tuple[Views, Arrays]:
-    """Return the views and the inputs: "region", the window of the source to shrink, and "matrix", for the warp.
+    """Return the views and the inputs: "region", the window of the source to shrink, and "to_source".
 
-    "region" is (N, 4, 2): pairs (y, x), the window's corners, its size when shrunk, and the output's size. "matrix" is
-    (N, 3, 3): output pixels -> pixels of the shrunk window.
+    "region" is (N, 4, 2): pairs (y, x), the window's corners, its size when shrunk, and the output's size. "to_source"
+    is (N, 3, 3): output pixels -> pixels of the shrunk window.
     """
     to_source = _to_source(views, size)
     start, end = np.swapaxes(_source_window(views, to_source, size), 0, 1)
     scale = np.linalg.norm(np.linalg.inv(_slope(to_source, size)), axis=1)  # output pixels per source pixel in x, y
     shrunk = np.ceil((end - start) * np.minimum(scale, 1) - 1e-6).clip(1)
-    matrix = inverse(view_matrix(start, end))
-    matrix[:, :2] *= shrunk[..., None]
+    to_window = inverse(view_matrix(start, end))
+    to_window[:, :2] *= shrunk[..., None]
     planned = {
         "region": np.stack([start[:, ::-1], end[:, ::-1], shrunk[:, ::-1], size], axis=1),
-        "matrix": matrix @ to_source,
+        "to_source": to_window @ to_source,
     }
     return views, planned if views.clip_region is None else planned | _half_planes(
         views.clip_region * size[:, None, ::-1]
@@ -414,8 +414,8 @@ def _half_planes(polygon: Floats) -> Arrays:
 
 
 def _warp(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) -> Node:
-    matrix, size = planned["matrix"], planned["region"][3]
-    warp = partial(fn.experimental.warp_perspective, matrix=matrix, size=size)
+    to_source, size = planned["to_source"], planned["region"][3]
+    warp = partial(fn.experimental.warp_perspective, matrix=to_source, size=size)
     if pixels.is_rgb8:
         image = warp(image, fill_value=list(fill))
     else:

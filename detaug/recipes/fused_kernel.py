@@ -48,7 +48,7 @@ class FusedKernel:
     """Whether the colours change in steps."""
     picture: str | None
     """Name of the input with the corners of what changes its colours, if that is not all."""
-    matrix: str | None
+    to_source: str | None
     """Name of the input with the maps of output pixels to the source, if the views are turned."""
     edges: str | None
     """Name of the input with the edges at which turned views are cut off, if they are."""
@@ -62,7 +62,7 @@ class FusedKernel:
         """Return how the images come to the kernel, see `triton_kernel`."""
         from detaug.gpu.triton_kernel import READY, STRAIGHT, TURNED
 
-        return (TURNED if self.matrix else STRAIGHT) if self.region else READY
+        return (TURNED if self.to_source else STRAIGHT) if self.region else READY
 
     @property
     def colors(self) -> int:
@@ -95,13 +95,13 @@ class FusedKernel:
 
         assert self.region
         region, edges = inputs[self.region], inputs[self.edges].shape[2] if self.edges else 0
-        parameters = np.zeros((len(region), 1), tile_type(edges if self.matrix else None, self.pixels.count))
+        parameters = np.zeros((len(region), 1), tile_type(edges if self.to_source else None, self.pixels.count))
         parameters["region"][:, 0, :3] = region[:, :3]
         parameters["region"][:, 0, 4] = region[:, -1]  # of three pairs too: the region then fills the whole image
         if region.shape[1] == 5:
             parameters["region"][:, 0, 3] = region[:, 3]
-        if self.matrix:
-            parameters["matrix"][:, 0] = inputs[self.matrix]
+        if self.to_source:
+            parameters["to_source"][:, 0] = inputs[self.to_source]
         if self.edges:
             parameters["edges"][:, 0] = inputs[self.edges]
         return parameters
@@ -170,7 +170,7 @@ def fuse(steps: Sequence[PixelStep], normalize: Normalize, pixels: PixelFormat, 
     render, tiles, color, last = (by_kind.get(kind) for kind in KNOWN_OPS)
     return FusedKernel(
         region=render.inputs["region"] if render else None,
-        matrix=render.inputs.get("matrix") if render else None,
+        to_source=render.inputs.get("to_source") if render else None,
         edges=render.inputs.get("edges") if render else None,
         tiles=tiles.inputs["tiles"] if tiles else None,
         color=color.inputs.get("steps", color.inputs.get("color")) if color else None,

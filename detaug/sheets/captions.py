@@ -21,11 +21,11 @@ SAME = 0.01  # relative; Resize rounds to whole pixels
 
 
 class StepImage(NamedTuple):
-    """An image between two ops: (H, W, 3) in 0..255, its number of boxes, its matrix from source pixels."""
+    """An image between two ops: (H, W, 3) in 0..255, its number of boxes, its map from source to output pixels."""
 
     image: Array
     boxes: int
-    matrix: Array
+    to_output: Array
     bent: bool = False
     """Whether an op has bent it."""
 
@@ -55,7 +55,7 @@ def count_boxes(boxes: int, before: int) -> str:
 
 
 def _moves(before: StepImage, after: StepImage) -> Iterator[str]:
-    change = _square(after.matrix) @ np.linalg.inv(_square(before.matrix))
+    change = _square(after.to_output) @ np.linalg.inv(_square(before.to_output))
     change /= change[2, 2]
     if (np.abs(change[2, :2] * before.size) > SAME).any():
         yield "perspective changed"

@@ -61,7 +61,7 @@ class Result(NamedTuple):
     """N (M, 4) XYXY pixels."""
     labels: list[Array]
     """N (M,)."""
-    matrix: Array
+    to_output: Array
     """(N, 2 or 3, 3): source pixels -> pixels of `images`."""
     keypoints: list[Array] | None = None
     """N (M, 2, 3) x, y, visibility."""

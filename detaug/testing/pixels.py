@@ -65,16 +65,16 @@ def compare_boxes(results: list[Result], tolerance: float | None) -> Comparison:
         for box, label in zip(boxes, labels, strict=True):
             channel = np.asarray(image[:, :, label - 1], np.float64)
             seen = read_box(channel) if channel.max() > 100 else None
-            if seen is None or not _agree(box, seen, channel, result.matrix[at], tolerance):
+            if seen is None or not _agree(box, seen, channel, result.to_output[at], tolerance):
                 wrong.append(Misplaced(at, int(label), box, seen))
             compared += 1
     return Comparison(compared, wrong)
 
 
-def _agree(box: Array, seen: Array, channel: Array, matrix: Array, tolerance: float | None) -> bool:
+def _agree(box: Array, seen: Array, channel: Array, to_output: Array, tolerance: float | None) -> bool:
     """Compare a box with its rectangle; the sharp tip of a turned one ends between its half bright and faint pixels."""
-    turned = abs(matrix[[0, 1], [1, 0]]).max() > 1e-6 or len(matrix) == 3
-    magnification = max(1.0, _magnification(matrix, box))
+    turned = abs(to_output[[0, 1], [1, 0]]).max() > 1e-6 or len(to_output) == 3
+    magnification = max(1.0, _magnification(to_output, box))
     if not turned:
         allowed = max(0.5, magnification / 8) if tolerance is None else tolerance
         return bool(np.abs(seen - box).max() <= allowed)
@@ -89,12 +89,14 @@ def compare_points(results: list[Result], tolerance: float | None) -> Comparison
     compared, wrong = 0, []
     assert results[0].keypoints is not None
     for at, (keypoints, labels) in enumerate(zip(results[0].keypoints, results[0].labels, strict=True)):
-        mirrored = np.linalg.det(_square(results[0].matrix[at])[:2, :2]) < 0
+        mirrored = np.linalg.det(_square(results[0].to_output[at])[:2, :2]) < 0
         for row, side in np.ndindex(len(labels), 2):
             point, label = keypoints[row][side], labels[row]
             pixels = np.asarray(results[side ^ int(mirrored)].images[at][:, :, label - 1], np.float64)
-            seen = _read_disc(pixels, results[0].matrix[at])
-            magnification = max(1.0, _magnification(results[0].matrix[at], np.tile(seen, 2))) if seen is not None else 1
+            seen = _read_disc(pixels, results[0].to_output[at])
+            magnification = (
+                max(1.0, _magnification(results[0].to_output[at], np.tile(seen, 2))) if seen is not None else 1
+            )
             allowed = 0.5 * magnification if tolerance is None else tolerance
             if seen is None:
                 misplaced = point[2] == 2 and pixels.max() < 100
@@ -106,27 +108,27 @@ def compare_points(results: list[Result], tolerance: float | None) -> Comparison
     return Comparison(compared, wrong)
 
 
-def _read_disc(channel: Array, matrix: Array) -> Array | None:
+def _read_disc(channel: Array, to_output: Array) -> Array | None:
     """Return x, y of the centre of the only disc, None if it is cut off or not there."""
     mass = channel.sum()
     if channel.max() < 100:
         return None
     y, x = np.indices(channel.shape) + 0.5
     center = np.array(((x * channel).sum(), (y * channel).sum())) / mass
-    expected = 255 * np.pi * (RADIUS * _magnification(matrix, np.tile(center, 2))) ** 2
+    expected = 255 * np.pi * (RADIUS * _magnification(to_output, np.tile(center, 2))) ** 2
     return center if mass > 0.97 * expected else None
 
 
-def _square(matrix: Array) -> Array:
+def _square(to_output: Array) -> Array:
     """Return (3, 3) of a matrix (2, 3) or (3, 3)."""
     square = np.eye(3)
-    square[: len(matrix)] = matrix
+    square[: len(to_output)] = to_output
     return square
 
 
-def _magnification(matrix: Array, box: Array) -> float:
+def _magnification(to_output: Array, box: Array) -> float:
     """Return the size of a source pixel at the box, in output pixels."""
-    square = _square(matrix)
+    square = _square(to_output)
     inverse = np.linalg.inv(square)
     depth = inverse[2] @ [*(box[:2] + box[2:]) / 2, 1]
     return float(np.sqrt(abs(np.linalg.det(square) * depth**3)))
@@ -139,7 +141,7 @@ def compare_masks(results: list[Result], tolerance: float | None) -> Comparison:
     for at, (image, masks, labels) in enumerate(zip(result.images, result.masks, result.labels, strict=True)):
         for mask, label, box in zip(masks, labels, result.boxes[at], strict=True):
             bright = np.asarray(image[:, :, label - 1], np.float64) > 127.5
-            allowed = max(1.0, _magnification(result.matrix[at], box)) if tolerance is None else tolerance
+            allowed = max(1.0, _magnification(result.to_output[at], box)) if tolerance is None else tolerance
             if _is_deeper(bright ^ mask, allowed):
                 wrong.append(Misplaced(at, int(label), box, np.array(box_of_mask(bright)) if bright.any() else None))
             compared += 1

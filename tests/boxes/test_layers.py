@@ -42,7 +42,7 @@ def origins_by_layers(layers: Layers, at: int, size: tuple[int, int]) -> NDArray
             continue
         inside = (x0 < x) & (x < x1) & (y0 < y) & (y < y1)
         points = np.stack([x, y, np.ones(size)]).reshape(3, -1)
-        moved = layers.matrix[at, layer] @ points
+        moved = layers.to_source[at, layer] @ points
         source = np.floor(moved[:2] / moved[2]).reshape(2, *size)
         (low_x, low_y), (high_x, high_y) = layers.source_bounds[at, layer]
         shown = (low_x <= source[0]) & (source[0] < high_x) & (low_y <= source[1]) & (source[1] < high_y)

@@ -103,9 +103,9 @@ def test_the_kernels_give_the_bits_of_numpy(recipe: str) -> None:
 def test_outlines_behind_the_horizon_of_a_perspective() -> None:
     moved = samples().then(RESIZE)
     placement = moved._moved.placement
-    matrix = placement.layers.matrix.copy()
-    matrix[:, 0, 2] = 1.44 / OUTPUT[0], 1.088 / OUTPUT[1], 1  # the farther half of each source is never seen
-    behind = Placement(replace(placement.layers, matrix=matrix), placement.image, placement.layer, placement.rows)
+    to_source = placement.layers.to_source.copy()
+    to_source[:, 0, 2] = 1.44 / OUTPUT[0], 1.088 / OUTPUT[1], 1  # the farther half of each source is never seen
+    behind = Placement(replace(placement.layers, to_source=to_source), placement.image, placement.layer, placement.rows)
     objects = objects_of(behind)
     arrays, layers = moved.shapes.mask_table.arrays, objects.scene[0]
     places = zip(objects.rows, objects.layer, strict=True)
