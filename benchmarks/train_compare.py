@@ -30,7 +30,7 @@ import torch
 from PIL import Image
 
 import detaug as da
-from detaug.bench.loaders import FileDataset, Sample, collate
+from detaug.bench.loaders import FileDataset, SampleReader, collate
 from detaug.training import Detector, TrainOptions, train
 
 MODELS = {"ssd300": "ssd300_vgg16", "retinanet": "retinanet_resnet50_fpn_v2"}
@@ -92,7 +92,7 @@ class TorchvisionLoader:
         return {}
 
 
-def torchvision_sample(size: tuple[int, int]) -> Sample:
+def torchvision_sample(size: tuple[int, int]) -> SampleReader:
     from torchvision import tv_tensors
     from torchvision.transforms import v2
 

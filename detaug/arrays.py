@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from detaug.compiled import compiled
 
+Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]

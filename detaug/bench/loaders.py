@@ -169,11 +169,11 @@ def torchvision(job: BenchJob) -> Iterator[MadeBatch]:
     return data_loader(job, _torchvision_sample(job.preset))
 
 
-Sample = Callable[[str, Any, Any], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+SampleReader = Callable[[str, Any, Any], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 """Takes a path, boxes (M, 4) XYXY pixels and labels (M,); returns an image (3, H, W) float32 in 0..1, boxes, labels."""
 
 
-def data_loader(job: BenchJob, sample: Sample) -> Iterator[MadeBatch]:
+def data_loader(job: BenchJob, sample: SampleReader) -> Iterator[MadeBatch]:
     """Run `sample` in a PyTorch DataLoader; images of different sizes are padded to the largest."""
     reader, device = CocoReader(job.images, job.annotations), torch.device(job.device)
     loader = torch.utils.data.DataLoader(
@@ -190,7 +190,7 @@ def data_loader(job: BenchJob, sample: Sample) -> Iterator[MadeBatch]:
 class FileDataset(torch.utils.data.Dataset[Any]):
     """The images of a reader, each read and augmented by `sample`."""
 
-    def __init__(self, reader: CocoReader, sample: Sample) -> None:
+    def __init__(self, reader: CocoReader, sample: SampleReader) -> None:
         self.reader, self.sample = reader, sample
 
     def __len__(self) -> int:
@@ -211,7 +211,7 @@ def collate(samples: list[Any]) -> tuple[torch.Tensor, list[torch.Tensor], list[
     return torch.stack(images), boxes, labels
 
 
-def _torchvision_sample(preset: str) -> Sample:
+def _torchvision_sample(preset: str) -> SampleReader:
     from torchvision import io, tv_tensors  # type: ignore[import-untyped, unused-ignore]
     from torchvision.transforms import v2  # type: ignore[import-untyped, unused-ignore]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, count
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from weakref import ReferenceType
 
 import numpy as np
-from numpy.typing import NDArray
 from nvidia.dali import Pipeline
 
-from detaug.arrays import Floats, Ints, padded
+from detaug.arrays import Array, Floats, Ints, padded
 from detaug.boxes.checking import find_fault, to_relative
 from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.placement import Placement, place_key_points
@@ -24,8 +23,7 @@ from detaug.errors import InputError, OpError
 from detaug.pipelines.python_functions import current_pipeline, running_in
 from detaug.recipes.recipe import Recipe, draws_from
 
-Array = NDArray[Any]
-Samples = list[Array]
+DaliSamples = list[Array]
 """An array for each sample of the batch."""
 
 Units = Literal["relative", "pixels"]
@@ -77,7 +75,7 @@ class BatchPlanner:
         """Return the number of outputs of a call."""
         return self.box_outputs + len(self.recipe.input_names)
 
-    def __call__(self, shapes: Samples, random: Samples, *given: Samples) -> tuple[Samples, ...]:
+    def __call__(self, shapes: DaliSamples, random: DaliSamples, *given: DaliSamples) -> tuple[DaliSamples, ...]:
         """Return boxes, labels, matrix and masks if wanted, other columns, and the inputs of the recipe's graph.
 
         `shapes`: of the images. `random`: numbers that differ from batch to batch. `given`: rings and vertices if there
@@ -90,7 +88,9 @@ class BatchPlanner:
             except Exception as error:
                 raise _in_batch(error, f"{self.name}, batch {number}") from error
 
-    def _plan(self, shapes: Samples, random: Samples, given: tuple[Samples, ...]) -> tuple[Samples, ...]:
+    def _plan(
+        self, shapes: DaliSamples, random: DaliSamples, given: tuple[DaliSamples, ...]
+    ) -> tuple[DaliSamples, ...]:
         size = np.array([shape[:2] for shape in shapes], np.float64)
         _check_images(self.recipe, shapes)
         polygons, given = (given[:2], given[2:]) if self.has_polygons else ((), given)
@@ -111,7 +111,7 @@ class BatchPlanner:
         inputs = [list(map(np.asarray, plan.inputs[name])) for name in self.recipe.input_names]  # a row may be a number
         return (*self._outputs(fit_to_shapes(plan.views), rows, size), *inputs)
 
-    def _outputs(self, views: Views, rows: BatchBoxes, size: Floats) -> list[Samples]:
+    def _outputs(self, views: Views, rows: BatchBoxes, size: Floats) -> list[DaliSamples]:
         """Return boxes, labels, matrix and masks if wanted, and the other columns, of the boxes that are left."""
         boxes, _, counts = views.unpadded()
         boxes = boxes / np.tile(views.size[:, ::-1], 2).repeat(counts, 0) if self.output_units == "relative" else boxes
@@ -155,7 +155,7 @@ class BatchPlanner:
         return points
 
 
-def _rows(given: tuple[Samples, ...]) -> BatchBoxes:
+def _rows(given: tuple[DaliSamples, ...]) -> BatchBoxes:
     """Concatenate the rows of all samples. Raises InputError for shapes that do not fit."""
     boxes = [each if each.shape[1:] == (4,) else _empty_boxes(at, each) for at, each in enumerate(given[0])]
     counts = [len(each) for each in boxes]
@@ -164,7 +164,7 @@ def _rows(given: tuple[Samples, ...]) -> BatchBoxes:
     return BatchBoxes(np.concatenate(boxes).astype(np.float64), np.array(counts), columns)
 
 
-def _column(name: str, column: Samples, counts: list[int]) -> Array:
+def _column(name: str, column: DaliSamples, counts: list[int]) -> Array:
     for at, (rows, boxes) in enumerate(zip(column, counts, strict=True)):
         if rows.shape[:1] != (boxes,):
             raise _mistake(at, f"{name} must have a row for each of {boxes} boxes, got shape {rows.shape}")
@@ -209,7 +209,7 @@ def _wrong_box(rows: BatchBoxes, row: int, rule: str) -> InputError:
     return _mistake(at, f"boxes must be {rule}, got {rows.boxes[row].tolist()}")
 
 
-def _check_images(recipe: Recipe, shapes: Samples) -> None:
+def _check_images(recipe: Recipe, shapes: DaliSamples) -> None:
     for at, shape in enumerate(shapes):
         if len(shape) != 3 or shape[2] != 3:
             raise _mistake(at, f"images must be (H, W, 3) uint8 RGB, got shape {tuple(shape.tolist())}, in bytes")
@@ -231,6 +231,6 @@ def _in_batch(error: Exception, place: str) -> Exception:
     return kind(f"{place}: {text}")
 
 
-def _split(column: Array, counts: Ints) -> Samples:
+def _split(column: Array, counts: Ints) -> DaliSamples:
     ends = list(accumulate(counts.tolist()))
     return [column[end - length : end] for end, length in zip(ends, counts.tolist(), strict=True)]

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Array, Floats, Ints
 from detaug.boxes.masks import objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.shapes import Shapes, corners_of_boxes
 from detaug.boxes.views import Views
 from detaug.coco.outlines import OutlineColumns
 from detaug.errors import InputError
-
-Array = NDArray[Any]
 
 
 def outlines_of(

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from PIL import Image
 
+from detaug.arrays import Array
 from detaug.coco.rings import convex_hull, keys_of_mask
 from detaug.coco.writer import whole
 from detaug.demo.coco import Drawn, write_pictures
 from detaug.demo.scenes import SCENES, Role
 from detaug.demo.shapes import SIZES, Sprite, View, cut_views, make_sprite, paste, place_sprite, side_of, tight_box
-from detaug.demo.textures import Array, Color, Random, photograph, pick
+from detaug.demo.textures import Color, Random, photograph, pick
 from detaug.demo.things import Sketch, fill, oval, part, times
 from detaug.errors import InputError
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from detaug.demo.textures import Array, Random, grid, mix, noise, pick, to_picture
+from detaug.arrays import Array
+from detaug.demo.textures import Random, grid, mix, noise, pick, to_picture
 
 
 class Role(NamedTuple):

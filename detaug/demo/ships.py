@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
+from detaug.arrays import Array
 from detaug.coco.rings import keys_of_corners, keys_of_rings
 from detaug.coco.writer import whole_numbers
 from detaug.demo.coco import Drawn, write_pictures
 from detaug.demo.shapes import SIZES
-from detaug.demo.textures import Array, Random, mix, noise, photograph, pick, to_picture
+from detaug.demo.textures import Random, mix, noise, photograph, pick, to_picture
 from detaug.demo.things import Outline, Sketch, box, curve, oval, part, times
 from detaug.errors import InputError
 

@@ -5,13 +5,11 @@ Textures are (H, W) arrays, pixels (H, W, 3) in 0..255.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
-Array = npt.NDArray[Any]
+from detaug.arrays import Array
+
 Color = tuple[float, ...]
 Random = np.random.Generator
 

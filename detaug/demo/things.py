@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from detaug.demo.textures import Array, Color, Random, grid, noise, pick, to_picture
+from detaug.arrays import Array
+from detaug.demo.textures import Color, Random, grid, noise, pick, to_picture
 
 Outline = Sequence[tuple[float, float]] | Array
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.arrays import Floats
 from detaug.drawing.colors import Color
 from detaug.drawing.images import as_array, to_image
 from detaug.errors import InputError
 
-Floats = NDArray[np.float64]
 Side = Literal["left", "right", ""]
 Distance = Callable[[Floats, Floats], Floats]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from detaug.evaluation.ground_truth import Floats, GroundTruth, Ints
+from detaug.arrays import Bools, Floats, Ints
+from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.predictions import ImageDetections
 from detaug.evaluation.voc_ap import iou_of_boxes
 
@@ -26,8 +26,6 @@ KINDS = {
 }
 """The kinds of errors, those of TIDE (Bolya et al. 2020, https://arxiv.org/abs/2008.08115, its order too). The last is
 of objects, the others of detections."""
-
-Bools = NDArray[np.bool_]
 
 
 class PrecisionRecall(NamedTuple):

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arrays import Floats, Ints
 from detaug.coco.annotations import read_annotations
 from detaug.coco.table import load_coco
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class GroundTruth(NamedTuple):

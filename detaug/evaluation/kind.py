@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arrays import Floats, Ints
 from detaug.boxes.polygons import hull
-from detaug.evaluation.ground_truth import Floats, GroundTruth, Ints
+from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
 from detaug.evaluation.voc_ap import area_of_boxes, iou_of_boxes
 from detaug.loading.batch import Batch

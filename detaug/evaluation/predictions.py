@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from detaug.arrays import Floats, Ints
 from detaug.errors import InputError
-from detaug.evaluation.ground_truth import Floats, Ints
 
 
 class ImageDetections(NamedTuple):

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.evaluation.ground_truth import Floats, GroundTruth
+from detaug.arrays import Floats
+from detaug.evaluation.ground_truth import GroundTruth
 
 SLOW_SECONDS = 5.0
 """An evaluation by pycocotools that takes longer ends with a line about the faster engine."""

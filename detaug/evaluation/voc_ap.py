@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.evaluation.ground_truth import Floats, GroundTruth, Ints
+from detaug.arrays import Floats, Ints
+from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.predictions import ImageDetections
 
 MIN_OVERLAP = 0.5

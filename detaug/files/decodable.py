@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.arrays import Bytes
 from detaug.errors import InputError
 from detaug.files import heif
 from detaug.files.image_file import BytesFile
 from detaug.files.image_headers import ImageError, ImageHeader, parse_image_header
 from detaug.files.large_images import allow_pixels
 from detaug.files.pixel_types import read_npy_header
-
-Bytes = NDArray[np.uint8]
 
 _KINDS = {"u": 1, "i": 2, "f": 3}  # TIFF's SampleFormat
 _UNDECODABLE = np.zeros(1, np.uint8)

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from detaug.arrays import Array
 from detaug.ops import color_loops
 from detaug.ops.cpu_kernels import round_to_bytes
-from detaug.pipelines.threads import Array
 
 
 def change_colors(image: Tensor, picture: Array | None = None, **numbers: Array) -> Tensor:

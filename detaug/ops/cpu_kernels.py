@@ -15,9 +15,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from detaug.arrays import Array
 from detaug.ops import pixel_loops
 from detaug.pipelines.graph import Node
-from detaug.pipelines.threads import Array, apply_in_threads
+from detaug.pipelines.threads import apply_in_threads
 
 CpuKernel: TypeAlias = Callable[..., Tensor]
 """A function of an image, (3, H, W) in 0..255 of any type and strides, and of an op's inputs; it returns the new image.

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from threading import Barrier, Lock
-from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
-from numpy.typing import NDArray
 from nvidia.dali import Pipeline, fn
 
+from detaug.arrays import Array
 from detaug.machine.threads import Threads
 from detaug.pipelines.graph import Node
 from detaug.pipelines.python_functions import current_pipeline, running_in
-
-Array: TypeAlias = NDArray[Any]
 
 
 def apply_in_threads(sample: Callable[..., Array], *nodes: Node, layout: str = "HWC") -> Node:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.arrays import Array
 from detaug.check.boxes import usable_boxes
 from detaug.coco.table import Table
 from detaug.pages.frame import data_uri, render
-
-Array = NDArray[Any]
 
 MOST_CLASSES = 40
 MOST_LETTERS = 200  # of a class name

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from detaug.arrays import Bools
+from detaug.arrays import Array, Bools
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.masks import masks_within, whole_objects
 from detaug.check.summary import CheckFinding, CheckSummary
@@ -26,8 +25,6 @@ from detaug.files.image_file import ImageFile, opened
 from detaug.files.image_headers import read_orientation, upright
 from detaug.files.large_images import ANY_NUMBER, allow_pixels
 from detaug.pages.frame import shorten
-
-Array = NDArray[Any]
 
 MOST_PIXELS = 64_000_000  # a larger image is not decoded for its thumbnail
 SIDE = 240  # of a thumbnail, in pixels

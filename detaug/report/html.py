@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -14,14 +13,13 @@ from detaug.check.check import check_coco
 from detaug.check.summary import CheckFinding, CheckSummary
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
+from detaug.files.paths import PathLike
 from detaug.findings.finding import counted
 from detaug.findings.kinds import CHECK_KINDS
 from detaug.outputs.guards import PAGE, output_files
 from detaug.pages.frame import render
 from detaug.report.charts import charts
 from detaug.report.finding_picture import ImageTooLargeError, finding_picture, image_of
-
-PathLike = str | os.PathLike[str]
 
 MOST_PICTURES = 12  # of a kind of finding
 MOST_LETTERS = 200  # of a file name

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from detaug.arguments import check, checks_names, is_whole
-from detaug.arrays import Arrays, Floats, Ints
+from detaug.arrays import Array, Arrays, Floats, Ints
 from detaug.boxes.masks import PlacedObjects, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 from detaug.boxes.rotated import Angle
@@ -34,8 +34,6 @@ from detaug.recipes.recipe import Plan, Recipe, draws_from, make_rendering_recip
 from detaug.samples.annotations import source_views
 from detaug.samples.rendering import ArrayRenderer
 from detaug.sources.columns import join
-
-Array = NDArray[Any]
 
 
 @checks_names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,8 +15,10 @@ from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.evaluation.errors import DetectionErrors
 from detaug.files.atomic import write_json
+from detaug.files.paths import PathLike
 from detaug.findings.finding import listed, short_name
 from detaug.loading.loader import Loader
+from detaug.machine.parallel import Progress
 from detaug.outputs.guards import output_files
 from detaug.sheets import Detections
 from detaug.sources.coco_reader import CocoReader
@@ -25,9 +26,6 @@ from detaug.tiles.reader import TileReader
 from detaug.training.detectors import READS, images_for
 from detaug.training.loaders import SAME_CLASSES
 from detaug.training.predict import load_model
-
-PathLike = str | os.PathLike[str]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)

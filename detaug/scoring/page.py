@@ -9,11 +9,12 @@ from markupsafe import Markup
 from detaug.evaluation.errors import KINDS, DetectionErrors
 from detaug.evaluation.pycoco import NAMES
 from detaug.files.atomic import write_atomically
+from detaug.files.paths import PathLike
 from detaug.findings.finding import counted
 from detaug.outputs.guards import PAGE, output_files
 from detaug.pages.frame import render
 from detaug.pages.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
-from detaug.scoring.evaluate import Evaluation, PathLike
+from detaug.scoring.evaluate import Evaluation
 from detaug.sheets import detections_sheet
 
 MOST_CLASSES = 30

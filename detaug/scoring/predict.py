@@ -23,17 +23,15 @@ from detaug.errors import ConversionError, InputError
 from detaug.evaluation.masks import run_lengths
 from detaug.files.atomic import write_json
 from detaug.files.image_headers import DECODED_FORMATS
-from detaug.files.paths import absolute, list_files
+from detaug.files.paths import PathLike, absolute, list_files
 from detaug.findings.finding import counted
+from detaug.machine.parallel import Progress
 from detaug.outputs.folder import check_folder, files_together, refuse_other_content
 from detaug.outputs.guards import output_files
 from detaug.outputs.summary import SKIP_REMEDY
 from detaug.scoring.pictures import ImageFiles, PredictedImages, VideoFiles
 from detaug.sheets import Detections
 from detaug.training.predict import TrainedModel, load_model
-
-PathLike = str | os.PathLike[str]
-Progress = Callable[[int, int], None]
 
 PICTURES = (".jpg", ".png")
 """Of drawings; that of an image of another format is a JPEG, a.webp.jpg of a.webp."""

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from detaug.arrays import Array
 from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST, HUE, SATURATION
 from detaug.ops.auto_augment import OPS, AutoAugment
 from detaug.ops.color_ops import StepwiseColorOp
 from detaug.ops.containers import values_of_step
 from detaug.ops.op import Op
-
-Array = NDArray[Any]
 
 GRAY = np.array([0.299, 0.587, 0.114])
 SAME = 0.01  # relative; Resize rounds to whole pixels

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from detaug.arrays import Array
 from detaug.boxes.masks import whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
@@ -26,7 +26,6 @@ from detaug.findings.finding import on_one_line
 from detaug.loading.batch_shapes import marks_of, with_masks
 from detaug.sources.coco_reader import CocoReader
 
-Array = NDArray[Any]
 How: TypeAlias = Literal["random", "smallest", "crowded", "suspicious"]
 
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from detaug.arguments import check, is_whole
-from detaug.arrays import Arrays
+from detaug.arrays import Array, Arrays
 from detaug.ops.op import Op, PixelOp
 from detaug.testing.painted import Painted as Painted
-from detaug.testing.painted import Result as Result
+from detaug.testing.painted import PaintedResult as PaintedResult
 from detaug.testing.painted import paint as paint
 from detaug.testing.painted import paint_discs as paint_discs
 from detaug.testing.painted import paint_stars as paint_stars
@@ -24,8 +24,6 @@ from detaug.testing.painted import run as run
 from detaug.testing.pixels import Comparison, compare_boxes, compare_masks, compare_points
 from detaug.testing.pixels import Misplaced as Misplaced
 from detaug.testing.pixels import read_box as read_box
-
-Array = NDArray[Any]
 
 
 def assert_boxes_follow_pixels(
@@ -125,7 +123,7 @@ def _follow(
     what: str,
     ops: Op | Iterable[Op],
     painted: list[Painted],
-    compare: Callable[[list[Result], float | None], Comparison],
+    compare: Callable[[list[PaintedResult], float | None], Comparison],
     least: int,
     tolerance: float | None,
     picture: str | Path | None,

@@ -34,7 +34,7 @@ from detaug.training.options import TrainOptions
 from detaug.training.predict import keypoints_entry
 from detaug.training.pretrained import pretrained_file
 from detaug.training.processes import is_first_rank, process_group
-from detaug.training.progress import Bar, Progress
+from detaug.training.progress import Bar, TrainingProgress
 from detaug.training.state import Training, make_training
 from detaug.training.torch_files import versions, write_torch_file
 from detaug.training.weights import load_weights
@@ -66,7 +66,7 @@ def train(
     _check_outputs(options)
     with process_group(options.device) as device, ExitStack() as stack:
         torch.manual_seed(options.seed)
-        progress = Progress(say, bar)
+        progress = TrainingProgress(say, bar)
         detector = _make_detector(options, make_model, progress)
         detector.model.to(device)
         resize = evaluation_resize(options)
@@ -111,7 +111,7 @@ def _check_outputs(options: TrainOptions) -> None:
                 )
 
 
-def _run(training: Training, val: Loader | None, progress: Progress, interrupt: Interrupt) -> None:
+def _run(training: Training, val: Loader | None, progress: TrainingProgress, interrupt: Interrupt) -> None:
     """Train to the last step. An evaluation that a stop broke off comes first."""
     while True:
         if training.is_evaluation_due():
@@ -142,7 +142,7 @@ def _keep_best(training: Training) -> None:
         training.not_better += 1
 
 
-def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progress) -> Detector:
+def _make_detector(options: TrainOptions, make_model: MakeModel, progress: TrainingProgress) -> Detector:
     of_data = read_of_data(options)
     num_classes = len(of_data.class_names)
     detector = make_model(options.model, num_classes, **of_data.arguments())
@@ -159,7 +159,7 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Progr
     return detector
 
 
-def _start_file(options: TrainOptions, progress: Progress) -> Path | None:
+def _start_file(options: TrainOptions, progress: TrainingProgress) -> Path | None:
     """Return the file of weights to start from. Rank 0 fetches it before the others look for it."""
     if options.pretrained is None:
         return options.weights
@@ -171,7 +171,7 @@ def _start_file(options: TrainOptions, progress: Progress) -> Path | None:
     return path
 
 
-def _start(training: Training, progress: Progress, stack: ExitStack) -> None:
+def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> None:
     """Make the output folder, or resume from its checkpoint. The folder is this training's until `stack` is closed."""
     options, path = training.options, checkpoint_path(training.options.output)
     steps, images = f"{counted(options.epochs, 'epoch')} of {len(training.loader)} steps", len(training.loader.reader)
@@ -198,7 +198,7 @@ def _start(training: Training, progress: Progress, stack: ExitStack) -> None:
         dist.barrier()
 
 
-def _train_epoch(training: Training, progress: Progress, interrupt: Interrupt) -> None:
+def _train_epoch(training: Training, progress: TrainingProgress, interrupt: Interrupt) -> None:
     """Train to the end of the loader's epoch."""
     options = training.options
     for batch in training.timer.batches(training.loader, training.device):

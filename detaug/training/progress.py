@@ -18,7 +18,7 @@ BAR_EVERY = 0.5
 """Seconds between two bars at least: reading a loss waits for the GPU."""
 
 
-class Progress:
+class TrainingProgress:
     """Calls `say` with lines or, if given, `bar`; only on the first rank."""
 
     def __init__(self, say: Callable[[str], None], bar: Bar | None) -> None:

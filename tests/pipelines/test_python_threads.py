@@ -12,7 +12,8 @@ import torch
 from faults import Faults
 from nvidia.dali import Pipeline, fn
 
-from detaug.pipelines.threads import Array, apply_in_threads, make_thread_pool
+from detaug.arrays import Array
+from detaug.pipelines.threads import apply_in_threads, make_thread_pool
 
 
 def torch_threads_in_a_new_thread() -> int:

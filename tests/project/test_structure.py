@@ -90,6 +90,10 @@ NAMES_OF_FORMATS = {
 """Names that formats have for several classes, or that `detaug` has for another one."""
 
 
+def parsed() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in modules()]
+
+
 def test_a_name_is_of_one_class() -> None:
     names = [node.name for _, module in parsed() for node in ast.walk(module) if isinstance(node, ast.ClassDef)]
     assert {name for name in names if names.count(name) > 1} - NAMES_OF_FORMATS == set()
