@@ -16,7 +16,7 @@ from detaug.arguments import check, is_whole
 from detaug.arrays import Array, Arrays
 from detaug.ops.op import Op, PixelOp
 from detaug.testing.painted import Painted as Painted
-from detaug.testing.painted import PaintedResult as PaintedResult
+from detaug.testing.painted import Result as Result
 from detaug.testing.painted import paint as paint
 from detaug.testing.painted import paint_discs as paint_discs
 from detaug.testing.painted import paint_stars as paint_stars
@@ -123,7 +123,7 @@ def _follow(
     what: str,
     ops: Op | Iterable[Op],
     painted: list[Painted],
-    compare: Callable[[list[PaintedResult], float | None], Comparison],
+    compare: Callable[[list[Result], float | None], Comparison],
     least: int,
     tolerance: float | None,
     picture: str | Path | None,

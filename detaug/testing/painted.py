@@ -49,7 +49,7 @@ class Painted(NamedTuple):
         return Shapes()
 
 
-class PaintedResult(NamedTuple):
+class Result(NamedTuple):
     """The images and boxes after the ops."""
 
     images: list[Array]
@@ -125,7 +125,7 @@ def paint_stars(size: tuple[int, int], n: int, seed: int) -> Painted:
     return Painted(list(images), list(boxes), outlines=list(outlines))
 
 
-def run(ops: Iterable[Op], painted: Painted, *, seed: int, device: str, pipeline: bool) -> PaintedResult:
+def run(ops: Iterable[Op], painted: Painted, *, seed: int, device: str, pipeline: bool) -> Result:
     """Run `ops` on painted images, directly or in a loader.
 
     >>> painted = da.testing.paint((192, 256), n=2, smallest=24, seed=0)
@@ -147,14 +147,14 @@ def _visible(points: Array) -> Array:
     return np.concatenate([points, np.full((*points.shape[:-1], 1), 2.0)], axis=-1)
 
 
-def _eager_result(samples: Samples) -> PaintedResult:
+def _eager_result(samples: Samples) -> Result:
     images = [image if image.shape[2] == 3 else image.transpose(1, 2, 0) for image in samples.images]
     keypoints = None if samples.shapes.keypoints is None else samples.keypoints
     masks = samples.masks if samples.shapes.has_masks else None
-    return PaintedResult(images, samples.boxes, samples.labels, samples.matrix, keypoints, masks)
+    return Result(images, samples.boxes, samples.labels, samples.matrix, keypoints, masks)
 
 
-def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, device: str) -> PaintedResult:
+def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, device: str) -> Result:
     """Run the ops in a loader; results are in the order of `painted`, since a training loader shuffles."""
     loader = Loader(_written(painted, folder), ops, len(painted.images), device=device, seed=seed)
     batch = next(iter(loader)).to("cpu")
@@ -164,7 +164,7 @@ def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, dev
     boxes, labels = ([targets[at][name].numpy() for at in order] for name in ("boxes", "labels"))
     keypoints = [targets[at]["keypoints"].numpy() for at in order] if batch.has_keypoints else None
     masks = None if painted.outlines is None else [targets[at]["masks"].numpy() > 0 for at in order]
-    return PaintedResult([images[at] for at in order], boxes, labels, batch.matrix.numpy()[order], keypoints, masks)
+    return Result([images[at] for at in order], boxes, labels, batch.matrix.numpy()[order], keypoints, masks)
 
 
 def _written(painted: Painted, folder: Path) -> CocoReader:

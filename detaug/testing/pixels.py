@@ -8,7 +8,7 @@ import numpy as np
 
 from detaug.arrays import Array
 from detaug.coco.rings import box_of_mask
-from detaug.testing.painted import RADIUS, PaintedResult
+from detaug.testing.painted import RADIUS, Result
 
 
 class Misplaced(NamedTuple):
@@ -56,7 +56,7 @@ class Comparison(NamedTuple):
     misplaced: list[Misplaced]
 
 
-def compare_boxes(results: list[PaintedResult], tolerance: float | None) -> Comparison:
+def compare_boxes(results: list[Result], tolerance: float | None) -> Comparison:
     """Compare every box with its rectangle in the pixels. `results`: one."""
     (result,), compared, wrong = results, 0, []
     for at, (image, boxes, labels) in enumerate(zip(result.images, result.boxes, result.labels, strict=True)):
@@ -82,7 +82,7 @@ def _agree(box: Array, seen: Array, channel: Array, to_output: Array, tolerance:
     return bool(((box >= low) & (box <= high)).all())
 
 
-def compare_points(results: list[PaintedResult], tolerance: float | None) -> Comparison:
+def compare_points(results: list[Result], tolerance: float | None) -> Comparison:
     """Compare the key points with discs. `results`: with the discs of left points and with those of right points."""
     compared, wrong = 0, []
     assert results[0].keypoints is not None
@@ -132,7 +132,7 @@ def _magnification(to_output: Array, box: Array) -> float:
     return float(np.sqrt(abs(np.linalg.det(square) * depth**3)))
 
 
-def compare_masks(results: list[PaintedResult], tolerance: float | None) -> Comparison:
+def compare_masks(results: list[Result], tolerance: float | None) -> Comparison:
     """Compare the masks with the bright pixels of their objects. `results`: one."""
     (result,), compared, wrong = results, 0, []
     assert result.masks is not None
