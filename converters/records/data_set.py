@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from detaug.coco.classes_and_images import alike_classes, unused_classes
+from detaug.converters.records.images import Images
 from detaug.converters.records.record import Contents
 from detaug.converters.records.record_image import About, RecordImage, StoredObjects
+from detaug.files.repeated import repeated_files
 from detaug.files.text import joined_spaces
 from detaug.findings.finding import Finding
 from detaug.outputs.summary import left_out_classes
@@ -45,6 +48,7 @@ def data_set_of(
     images: list[RecordImage],
     stored: StoredObjects,
     contents: Contents,
+    found: Images,
     classes: Sequence[str] | None,
     earlier: Sequence[Finding],
     *,
@@ -53,10 +57,12 @@ def data_set_of(
     """Return the data set with the objects of its classes, how many images have none, and findings about classes."""
     findings, without_boxes, last_track = list[Finding](), 0, None
     not_listed: dict[tuple[str, str], Finding] = {}
-    counts, crowds, shapes = Counter[str](), 0, set[str]()
+    counts, crowds, shapes, fingerprints = Counter[str](), 0, set[str](), array("q")
     key_points = {name: [*points] for name, points in contents.key_points.items()}
     for each in images:
         about = stored.about(each)
+        if contents.compares_images:
+            fingerprints.append(hash(about.fingerprint))
         own = {name: n for name, n in about.counts.items() if classes is None or name in classes}
         if len(own) < len(about.counts):
             _count_not_listed(not_listed, each, about, stored, own)
@@ -69,6 +75,8 @@ def data_set_of(
         for name, points in about.key_points.items():
             known = key_points.setdefault(name, [])
             known += [point for point in points if point not in known]
+    for at, first in repeated_files(fingerprints, lambda at: found.folder / images[at].name):
+        findings.append(Finding(found.prefix + images[at].name, "image-identical", after=images[first].name))
     findings += not_listed.values()
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
     listed = [*dict.fromkeys(listed)]

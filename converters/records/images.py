@@ -18,19 +18,19 @@ from detaug.findings.finding import Finding, has_error, shown
 class Images:
     """The images below a folder. No path of an annotation is ever opened: it is compared with their names."""
 
-    def __init__(self, folder: Path, names: Sequence[str] | None = None) -> None:
-        """names: the images in their order, if it is known; else all, sorted."""
-        self.folder = folder
-        self._found = ImageNames(list_files(folder, IMAGE_EXTENSIONS) if names is None else names)
-        self.names = self._found.names if names is None else names
+    def __init__(self, folder: Path, names: Sequence[str] | None = None, prefix: str = "") -> None:
+        """names: the images in their order, if it is known; else all, sorted. prefix: of their names in findings."""
+        self.folder, self.prefix = folder, prefix
+        self.found = ImageNames(list_files(folder, IMAGE_EXTENSIONS) if names is None else names)
+        self.names = self.found.names if names is None else names
 
     def own_copy(self, name: str) -> str:
         """Return the name itself, as the one in memory: another process has sent its own."""
-        return self._found.own_copy(name)
+        return self.found.own_copy(name)
 
     def with_stem(self, stem: str) -> Sequence[str]:
         """Return the images with the path of a label file, but for their extensions."""
-        return self._found.by_stem.get(stem) if stem else ()
+        return self.found.by_stem.get(stem) if stem else ()
 
     def find(self, record: Record) -> tuple[str | None, int]:
         """Return the image of a record, and how well it fits: see matching. Appends findings to the record.
@@ -39,12 +39,10 @@ class Images:
         folders, the one with most of the path counts.
         """
         if same := self.with_stem(record.stem):
-            if len(same) > 1:
-                self._note_several(record, same)
             return self._of_stem(record, same), SAME_STEM
         names = [name.strip().replace("\\", "/").removeprefix("./") for name in record.names if name.strip()]
         for name in names:
-            if name in self._found:
+            if name in self.found:
                 return name, SAME_STEM
         for name in [record.stem, *names] if record.stem else names:
             if found := self._elsewhere(record, name):
@@ -66,13 +64,16 @@ class Images:
         """Return the image of a stem, that which the file names if there are several, and note another name."""
         called = {folded(last_part(name)) for name in record.names}
         found = next((image for image in same if folded(last_part(image)) in called), same[0])
+        if len(same) > 1:
+            self.note_several(record, same, found)
+            record.alike = same
         if called and folded(stem_of(last_part(found))) not in map(stem_of, called):
             record.findings.append(Finding(record.file, "filename-differs", before=record.names[0], after=found))
         return found
 
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
-        found = self._found.namesakes.nearest(name)
+        found = self.found.namesakes.nearest(name)
         best = [image for image in found if not are_of_different_splits(image, record.file)]
         if not best and found:
             note = f"{record.called or name} may be {found[0]}, which is an image of another split"
@@ -87,7 +88,7 @@ class Images:
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))
             return None
         if len(best) > 1:
-            self._note_several(record, best)
+            self.note_several(record, best, best[0])
         return best[0] if best else None
 
     def _in_trees(self, name: str, images: list[str]) -> list[str]:
@@ -97,7 +98,7 @@ class Images:
         all of them if the folders fit several.
         """
         below = name.partition("/")[2]
-        found = (namesakes.nearest(below) for namesakes in (self._found.namesakes, self._below))
+        found = (namesakes.nearest(below) for namesakes in (self.found.namesakes, self._below))
         return next((each for each in found if each and not _unclear(each)), images)
 
     @cached_property
@@ -105,8 +106,9 @@ class Images:
         """The images by their paths without the first folder."""
         return Namesakes(self.names, lambda name: name.partition("/")[2] or name)
 
-    def _note_several(self, record: Record, images: Sequence[str]) -> None:
-        record.findings.append(Finding(record.file, "image-ambiguous", before=list(images), after=images[0]))
+    def note_several(self, record: Record, images: Sequence[str], chosen: str) -> None:
+        """Note that several images fit a record, and which one it gets."""
+        record.findings.append(Finding(record.file, "image-ambiguous", before=list(images), after=chosen))
 
     def deepest_folder(self, names: Iterable[str]) -> str:
         """Return the deepest folder that holds these images, relative to the folder: "" or with a slash at its end."""

@@ -109,7 +109,7 @@ class Place(NamedTuple):
                 edges = edges_of(edges)
                 self.note("box-reversed", item, [*item.edges], [*edges])
         if item.masks or item.rings:
-            keys, around = self._mask_keys(item) if item.masks else self._ring_keys(item)
+            keys, around = self._mask_keys(item) if item.masks else self.ring_keys(item)
             edges = edges or around
         if item.corners:
             of_corners = keys_of_corners(self._points(item.corners))
@@ -152,7 +152,8 @@ class Place(NamedTuple):
             return numbers
         return [number * self.scale[at % 2] for at, number in enumerate(numbers)]
 
-    def _ring_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
+    def ring_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
+        """Return the keys of the rings of an object, cut at the edges of the image, and the box around them."""
         height, width = self.size
         rings = [*map(self._points, item.rings)]
         keys = keys_of_rings(rings)

@@ -49,6 +49,8 @@ class ReadChunk(NamedTuple):
     """Elements and keys that the reader leaves out."""
     numbers: BoxNumbers
     """What boxes and shapes look like, of records that have pixels."""
+    alike: set[str]
+    """Images that share the stem of a record with others, also of records of other parts."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,16 @@ class RecordReader:
     """How many annotation files there are."""
     place: Callable[[Record, tuple[int, int], BoxNumbers], tuple[list[Placed], list[Placed]]]
     """See `Contents`."""
+    find: Callable[[Images, Record], tuple[str | None, int]] = Images.find
 
     def __call__(self, records: Sequence[Record]) -> ReadChunk:
         """Return the images of records, those of other parts left out."""
-        found = ReadChunk([], Counter(), BoxNumbers())
+        found = ReadChunk([], Counter(), BoxNumbers(), set())
         for record in records:
             if self.read:
                 self.read(record)
-            name, rank = (record.image, SAME_STEM) if record.image else self.images.find(record)
+            name, rank = (record.image, SAME_STEM) if record.image else self.find(self.images, record)
+            found.alike.update(record.alike)
             if self.wanted is None or not name or name in self.wanted:
                 record.image = name or ""
                 found.unread.update(record.unread)
@@ -92,7 +96,7 @@ class RecordReader:
         image.findings = record.findings or ()
         origin = {} if self.files < 2 or _is_named_as(record.file, name) else {ANNOTATION_FILE: record.file}
         row = {"width": size[0], "height": size[1], **origin, **columns_of(record.columns, record.tool_id)}
-        return image, values_of(row, (record.file, record.about(None)), objects, regions)
+        return image, values_of(row, (record.file, record.about(None)), objects, regions, header.fingerprint)
 
 
 def placed_objects(record: Record, size: tuple[int, int], numbers: BoxNumbers) -> tuple[list[Placed], list[Placed]]:
@@ -133,13 +137,14 @@ def _is_named_as(file: str, image: str) -> bool:
 
 def header_of(name: str, images: Images, findings: list[Finding]) -> ImageHeader | None:
     """Read the header of an image; return None, with a finding, if it cannot be used."""
+    file = images.prefix + name
     if not is_utf8(name):
-        findings.append(Finding(name, "file-name-not-utf8"))
+        findings.append(Finding(file, "file-name-not-utf8"))
         return None
     try:
         header = read_image_header(os.path.join(images.folder, name))
     except ImageError as error:
-        findings.append(Finding(name, error.kind, note=str(error)))
+        findings.append(Finding(file, error.kind, note=str(error)))
         return None
-    findings.extend(header_findings(name, name, header))
+    findings.extend(header_findings(name, file, header))
     return header

@@ -25,6 +25,7 @@ from detaug.findings.finding import Finding, shown
 
 if TYPE_CHECKING:
     from detaug.coco.boxes import BoxNumbers
+    from detaug.converters.records.images import Images
     from detaug.converters.records.placing import Placed
 
 Edges = tuple[float, float, float, float]
@@ -133,6 +134,8 @@ class Record:
     """How often elements and keys occur that the reader leaves out, by name: see `unread_elements`."""
     image: str = ""
     """The image below its folder, where the format knows it; without it, it is looked for, and then set."""
+    alike: Sequence[str] = ()
+    """The images of its stem, if there are several: of those that it does not get none is an image without objects."""
 
     def about(self, line: int | None) -> str:
         """Return the file as findings about an object name it: with the image, if no line tells which one it is."""
@@ -165,6 +168,14 @@ class Contents(NamedTuple):
     """The folder of the images, if it is not that of the source."""
     images: Sequence[str] | None = None
     """The images in the order of their ids, if the format knows it; else all below the folder, sorted."""
+    found: Images | None = None
+    """All images, if the reader has looked for them itself, such as in another folder than that of the source."""
+    find: Callable[[Images, Record], tuple[str | None, int]] | None = None
+    """Finds the image of a record, if the rules of the format are not those of `Images.find`: in any process."""
+    unlabelled: str = "label-missing"
+    """Kind of the finding about an image without a file, if the format has one for each; "dropped" leaves it out."""
+    compares_images: bool = False
+    """Whether images with the same bytes are findings."""
     title: str = ""
     """What the json says it was converted from, if it is not the name of the format."""
     info: Mapping[str, Any] = {}

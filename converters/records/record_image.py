@@ -49,6 +49,8 @@ class About(NamedTuple):
     """What objects have beside boxes and keypoints: masks, rotated."""
     crowds: dict[str, int]
     """Objects that are crowds, by class."""
+    fingerprint: tuple[int, int]
+    """See ImageHeader."""
 
 
 Values = tuple[tuple[Any, ...], list[tuple[Any, ...]], list[tuple[Any, ...]]]
@@ -56,9 +58,13 @@ Values = tuple[tuple[Any, ...], list[tuple[Any, ...]], list[tuple[Any, ...]]]
 
 
 def values_of(
-    row: dict[str, Any], file: tuple[str, str], objects: Sequence[Placed], regions: Sequence[Placed]
+    row: dict[str, Any],
+    file: tuple[str, str],
+    objects: Sequence[Placed],
+    regions: Sequence[Placed],
+    fingerprint: tuple[int, int],
 ) -> Values:
-    """Return what is stored of an image. row, file: those of `About`, and its entry."""
+    """Return what is stored of an image. row, file, fingerprint: those of `About`; its file and its entry."""
     counts: dict[str, int] = {}
     crowds: dict[str, int] = {}
     key_points: dict[str, list[str]] = {}
@@ -73,7 +79,7 @@ def values_of(
             known = key_points.setdefault(item.class_name, [])
             known += [name for name in item.key_points if name not in known]
     last_track = max((item.track for item in objects if item.track is not None), default=None)
-    about = About(row, *file, counts, key_points, last_track, frozenset(shapes), crowds)
+    about = About(row, *file, counts, key_points, last_track, frozenset(shapes), crowds, fingerprint)
     return tuple(about), [*map(tuple, objects)], [*map(tuple, regions)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from detaug.converters.records.reading import RecordReader, chunks_of, header_of
 from detaug.converters.records.record import Contents, Record, unread_elements
 from detaug.converters.records.record_image import RecordImage, StoredObjects, values_of
 from detaug.errors import ConversionError, InputError
-from detaug.files.matching import ImageNames, Pair, settle_claims
+from detaug.files.matching import ImageNames, Pair, settle_claims, similar_names
 from detaug.files.paths import PathLike
 from detaug.findings.finding import Finding, counted, has_error, shown
+from detaug.findings.kinds import KINDS
 from detaug.machine.parallel import Progress, map_in_jobs
 from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
 from detaug.outputs.part import Part
@@ -88,12 +89,13 @@ def records_to_coco(
     """
     images, title = contents.image_folder or images, contents.title or title
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
-    report, found = paths.get("report"), Images(images, contents.images)
+    report, found = paths.get("report"), contents.found or Images(images, contents.images)
+    images = found.folder
     with closing(StoredObjects(paths["output"].parent)) as stored:
         usable, numbers, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
         is_part = options.part is not None
         dataset, without_boxes, about_classes = data_set_of(
-            usable, stored, contents, options.classes, findings, is_part=is_part
+            usable, stored, contents, found, options.classes, findings, is_part=is_part
         )
         findings += [*about_classes, *joined_splits((each.name for each in usable), images)]
         stop_on_errors(findings, options.on_error, report)
@@ -156,18 +158,18 @@ def _usable_images(
     contents: Contents, found: Images, stored: StoredObjects, options: Options, title: str, *, is_whole: bool
 ) -> tuple[list[RecordImage], BoxNumbers, list[Finding]]:
     """Return the images that can be written, in their order, what boxes look like, and findings."""
-    names, wanted = found.names, None
+    names, wanted = found.names if contents.images is None else contents.images, None
     videos = contents.videos() if contents.videos and options.part else {}
     if options.part and not videos:
         names = options.part.items(names)
         wanted = frozenset(names)
     own_videos = {*options.part.items([*videos])} if options.part and videos else None
-    is_whole_file, numbers, unread, read = False, BoxNumbers(), Counter[str](), list[RecordImage]()
+    numbers, unread, read, alike, seen = BoxNumbers(), Counter[str](), list[RecordImage](), set[str](), 0
 
     def own_records() -> Iterator[Record]:
-        nonlocal is_whole_file
+        nonlocal seen
         for record in contents.records:  # files of other parts are not opened
-            is_whole_file |= bool(record.stem)
+            seen += 1
             if own_videos is not None:
                 is_own = not record.video or record.video in own_videos
             elif wanted is not None:
@@ -179,7 +181,8 @@ def _usable_images(
                 yield record
 
     told = 0
-    reader = RecordReader(found, contents.read, wanted, contents.files or 1, contents.place or placed_objects)
+    rules = contents.place or placed_objects, contents.find or Images.find
+    reader = RecordReader(found, contents.read, wanted, contents.files or 1, *rules)
     for chunk in map_in_jobs(reader, chunks_of(own_records()), options.jobs):
         for image, values in chunk.images:
             if values:
@@ -187,6 +190,7 @@ def _usable_images(
             image.name = found.own_copy(image.name)
             read.append(image)
         unread += chunk.unread
+        alike |= chunk.alike
         numbers = joined_numbers((numbers, chunk.numbers))
         if options.progress and len(read) // 64 > told // 64:
             told = len(read)
@@ -194,14 +198,17 @@ def _usable_images(
     if options.progress and told != len(read):
         options.progress(len(read), len(read))
     findings = [*contents.findings, *unread_elements(unread)]  # complete now that all records are read
-    if options.part is None:
+    if len(read) == seen:  # none is of another part
         _refuse_other_folder(read, found, title)
     _settle(read, stored)
     _note_other_sizes(read)
     named, rest = ImageNames(each.name for each in read), []
-    unnamed = [name for name in names if name not in named] if own_videos is None else []
-    if is_whole and is_whole_file:
-        rest = [_image_without_record(name, found, stored) for name in unnamed]
+    alike = alike if contents.images is None else set()
+    unnamed = [name for name in names if name not in named and name not in alike] if own_videos is None else []
+    if contents.read and options.part is None:
+        _note_similar(read, unnamed)
+    if is_whole and contents.read:
+        rest = [_image_without_record(name, found, stored, contents.unlabelled) for name in unnamed]
     elif unnamed and contents.images is None:
         note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
         findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
@@ -234,11 +241,12 @@ def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str)
     last = (finding for each in read for finding in [*each.findings][-1:])
     missing = [finding for finding in last if finding.kind in kinds]
     if read and len(missing) == len(read):
-        usual = f"no image in {found.folder} has the name {shown(missing[0].before)}"
+        usual = f"no image in {found.folder} has the name {shown(missing[0].before)}; "
+        own = missing[0].note.removeprefix(usual) if missing[0].note.startswith(usual) else ""
         raise ConversionError(
             f"{found.folder} has the image of none of the {len(read):,} entries of {title}, the first is "
-            f"{shown(missing[0].before)}; give the folder of the images: --images of convert, IMAGES of convert-dota"
-            + (f"; or {own}" if (own := missing[0].note.removeprefix(usual).removeprefix("; ")) else ""),
+            f"{shown(missing[0].before)}; give the folder of the images: --images of convert and "
+            "convert-voc, IMAGES of convert-dota" + (f"; or {own}" if own else ""),
             missing,
         )
 
@@ -268,10 +276,25 @@ def _settle(read: Sequence[RecordImage], stored: StoredObjects) -> None:
         image.findings = [*image.findings, Finding(file, "image-shared", after=image.name, note=note)]
 
 
-def _image_without_record(name: str, found: Images, stored: StoredObjects) -> RecordImage:
+def _note_similar(read: Sequence[RecordImage], unnamed: Sequence[str]) -> None:
+    """Say of records without an image which one has nearly the name of their file, and no record."""
+    lost: dict[str, RecordImage] = {}
+    for each in read:
+        last = None if each.name else next(reversed([*each.findings]), None)
+        if last and last.kind == "image-missing":
+            lost[last.file] = each
+    for image, file in similar_names(lost, unnamed).items() if lost else ():
+        *others, last = lost[file].findings
+        note = f"{last.note}; {image} has nearly its name and no annotations: rename one of them"
+        lost[file].findings = [*others, replace(last, note=note)]
+
+
+def _image_without_record(name: str, found: Images, stored: StoredObjects, kind: str) -> RecordImage:
     findings: list[Finding] = []
-    image = RecordImage(name, findings)
+    image, file = RecordImage(name, findings), found.prefix + name
     if header := header_of(name, found, findings):
-        findings.append(Finding(name, "label-missing"))
-        stored.add(image, values_of({"width": header.width, "height": header.height}, (name, name), [], []))
+        findings.append(Finding(file, kind))
+        if KINDS[kind].effect != "dropped":
+            row = {"width": header.width, "height": header.height}
+            stored.add(image, values_of(row, (file, file), [], [], header.fingerprint))
     return image

@@ -8,8 +8,19 @@ from typing import Any
 from lxml import etree
 
 from detaug.converters.records.record import ObjectError
-from detaug.converters.voc.xml import SAFE
 from detaug.files.paths import require_file
+
+SAFE: dict[str, bool] = {
+    "resolve_entities": False,
+    "load_dtd": False,
+    "dtd_validation": False,
+    "attribute_defaults": False,
+    "no_network": True,
+    "huge_tree": False,
+    "remove_comments": True,
+    "remove_pis": True,
+}
+"""Options of lxml's parsers for files of anybody."""
 
 
 def elements_of_xml(

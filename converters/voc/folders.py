@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from detaug.errors import ConversionError
 from detaug.files.image_headers import IMAGE_EXTENSIONS
-from detaug.files.matching import ImageNames, Pair
+from detaug.files.matching import ImageNames
 from detaug.files.paths import stem_of
 from detaug.files.text import lines_of
 from detaug.findings.finding import Finding
@@ -151,28 +151,28 @@ def _lines(path: Path) -> list[str]:
         raise ConversionError(f"{path} must be UTF-8 text, got byte {error.object[error.start]:#x}") from error
 
 
-def pair_split(split: Split, label: str, xmls: dict[str, str], images: ImageNames) -> tuple[list[Pair], list[Finding]]:
-    """Return the pairs of a split in its order, and findings about its entries. xmls: stem -> XML."""
-    pairs, findings, seen = [], [], set()
+def stems_of_split(
+    split: Split, label: str, xmls: Mapping[str, str], images: ImageNames
+) -> tuple[list[str], list[Finding]]:
+    """Return the stems that a split names, in its order, and findings about its entries. xmls: stem -> XML."""
+    stems, findings = dict[str, None](), []
     for entry in split.entries:
         stem = known_stem(entry.name, xmls, images)
         if stem is None:
             note = f"{entry.name} has neither an XML nor an image"
             findings.append(Finding(label, "split-entry-missing", line=entry.line, before=entry.name, note=note))
-        elif stem in seen:
+        elif stem in stems:
             findings.append(Finding(label, "split-entry-repeated", line=entry.line, before=entry.name))
         else:
-            seen.add(stem)
-            xml = xmls.get(stem)
-            pairs.append(Pair(xml, *images.with_stem(stem)) if xml else Pair(None, images.by_stem.get(stem)[:1]))
+            stems[stem] = None
     for entry in split.contradictions:
         findings.append(Finding(label, "split-contradiction", line=entry.line, before=entry.name))
     if split.negatives:
         findings.append(Finding(label, "split-negative", before=split.negatives, count=split.negatives))
-    return pairs, findings
+    return [*stems], findings
 
 
-def known_stem(name: str, xmls: dict[str, str], images: ImageNames) -> str | None:
+def known_stem(name: str, xmls: Mapping[str, str], images: ImageNames) -> str | None:
     """Return the stem that a split's entry means: itself, or itself without an extension; None where neither exists."""
     has_extension = name.lower().endswith((*IMAGE_EXTENSIONS, ".xml"))
     for stem in (name, stem_of(name)) if has_extension else (name,):

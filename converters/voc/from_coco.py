@@ -18,7 +18,8 @@ from detaug.coco.table import THIN
 from detaug.coco.writer import whole
 from detaug.converters.export.folder_export import folder_export
 from detaug.converters.export.row_shapes import Outlines, is_ring_of, outlines_of
-from detaug.converters.voc.xml import CORNERS, ROTATED, Corners, Origin
+from detaug.converters.records.record import Edges
+from detaug.converters.voc.xml import CORNERS, ROTATED, Origin
 from detaug.errors import InputError
 from detaug.files.paths import PathLike
 from detaug.files.text import decimal, is_plain, joined_spaces
@@ -172,7 +173,7 @@ class _Object(NamedTuple):
     name: str
     pose: str
     flags: dict[str, int]
-    box: Corners | Rectangle
+    box: Edges | Rectangle
     with_type: bool
 
 

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-from detaug.coco.how_to_load import how_to_load
-from detaug.coco.parts import part_head, write_part
-from detaug.coco.writer import Row, annotation_row, category_rows, write_coco
-from detaug.converters.voc.data_set import PairReader, VocDataSet, read_data_set
-from detaug.converters.voc.folders import find_folders
+from detaug.converters.records.record import Contents, Source
+from detaug.converters.records.to_coco import Options, records_to_coco
+from detaug.converters.voc.folders import Folders, find_folders
 from detaug.converters.voc.masks import FOLDER
-from detaug.converters.voc.pairs import (
-    DIFFICULT,
-    OCCLUDED,
-    TRUNCATED,
-    Difficult,
-    Unlabelled,
-    VocRules,
-)
+from detaug.converters.voc.placing import Difficult, VocRules
+from detaug.converters.voc.reading import contents_of
 from detaug.converters.voc.xml import Origin
-from detaug.errors import ConversionError, InputError
+from detaug.errors import ConversionError
 from detaug.files.paths import PathLike
-from detaug.files.spool import Spool
 from detaug.machine.parallel import Progress
-from detaug.outputs.guards import OnError, check_classes, output_files
+from detaug.outputs.guards import OnError, check_choice, output_files
 from detaug.outputs.part import check_part
-from detaug.outputs.summary import (
-    Summary,
-    left_out_classes,
-    refuse_no_object_left,
-    refuse_nothing_left,
-    refuse_other_classes,
-    reported,
-    stop_on_errors,
-)
+from detaug.outputs.summary import Summary
+
+Unlabelled = Literal["keep", "skip"]
 
 VocSummary = Summary
+
+TITLE = "Pascal VOC"
 
 
 def voc_to_coco(
@@ -99,73 +86,41 @@ def voc_to_coco(
     written: val.json
     load it: da.CocoReader("demo/VOC/JPEGImages", "val.json")
     """
-    check_classes(classes)
-    rules = VocRules(origin, difficult, unlabelled, on_error, None if classes is None else tuple(classes), masks)
-    if jobs < 1:
-        raise InputError(f"jobs must be at least 1, got {jobs}")
-    paths = output_files({"output": output, "report": report}, root, images, annotations)
-    folders = find_folders(Path(root), _optional_path(images), _optional_path(annotations))
+    _check(origin, difficult, unlabelled)
+    options = Options(classes, on_error, report, progress, check_part(part), jobs)
+    inputs = [path for path in (root, images, annotations) if path is not None]
+    output_files({"output": output, "report": report}, *inputs)
+    folders = find_folders(
+        Path(root), None if images is None else Path(images), None if annotations is None else Path(annotations)
+    )
+    contents = _contents(folders, split, origin, difficult, unlabelled, masks=masks)
+    return records_to_coco(contents, folders.images, output, inputs, options, TITLE)
+
+
+def read_voc(
+    source: Source,
+    split: str | None = None,
+    *,
+    origin: Origin = "one",
+    difficult: Difficult = "keep",
+    unlabelled: Unlabelled = "keep",
+    masks: bool = False,
+) -> Contents:
+    """Read the XML files of the source's folder, of which they are all, as `voc_to_coco` does."""
+    _check(origin, difficult, unlabelled)
+    images = None if source.images == source.folder else source.images
+    return _contents(find_folders(source.folder, images), split, origin, difficult, unlabelled, masks=masks)
+
+
+def _check(origin: Origin, difficult: Difficult, unlabelled: Unlabelled) -> None:
+    check_choice("origin", origin, Origin)
+    check_choice("difficult", difficult, Difficult)
+    check_choice("unlabelled", unlabelled, Unlabelled)
+
+
+def _contents(
+    folders: Folders, split: str | None, origin: Origin, difficult: Difficult, unlabelled: Unlabelled, *, masks: bool
+) -> Contents:
     if masks and not (folders.root / FOLDER).is_dir():
         raise ConversionError(f"{folders.root / FOLDER} is not a folder; leave masks out (--masks)")
-    own = check_part(part)
-    with closing(Spool(paths["output"].parent)) as stored:
-        dataset = read_data_set(PairReader(folders, rules, stored, jobs, progress), split, own)
-        findings, counts = dataset.findings, dataset.counts
-        stop_on_errors(findings, rules.on_error, paths.get("report"))
-        class_counts = {name: counts[name] for name in rules.classes or sorted(counts)}
-        if own is None:
-            refuse_nothing_left(len(dataset.pairs), root, findings, paths.get("report"))
-            refuse_other_classes(class_counts, root, findings, paths.get("report"))
-            refuse_no_object_left(counts.total(), root, findings, paths.get("report"))
-        info = {"description": "Pascal VOC, converted by detaug", "origin": rules.origin, "difficult": rules.difficult}
-        rows = _image_rows(dataset), _annotation_rows(dataset, [*class_counts], rules), category_rows(class_counts)
-        with reported(findings, paths.get("report")):
-            if own is None:
-                write_coco(paths["output"], *rows, info)
-            else:
-                left_out = left_out_classes(findings)
-                head = part_head(own, dataset.names, rules.classes or (), left_out)
-                write_part(paths["output"], head, info, rows, ())
-    return VocSummary(
-        output=paths["output"],
-        image_folder=folders.images,
-        images=len(dataset.pairs),
-        images_without_boxes=dataset.without_boxes,
-        class_counts=class_counts,
-        findings=tuple(findings),
-        report=paths.get("report"),
-        next_step=how_to_load(paths["output"], folders.images, (), dataset.shapes),
-    )
-
-
-def _optional_path(path: PathLike | None) -> Path | None:
-    return None if path is None else Path(path)
-
-
-def _image_rows(dataset: VocDataSet) -> Iterator[Row]:
-    for image_id, result in enumerate(dataset.results(), 1):
-        yield {"id": image_id, "file_name": result.image, "width": result.width, "height": result.height}
-
-
-_FLAG_KEYS = tuple(
-    {
-        "difficult": int(bool(bits & DIFFICULT)),
-        "truncated": int(bool(bits & TRUNCATED)),
-        "occluded": int(bool(bits & OCCLUDED)),
-    }
-    for bits in range(8)
-)
-"""Of the row of a box, by its bits."""
-
-
-def _annotation_rows(dataset: VocDataSet, class_names: Sequence[str], rules: VocRules) -> Iterator[Row]:
-    category_ids = {name: category_id for category_id, name in enumerate(class_names, 1)}
-    annotation_id = 0
-    for image_id, result in enumerate(dataset.results(), 1):
-        boxes = zip(*[iter(result.xywh)] * 4, strict=True)
-        columns = (result.names, boxes, result.flags, result.poses, result.keys)
-        for name, box, bits, pose, keys in zip(*columns, strict=True):
-            annotation_id += 1
-            crowd = rules.difficult == "crowd" and bool(bits & DIFFICULT)
-            row = annotation_row(annotation_id, image_id, category_ids[name], box, iscrowd=crowd)
-            yield {**row, **_FLAG_KEYS[bits], "pose": pose, **keys}
+    return contents_of(folders, split, VocRules(origin, difficult, masks), keeps_unlabelled=unlabelled == "keep")

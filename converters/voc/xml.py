@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +14,8 @@ from lxml import etree
 
 from detaug.coco.table import THIN
 from detaug.coco.writer import Box
+from detaug.converters.records.record import Edges, Object
+from detaug.converters.records.xml_elements import SAFE
 from detaug.errors import InputError
 from detaug.files.known_files import LFS, what_is
 from detaug.files.text import read_file
@@ -25,6 +26,8 @@ MAX_XML_DEPTH = 256  # libxml2's own limit without its "huge" option; a VOC file
 
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 """The elements of a <bndbox>."""
+FLAGS = ("difficult", "truncated", "occluded")
+"""The elements of an <object> that are 0 or 1."""
 ROTATED = ("cx", "cy", "w", "h", "angle")
 """The elements of roLabelImg's <robndbox>."""
 _POINTS_OF_ROTATED = tuple(
@@ -33,7 +36,8 @@ _POINTS_OF_ROTATED = tuple(
 """The elements of the <robndbox> of DIOR-R."""
 _ROOT_CHILDREN = frozenset({"folder", "filename", "path", "source", "owner", "size", "segmented", "object"})
 """Of an XML. Those that are not read say nothing of its objects."""
-_OBJECT_CHILDREN = frozenset({"name", "bndbox", "robndbox", "difficult", "truncated", "occluded", "pose"})
+_OBJECT_CHILDREN = frozenset({"name", "bndbox", "robndbox", "pose", *FLAGS})
+_TEXTS = (*FLAGS, "pose")
 _POLYGON = "polygon"
 """The element of an outline, of which an object may have several: <x1>, <y1>, <x2>, ... of supervision, Roboflow and
 RectLabel, or points <pt> of <x> and <y>."""
@@ -43,48 +47,16 @@ _ENCODINGS = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in _ENCODINGS]
 
 
-SAFE: dict[str, bool] = {
-    "resolve_entities": False,
-    "load_dtd": False,
-    "dtd_validation": False,
-    "attribute_defaults": False,
-    "no_network": True,
-    "huge_tree": False,
-    "remove_comments": True,
-    "remove_pis": True,
-}
-"""Options of lxml's parsers for files of anybody."""
-
-
-class VocObject(NamedTuple):
-    """One <object>, its values as written; None for an element that is missing."""
-
-    object_index: int
-    line: int
-    name: str
-    corners: tuple[float, float, float, float]
-    difficult: str | None
-    truncated: str | None
-    occluded: str | None
-    pose: str | None
-    rotated: tuple[float, ...] | None
-    """roLabelImg's <robndbox>: x and y of its four corners, continuous pixels; `corners` is then the box around it."""
-    rings: tuple[tuple[float, ...], ...] = ()
-    """x and y of the points of each <polygon>."""
-    has_box: bool = True
-    """Whether there is a <bndbox> or <robndbox>; else `corners` are the least and largest x and y of the rings."""
-    unread: tuple[str, ...] = ()
-    """The tags of elements that are not read."""
-
-
 class VocAnnotation(NamedTuple):
     """The content of one XML. size: (width, height) pixels, None where <size> is missing or cannot be used."""
 
     filename: str
     size: tuple[float, float] | None
-    objects: list[VocObject]
-    unread: tuple[str, ...] = ()
-    """The tags of elements beside the objects that are not read."""
+    objects: list[Object]
+    """Their values as written. `edges` are the corners of the <bndbox>; `corners` those of the <robndbox> of roLabelImg
+    and DIOR-R, continuous pixels; `rings` the polygons. `columns` are the texts of flags and pose: see FLAGS."""
+    unread: list[str]
+    """The tags of elements that are not read, each as often as it occurs."""
 
 
 class XmlError(InputError):
@@ -117,15 +89,17 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
         what = what_is("", data) or f"the root element is <{root.tag}>, not <annotation>"
         raise XmlError("xml-not-voc", what, line=root.sourceline)
     filename = _text(_first(root, "filename")) or ""
-    unread = [child for child in root if child.tag not in _ROOT_CHILDREN]
-    for child in unread:
-        _refuse_objects_elsewhere(child)
+    unread = []
+    for child in root:
+        if child.tag not in _ROOT_CHILDREN:
+            _refuse_objects_elsewhere(child)
+            unread.append(child.tag)
     try:
-        objects = [_object(element, index) for index, element in enumerate(root.iterchildren("object"))]
+        objects = [_object(element, index, unread) for index, element in enumerate(root.iterchildren("object"))]
     except XmlError as error:
         error.filename = filename
         raise
-    return VocAnnotation(filename, _size(_first(root, "size")), objects, tuple(child.tag for child in unread))
+    return VocAnnotation(filename, _size(_first(root, "size")), objects, unread)
 
 
 def _refuse_objects_elsewhere(element: Any) -> None:
@@ -179,39 +153,26 @@ def _syntax_error(error: Any, data: bytes) -> XmlError:
     return XmlError("xml-broken", f"does not parse: {text}", line=error.lineno or None)
 
 
-def _object(element: Any, index: int) -> VocObject:
+def _object(element: Any, index: int, unread: list[str]) -> Object:
+    """Return an object; append the tags of its elements that are not read."""
     try:
         parts = _children_once(element, _OBJECT_CHILDREN)
         name = _text(parts.get("name"))
         if name is None or not name.strip():
             raise XmlError("object-no-name", "has no class name")
-        rotated = None
-        polygons = (child for child in element.iterchildren(_POLYGON) if len(child))
-        rings = tuple(map(_ring, polygons))
+        found = Object(name, line=element.sourceline, object_index=index)
+        found.columns = {tag: _text(parts.get(tag)) for tag in _TEXTS}
+        found.rings = [_ring(child) for child in element.iterchildren(_POLYGON) if len(child)]
         if "robndbox" in parts:
-            rotated = _rotated_corners(parts["robndbox"])
-            corners = _around(rotated)
-        elif "bndbox" in parts or not rings:
-            corners = _corners(parts.get("bndbox"), element)
+            found.corners = _rotated_corners(parts["robndbox"])
+        elif "bndbox" in parts or not found.rings:
+            found.edges = _corners(parts.get("bndbox"), element)
         elif element.find(f"{_POLYGON}/pt") is not None:  # it counts pixels from 0, and marks objects as deleted
             remedy = "the LabelMe web tool wrote the <pt> of its <polygon>: convert the folder with detaug convert"
             raise XmlError("object-no-box", f"has no <bndbox>; {remedy}")
-        else:
-            corners = _around([*chain.from_iterable(rings)])
-        return VocObject(
-            index,
-            element.sourceline,
-            name,
-            corners,
-            _text(parts.get("difficult")),
-            _text(parts.get("truncated")),
-            _text(parts.get("occluded")),
-            _text(parts.get("pose")),
-            rotated,
-            rings,
-            "bndbox" in parts or rotated is not None,
-            tuple(child.tag for child in element if child.tag not in _OBJECT_CHILDREN | _SAYS_NOTHING),
-        )
+        if len(element) > len(parts):  # most have no other elements
+            unread += (child.tag for child in element if child.tag not in _OBJECT_CHILDREN | _SAYS_NOTHING)
+        return found
     except XmlError as error:
         error.object_index = index
         error.line = error.line or element.sourceline
@@ -228,11 +189,6 @@ def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> di
                 raise XmlError("child-repeated", f"has <{tag}> twice", line=child.sourceline)
             found[tag] = child
     return found
-
-
-def _around(points: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return the least x and y and the largest ones of x, y, x, y, ..."""
-    return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
 
 
 _NUMBERED = re.compile(r"[xy][1-9][0-9]{0,5}")
@@ -252,7 +208,7 @@ def _ring(element: Any) -> tuple[float, ...]:
     return tuple(chain.from_iterable(points))
 
 
-def _corners(element: Any, item: Any) -> tuple[float, float, float, float]:
+def _corners(element: Any, item: Any) -> Edges:
     if element is None:
         remedy = f", but a <{_POLYGON}>; write the <bndbox> around it" if item.find(_POLYGON) is not None else ""
         raise XmlError("object-no-box", f"has no <bndbox>{remedy}")
@@ -316,8 +272,7 @@ def _shortened(text: str) -> str:
 
 Origin = Literal["one", "zero"]
 """Whether pixels count from 1 and boxes include their last one (VOC), or from 0 with an exclusive end."""
-Corners = tuple[float, float, float, float]
-"""(xmin, ymin, xmax, ymax), as in the XML."""
+FIRST_PIXEL = {"one": 1, "zero": 0}
 
 
 class CocoBox(NamedTuple):
@@ -327,14 +282,14 @@ class CocoBox(NamedTuple):
     kinds: tuple[str, ...]
 
 
-def to_coco_box(corners: Corners, origin: Origin, size: tuple[int, int]) -> CocoBox:
-    """Convert VOC's corners to COCO's (x, y, width, height) inside an image of size (H, W); pixels.
+def to_coco_box(corners: Edges, origin: Origin, size: tuple[int, int]) -> CocoBox:
+    """Convert VOC's corners, as in the XML, to COCO's (x, y, width, height) inside an image of size (H, W); pixels.
 
     Decisions 1 and 7.
     """
     xmin, ymin, xmax, ymax = corners
     height, width = size
-    first = 1 if origin == "one" else 0
+    first = FIRST_PIXEL[origin]
     (xmin, xmax), (ymin, ymax) = _in_order(xmin, xmax, first), _in_order(ymin, ymax, first)
     kinds = [] if (xmin, ymin, xmax, ymax) == corners else ["box-reversed"]
     edges = (xmin - first, ymin - first, xmax, ymax)
@@ -351,7 +306,7 @@ def _in_order(low: float, high: float, first: int) -> tuple[float, float]:
     return (high, low) if low > high and low - high >= first else (low, high)
 
 
-def _is_outside(edges: Corners, size: tuple[int, int]) -> bool:
+def _is_outside(edges: Edges, size: tuple[int, int]) -> bool:
     left, top, right, bottom = edges
     is_thin = right - left < THIN or bottom - top < THIN
     return not is_thin or left >= size[1] or top >= size[0] or right <= 0 or bottom <= 0

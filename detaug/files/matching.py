@@ -41,6 +41,10 @@ class ImageNames:
         self.names = sorted(names)
         self.place = place
 
+    def __reduce__(self) -> tuple[type[ImageNames], tuple[Sequence[str], Callable[[str], str]]]:
+        """Return the names alone: in another process texts have other hashes, by which they are found."""
+        return ImageNames, (self.names, self.place)
+
     def __contains__(self, name: str) -> bool:
         at = bisect_left(self.names, name)
         return at < len(self.names) and self.names[at] == name

@@ -79,11 +79,11 @@ def test_voc_to_coco_to_voc_gives_every_value_back(tmp_path: Path, origin: str) 
     output = tmp_path / "back"
     coco_to_voc(tmp_path / "out.json", output, origin=origin, split="val")  # type: ignore[arg-type]
     read = [read_voc_xml(str(folder / "Annotations/a.xml")).objects for folder in (root, output)]
-    assert [item.corners for item in read[0]] == [item.corners for item in read[1]]
-    assert [(item.name, item.pose, item.truncated, item.difficult, item.occluded) for item in read[1]] == [
-        ("dog", "Left", "1", "1", "1"),
-        ("a < b", "Unspecified", "0", "0", "0"),
-        ("猫", "Unspecified", "0", "1", "0"),
+    assert [item.edges for item in read[0]] == [item.edges for item in read[1]]
+    assert [(item.class_name, *item.columns.values()) for item in read[1]] == [
+        ("dog", "1", "1", "1", "Left"),
+        ("a < b", "0", "0", "0", "Unspecified"),
+        ("猫", "1", "0", "0", "Unspecified"),
     ]
     classes = (output / "classes.txt").read_text(encoding="utf-8").splitlines()
     after, summary = convert(output, split="val", origin=origin, classes=classes, images=root / "JPEGImages")
@@ -303,7 +303,7 @@ def test_crowds_flags_poses_and_names_are_adapted(tmp_path: Path) -> None:
     output, summary = converted(content, tmp_path)
     assert kinds(summary) == {"crowd-difficult": 1, "flag-invalid": 1, "name-spaces": 3}
     first = read_voc_xml(str(output / "Annotations/a.xml")).objects[0]
-    assert (first.name, first.difficult, first.truncated, first.pose) == ("big dog", "1", "0", "Unspecified")
+    assert (first.class_name, *first.columns.values()) == ("big dog", "1", "0", "0", "Unspecified")
     assert (output / "classes.txt").read_text() == "cat\nbig dog\n"
 
 

@@ -236,6 +236,28 @@ def test_no_image_is_taken_for_another(tmp_path: Path) -> None:
     assert "has the image of none of the 3 entries of LabelMe" in refused(root, images=root / "json")
 
 
+def test_an_image_beside_the_one_of_its_stem_is_not_without_objects(tmp_path: Path) -> None:
+    """The label file may be of either: the other one would be trained on as an image of nothing."""
+    root = data_set(tmp_path / "set", {"a.json": labelme(BOX, image="a.png")}, "b.jpg")
+    for name, kind in (("a.jpg", "JPEG"), ("a.png", "PNG")):
+        (root / name).write_bytes(image_bytes(kind=kind))
+    document, summary = converted(root)
+    assert [row["file_name"] for row in document["images"]] == ["a.png", "b.jpg"]
+    assert kinds(summary) == {"image-ambiguous": 1, "label-missing": 1}
+    assert [found.after for found in summary.findings if found.kind == "image-ambiguous"] == ["a.png"]
+    names = set()
+    for number in (1, 2, 3):
+        convert_to_coco(root, tmp_path / "part.json", part=(number, 3))
+        names |= {row["file_name"] for row in json.loads((tmp_path / "part.json").read_text())["images"]}
+    assert names == {"a.png", "b.jpg"}
+
+
+def test_an_image_of_nearly_the_name_of_a_label_file_is_named(tmp_path: Path) -> None:
+    files = {"IMG-1.json": labelme(BOX, image="IMG-1.jpg"), "b.json": labelme(BOX, image="b.jpg")}
+    root = data_set(tmp_path / "set", files, "IMG_001.jpg", "b.jpg")
+    assert "; IMG_001.jpg has nearly its name and no annotations: rename one of them" in refused(root)
+
+
 def test_images_of_another_split_are_not_taken(tmp_path: Path) -> None:
     """Each split of KITTI counts from 000000, and one of them may have been fetched in part."""
     kitti = "Car 0.00 0 -1.58 10.00 10.50 40.00 30.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n"

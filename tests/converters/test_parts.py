@@ -135,7 +135,7 @@ def test_parts_without_any_label(tmp_path: Path) -> None:
     voc = data_set(tmp_path / "voc", files, *(f"JPEGImages/{name}" for name in names))
     whole, merged = refusals(tmp_path, voc, on_error="skip")
     assert whole == merged
-    assert "has the image of none of the 3 XML files" in whole
+    assert "has the image of none of the 3 entries of Pascal VOC" in whole
 
 
 def test_an_image_of_another_part_belongs_to_its_own_xml(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_any_xml_is_converted_or_refused(examples: int) -> None:
 def test_the_parser_raises_nothing_but_its_error(examples: int) -> None:
     def check(data: bytes) -> None:
         with suppress(XmlError):
-            assert all(item.name.strip() for item in parse_voc_xml(data).objects)
+            assert all(item.class_name.strip() for item in parse_voc_xml(data).objects)
 
     check_examples(examples, check, st.one_of(encoded, st.binary(max_size=200)))
 

@@ -32,6 +32,9 @@ from voc_files import (
 )
 
 from detaug.converters import KINDS, ConversionError, Finding, VocSummary, check_coco, coco_to_yolo, voc_to_coco
+from detaug.converters.records.record import Source
+from detaug.converters.records.to_coco import Options, records_to_coco
+from detaug.converters.voc.to_coco import read_voc
 
 DATA = SHARED_DATA
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not there: {DATA}")
@@ -512,7 +515,8 @@ def test_a_folder_with_no_image_of_any_xml_is_one_error(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     assert str(refused(root, images=other)) == (
-        f"{other} has the image of none of the 3 XML files, the first is 0.jpg; give the folder of the images: --images"
+        f"{other} has the image of none of the 3 entries of Pascal VOC, the first is '0.jpg'; give the folder of the "
+        "images: --images of convert and convert-voc, IMAGES of convert-dota"
     )
 
 
@@ -598,7 +602,7 @@ def test_an_image_of_nearly_the_name_is_named(tmp_path: Path) -> None:
     root = devkit(tmp_path / "voc", {"IMG-1": voc_xml(filename=""), "b": voc_xml(filename="b.jpg")}, images)
     (finding,) = refused(root).findings
     assert str(finding).startswith("Annotations/IMG-1.xml: no image in ")
-    assert "; IMG_001.jpg has nearly its name and no XML: rename one of them [image-missing]" in str(finding)
+    assert "; IMG_001.jpg has nearly its name and no annotations: rename one of them [image-missing]" in str(finding)
     (root / "JPEGImages/IMG_001.jpg").rename(root / "JPEGImages/IMG-1.jpg")
     assert len(convert(root)[0]["images"]) == 2
 
@@ -622,8 +626,12 @@ def test_a_filename_shared_by_several_xml(tmp_path: Path) -> None:
 
 def test_an_image_of_an_xml_outside_the_split_is_not_taken(tmp_path: Path) -> None:
     xmls = {"a": voc_xml(filename="b.jpg"), "b": voc_xml()}
-    error = refused(devkit(tmp_path / "voc", xmls, {"b.jpg": image_bytes()}, {"train": "a"}), split="train")
+    root = devkit(tmp_path / "voc", xmls, {"b.jpg": image_bytes()}, {"train": "a"})
+    error = refused(root, split="train")
     assert [(f.file, f.kind) for f in error.findings] == [("Annotations/a.xml", "image-shared")]
+    write_files(root, {"Annotations/a.xml": voc_xml("<object/>", filename="b.jpg")})
+    found = {(f.file, f.kind) for f in refused(root, split="train").findings}
+    assert found == {("Annotations/a.xml", "image-shared"), ("Annotations/a.xml", "object-no-name")}
 
 
 def test_stems_that_are_one_number(tmp_path: Path) -> None:
@@ -834,6 +842,37 @@ def test_the_split_of_a_class_leaves_out_what_it_marks_negative(tmp_path: Path) 
     assert [image["file_name"] for image in document["images"]] == ["a.jpg", "b.jpg", "photo 1.jpg"]
     assert [(f.kind, f.before) for f in summary.findings] == [("split-negative", 1)]
     assert [image["file_name"] for image in convert(root, split="plain")[0]["images"]] == ["photo 1.jpg"]
+
+
+def test_an_image_that_a_split_names_twice_is_written_once(tmp_path: Path) -> None:
+    """By its own name, and by an XML that has it by its <filename>."""
+    root = devkit(
+        tmp_path / "voc",
+        {"x": voc_xml(box_xml(1, 1, 9, 9), filename="a.jpg"), "b": voc_xml()},
+        {"a.jpg": image_bytes(), "b.jpg": rotated_jpeg(1)},
+        {"train": "a\nb\nx\n"},
+    )
+    document, summary = convert(root, split="train")
+    assert [image["file_name"] for image in document["images"]] == ["b.jpg", "a.jpg"]
+    assert boxes_of(document, "a.jpg") == [[0, 0, 9, 9]]
+    assert kinds(summary) == {"filename-used": 1}
+
+
+def test_a_reader_of_records_gives_the_same(tmp_path: Path) -> None:
+    root = odd_data_set(tmp_path / "voc", list(range(60)))
+    write_files(root, {"ImageSets/Main/some.txt": "3/3\n1/1\n2/2\n"})
+    source = Source(root, [], root, tmp_path)
+    for split in (None, "some"):
+        for options in ({}, {"origin": "zero", "difficult": "drop", "unlabelled": "skip"}):
+            convert(root, split=split, on_error="skip", **options)
+            contents = read_voc(source, split, **options)  # type: ignore[arg-type]
+            other = tmp_path / "other.json"
+            records_to_coco(contents, root, other, [root], Options(on_error="skip"), "Pascal VOC")
+            assert other.read_bytes() == (tmp_path / "out.json").read_bytes()
+    (tmp_path / "photos").mkdir()
+    contents = read_voc(source._replace(images=tmp_path / "photos"))
+    with pytest.raises(ConversionError, match=r"photos has the image of none of the 60 entries"):
+        records_to_coco(contents, root, tmp_path / "x.json", [root], Options(), "Pascal VOC")
 
 
 def test_split_entries_without_files(tmp_path: Path) -> None:
