@@ -1,1 +1,1 @@
-"""The formats that `detaug convert` reads: a table of them, and a module for each."""
+"""The formats that `detaug convert` reads, a module for each; `detaug.files.formats` has the table of them."""

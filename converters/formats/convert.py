@@ -13,7 +13,7 @@ from detaug.converters.formats.recognise import Recognised, recognise
 from detaug.converters.records.record import Contents, Source
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError, InputError
-from detaug.files.known_files import COCO_PANOPTIC, FORMS
+from detaug.files.formats import COCO_PANOPTIC, FORMS
 from detaug.files.paths import PathLike
 from detaug.findings.finding import Finding
 from detaug.machine.parallel import Progress

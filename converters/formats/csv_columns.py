@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from detaug.converters.records.record import Edges, ObjectError, numbers_of
-from detaug.files.known_files import BOX_COLUMNS
+from detaug.files.formats import BOX_COLUMNS
 
 _NAMES = (
     ("filename", "file_name", "image", "image_name", "image_path", "imageid", "image_id", "path", "file"),

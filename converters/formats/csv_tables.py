@@ -31,7 +31,7 @@ from detaug.converters.records.record import (
     records_of_lists,
     text_of,
 )
-from detaug.files.known_files import TABLE_RULE
+from detaug.files.formats import TABLE_RULE
 from detaug.files.paths import last_part, list_files
 from detaug.files.spool import grouped
 from detaug.findings.finding import Finding

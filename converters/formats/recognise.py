@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from detaug.converters.formats.table import BY_NAME, FORMATS, Format
 from detaug.errors import ConversionError, InputError
+from detaug.files.formats import BY_NAME, FORMATS, Form, Format
 from detaug.files.image_headers import IMAGE_EXTENSIONS
-from detaug.files.known_files import Form, form_of_file, what_table_is
+from detaug.files.known_files import form_of_file, what_table_is
 from detaug.files.paths import PathLike, list_files
 from detaug.findings.finding import counted
 
@@ -55,9 +55,9 @@ def recognise(path: PathLike, name: str | None = None) -> Recognised:
         if what := what_table_is(path):
             raise ConversionError(f"{path} {what}")
         raise ConversionError(f"{path} is in no format that is known; detaug formats lists them, --from NAME names it")
-    if not form.reader:
+    if not form.format:
         raise ConversionError(f"{path} is {form.name}; {form.remedy}")
-    return Recognised(BY_NAME[form.reader], path, path.parent, [path.name])
+    return Recognised(BY_NAME[form.format], path, path.parent, [path.name])
 
 
 def _recognise_folder(folder: Path, name: str | None) -> Recognised:
@@ -69,12 +69,12 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     forms = {file: form_of_file(folder / file) for files in groups.values() for file in _some_of(files)}
     found: dict[str, list[str]] = {}
     for file, form in forms.items():
-        if form and form.reader and not (form.reader == "coco" and _is_output(folder / file)):
-            found.setdefault(form.reader, []).append(file)
+        if form and form.format and not (form.format == "coco" and _is_output(folder / file)):
+            found.setdefault(form.format, []).append(file)
     if name is None and len(found) != 1:
         raise ConversionError(_why_unclear(folder, found, forms))
     name = name or next(iter(found))
-    others = {file for file, form in forms.items() if form and form.reader != name and not form.is_broken}
+    others = {file for file, form in forms.items() if form and form.format != name and not form.is_broken}
     keys = {(file.rpartition("/")[0], os.path.splitext(file)[1].lower()) for file in found.get(name, ())}
     keys = keys or {key for key in groups if key[1] in BY_NAME[name].extensions}
     files = sorted(file for key in keys for file in groups[key] if file not in others)

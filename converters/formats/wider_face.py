@@ -41,7 +41,7 @@ def read_wider_face(source: Source) -> Contents:
 def _is_wider_face(path: Path) -> bool:
     """Return whether a file is a list of faces, or cannot be read."""
     form = form_of_file(path)
-    return form is None if not path.is_file() else bool(form and form.reader == "wider-face")
+    return form is None if not path.is_file() else bool(form and form.format == "wider-face")
 
 
 def _records(source: Source, file: str) -> Iterator[Record]:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from detaug.coco.boxes import BoxNumbers
 from detaug.coco.how_to_load import shapes_of
 from detaug.errors import InputError
+from detaug.files.formats import SHARD_FORMS
 from detaug.files.image_headers import ImageError, ImageHeader, usual_extension
-from detaug.files.known_files import SHARD_FORMS, what_file_is
+from detaug.files.known_files import what_file_is
 from detaug.files.paths import is_below, last_part
 from detaug.files.text import is_plain
 from detaug.findings.finding import Finding, shown

@@ -17,7 +17,8 @@ from detaug.coco.writer import Box
 from detaug.converters.records.record import Edges, Object
 from detaug.converters.records.xml_elements import SAFE
 from detaug.errors import InputError
-from detaug.files.known_files import LFS, what_is
+from detaug.files.formats import LFS
+from detaug.files.known_files import what_is
 from detaug.files.text import read_file
 from detaug.findings.finding import shown
 

@@ -11,7 +11,8 @@ import numpy as np
 from detaug.coco.boxes import DECIMALS, cut_to_image
 from detaug.coco.rings import are_flat, keys_of_corners, keys_of_rings
 from detaug.coco.writer import Box, whole, whole_numbers
-from detaug.files.known_files import YOLO_LABELS, what_is
+from detaug.files.formats import YOLO_LABELS
+from detaug.files.known_files import what_is
 from detaug.findings.finding import Finding, shown
 
 YoloTask = Literal["detect", "segment", "pose", "obb"]

@@ -51,7 +51,7 @@ def formats() -> None:
     \b
     detaug formats
     """
-    from detaug.converters.formats.table import FORMATS
+    from detaug.files.formats import FORMATS
 
     width = max(len(each.name) for each in FORMATS)
     for each in FORMATS:

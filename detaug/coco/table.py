@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from detaug.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.errors import AnnotationError
 from detaug.files.addresses import check_on_disk
+from detaug.files.formats import COCO_JSON, is_panoptic
 from detaug.files.image_file import ImageFile
-from detaug.files.known_files import COCO_JSON, is_panoptic, what_file_is, what_is
+from detaug.files.known_files import what_file_is, what_is
 from detaug.files.sample import Sample
 from detaug.findings.entries import Findings, Where
 from detaug.findings.finding import shown

@@ -1,439 +1,30 @@
-"""Recognise files of other kinds than the one that is wanted, and say what each needs.
-
-FORMS is a table: what a file is, how it is recognised, and the nearest way from it to a COCO json. The first row that
-fits counts. A new format is one row, and its reader, if there ever is one, may take the same rule.
-"""
+"""Recognise files of other kinds than the one that is wanted, and say what each needs."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from detaug.files.formats import FORMATS, FORMS, TABLE_RULE, Form
 from detaug.files.paths import list_files
-from detaug.files.sample import Sample, json_beginning
+from detaug.files.sample import HEAD_BYTES, Sample, json_beginning
 
-LFS = b"version https://git-lfs.github.com/spec/"
-"""The first bytes of a pointer of Git LFS."""
-
-_HEAD_BYTES = 1 << 16
 _LARGEST_JSON = 8 << 20  # bytes of a json that is parsed whole; of a larger one its beginning tells
 _MOST_FILES = 20
-_LOOKED_AT = (".xml", ".json", ".csv", ".odgt", ".jsonl", ".ndjson", ".yaml", ".yml", ".tfrecord", ".record", ".tar")
+_LOOKED_AT = tuple(
+    sorted({".ndjson"}.union(*(each.extensions for each in FORMATS)) - {".txt", ".data"})  # these may be anything
+)
 """Extensions of the files of a folder that tell what it is."""
-
-
-class Form(NamedTuple):
-    """One kind of file."""
-
-    name: str
-    fits: Callable[[Sample], bool]
-    remedy: str
-    reader: str = ""
-    """The name of the format, of those that `detaug convert` reads."""
-    is_broken: bool = False
-    """Whether it stands in the place of another file, which was not downloaded."""
-
-
-def _are_numbers(words: Iterable[str]) -> bool:
-    try:
-        _ = [*map(float, words)]
-        return True
-    except ValueError:
-        return False
-
-
-def _is_kitti(words: Sequence[str]) -> bool:
-    return len(words) in (15, 16) and not _are_numbers(words[:1]) and _are_numbers(words[1:])
-
-
-def _is_dota(words: Sequence[str]) -> bool:
-    header = len(words) == 1 and words[0].startswith(("imagesource:", "gsd:"))
-    return header or (len(words) in (9, 10) and _are_numbers(words[:8]) and not _are_numbers(words[8:9]))
-
-
-BOX_COLUMNS = (
-    ("xmin", "ymin", "xmax", "ymax"),
-    ("x_min", "y_min", "x_max", "y_max"),
-    ("x1", "y1", "x2", "y2"),
-    ("bbox_x", "bbox_y", "bbox_width", "bbox_height"),
-    ("bbox_x", "bbox_y", "bbox_w", "bbox_h"),
-    ("x", "y", "w", "h"),
-    ("x", "y", "width", "height"),
-    ("x1", "y1", "w", "h"),
-    ("x1", "y1", "width", "height"),
-    ("xmin", "ymin", "w", "h"),
-    ("xmin", "ymin", "width", "height"),
-    ("x_min", "y_min", "width", "height"),
-    ("left", "top", "width", "height"),
-    ("left", "top", "right", "bottom"),
-    ("cx", "cy", "w", "h"),
-    ("x_center", "y_center", "width", "height"),
-)
-"""Names of the columns of a box in tables: corners; the left top corner and the sides; the middle and the sides."""
-TABLE_RULE = "must have the columns filename, class, xmin, ymin, xmax, ymax, or x, y, w, h instead of the last four"
-
-
-def _is_table_of_boxes(it: Sample) -> bool:
-    """Return whether the first line has names of columns; short names are words of other texts, too."""
-    short = BOX_COLUMNS[4:] if it.name.endswith((".csv", ".tsv")) else ()
-    return any(it.is_table(*names) for names in (*BOX_COLUMNS[:4], *short))
-
-
-def _is_retinanet(it: Sample) -> bool:
-    """Return whether rows are path,x1,y1,x2,y2,class, or path,,,,, of an image without objects."""
-
-    def fits(row: Sequence[str]) -> bool:
-        is_box = len(row) == 6 and not _are_numbers(row[:1]) and _are_numbers(row[1:5]) and row[5] != ""
-        return is_box or (len(row) in (1, 6) and not any(row[1:]))
-
-    comma = max(",;\t", key=it.rows[0].count) if it.rows else ","
-    rows = [*csv.reader(it.rows, delimiter=comma)] if it.name.endswith(".csv") else []
-    return all(map(fits, rows)) and any(len(row) == 6 for row in rows)
-
-
-def _is_yolo(words: Sequence[str]) -> bool:
-    """Return whether words may be a class number and relative numbers: a box, an outline or key points."""
-    if len(words) < 5 or not (words[0].isdecimal() and _are_numbers(words)):
-        return False
-    return all(-0.01 <= number <= 1.01 or number == 2 for number in map(float, words[1:]))
-
-
-def _is_createml(it: Sample) -> bool:
-    entries = it.document if isinstance(it.document, list) else []
-    lists = [entry.get("annotations", entry.get("annotation")) for entry in entries[:50] if isinstance(entry, dict)]
-    return any(
-        isinstance(each, dict) and "coordinates" in each for some in lists if isinstance(some, list) for each in some
-    )
-
-
-def _is_wider_face(it: Sample) -> bool:
-    """Return whether rows are a path, a count and so many rows of ten numbers; none or one of zeros for 0."""
-    rows = [row.split() for row in it.rows[:3]]
-    images = [row[-1].lower().endswith((".jpg", ".jpeg", ".png")) for row in rows]
-    if len(rows) < 2 or not images[0] or len(rows[1]) != 1 or not rows[1][0].isdecimal():
-        return False
-    if rows[1] == ["0"] and (len(rows) == 2 or images[2]):
-        return True
-    return len(rows) == 3 and len(rows[2]) in (4, 10) and _are_numbers(rows[2])
-
-
-def _is_mot(it: Sample) -> bool:
-    if it.all_rows(lambda words: len(words) in (9, 10) and _are_numbers(words), ","):
-        return True
-    rows = [row.replace(",", " ").split() for row in it.rows] if it.name == "gt.txt" else []
-    return bool(rows) and all(7 <= len(words) <= 10 and _are_numbers(words) for words in rows)
-
-
-def is_panoptic(it: Sample) -> bool:
-    """Return whether the annotations of a json are images of segments, COCO's panoptic form."""
-    return it.has("images", "annotations") and "segments_info" in it.first("annotations")
-
-
-def _is_visdrone_video(it: Sample) -> bool:
-    """Return whether rows are VisDrone's of a video: frame, track, box, a score of 0 or 1, class, and two more."""
-    rows = [row.rstrip(",").split(",") for row in it.rows]
-    fit = all(len(row) == 10 and all(word.strip().lstrip("-").isdecimal() for word in row) for row in rows)
-    # MOT's own have -1 at the end, where they have ten numbers, and CVAT's a fraction or -1.
-    return bool(rows) and fit and it.name != "gt.txt" and all(row[6] in "01" and int(row[8]) >= 0 for row in rows)
-
-
-def _is_boxes_in_rows(it: Sample) -> bool:
-    """Return whether rows are a path of an image and boxes left,top,right,bottom,class."""
-    boxes = [re.fullmatch(r"\S+\.(jpe?g|png)((?:\s+[0-9]+(?:,[0-9]+){4})*)", row, re.IGNORECASE) for row in it.rows]
-    return bool(boxes) and all(boxes) and any(box[2] for box in boxes if box)
-
-
-def _is_kitti_tracking(words: Sequence[str]) -> bool:
-    return len(words) in (17, 18) and _are_numbers([*words[:2], *words[3:]]) and not _are_numbers(words[2:3])
-
-
-def _is_mots(words: Sequence[str]) -> bool:
-    return len(words) == 6 and all(map(str.isdecimal, words[:5])) and not _are_numbers(words[5:])
-
-
-_COCO_LISTS = ("images", "annotations", "categories")
-_CORNERS_OF_TABLE = ("x1", "y1", "x2", "y2", "x3", "y3", "x4", "y4")
-_SCRIPT = "write it as a COCO json: docs/own-data.md has a script to begin with"
-_CONVERT = "convert it: detaug convert FILE -o OUT.json"
-_CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
-
-COCO_PANOPTIC = "a COCO panoptic json"
-COCO_JSON, YOLO_LABELS = "a COCO json", "a YOLO label file"
-SHARD_FORMS = ("a TFRecord shard", "a tar")
-FORMS = (
-    Form(
-        "a pointer of Git LFS, not the file itself",
-        lambda it: it.head.startswith(LFS),
-        "get the file: git lfs pull",
-        is_broken=True,
-    ),
-    Form("a zip archive", lambda it: it.head.startswith(b"PK\x03\x04"), "unpack it first: unzip"),
-    Form("a 7z archive", lambda it: it.head.startswith(b"7z\xbc\xaf\x27\x1c"), "unpack it first: 7z x"),
-    Form("a RAR archive", lambda it: it.head.startswith(b"Rar!\x1a\x07"), "unpack it first: unrar x"),
-    Form("a web page", lambda it: it.root == "html", "download the file itself", is_broken=True),
-    Form(
-        "CVAT's own XML",
-        lambda it: it.root == "annotations" and re.search(r"<(image|track|meta)\b", it.text) is not None,
-        _CONVERT,
-        "cvat",
-    ),
-    Form("HRSC2016's XML", lambda it: it.root == "hrsc_image", _SCRIPT),
-    Form("dlib's XML", lambda it: it.root == "dataset" and "<images" in it.text, _SCRIPT),
-    Form(
-        "the XML of the LabelMe web tool",
-        lambda it: it.root == "annotation" and "<pt>" in it.text and not re.search("<(bndbox|robndbox)", it.text),
-        _CONVERT_FOLDER,
-        "labelme-web",
-    ),
-    Form(
-        "a Pascal VOC XML", lambda it: it.root == "annotation", "convert its folder: detaug convert-voc FOLDER", "voc"
-    ),
-    Form(
-        "a LabelMe json",
-        lambda it: it.has("shapes") and bool({"imagePath", "imageHeight", "version"} & it.keys),
-        _CONVERT_FOLDER,
-        "labelme",
-    ),
-    Form(
-        "a VIA project",
-        lambda it: (
-            it.has("_via_img_metadata")
-            or it.has("project", "metadata", "view", "file")
-            or it.has("project", "config", "attribute", "file")  # its beginning
-            or {"filename", "regions"} <= it.first()
-        ),
-        _CONVERT,
-        "via",
-    ),
-    Form(
-        "an export of Label Studio in its own json",
-        lambda it: (
-            it.has("data", "annotations", many=True)
-            or it.has("data", "completions", many=True)
-            or it.has("annotation_id", "annotator", many=True)
-        ),
-        _CONVERT,
-        "label-studio",
-    ),
-    Form(
-        "a list of tasks for Label Studio, which has no annotations",
-        lambda it: it.has("data", "predictions", many=True),
-        "import it into Label Studio, correct and submit its tasks, and export them as JSON",
-    ),
-    Form(
-        "an export of Label Studio as CSV, which does not have whole shapes",
-        lambda it: it.is_table("annotation_id", "annotator"),
-        "export the project as JSON",
-    ),
-    Form("a CreateML json", _is_createml, _CONVERT, "createml"),
-    Form(
-        "a list of detections (COCO results), which has no images",
-        lambda it: it.has("image_id", "category_id", "score", many=True),
-        "give the json of the annotations, with images, annotations and categories",
-    ),
-    Form(
-        "a VoTT json",
-        lambda it: it.has("asset", "regions") or "asset" in it.first("assets"),
-        "export from VoTT as Pascal VOC for detaug convert-voc",
-    ),
-    Form(
-        "a json of Segment Anything (SA-1B)",
-        lambda it: it.has("image", "annotations") and "segmentation" in it.first("annotations"),
-        _CONVERT_FOLDER,
-        "segment-anything",
-    ),
-    Form(
-        "a Supervisely json of a video",
-        lambda it: it.has("frames", "framesCount"),
-        "convert the project to one of images in Supervisely, and export that",
-    ),
-    Form(
-        "a Supervisely json",
-        lambda it: it.has("objects", "size") and ("classTitle" in it.first("objects") or it.has("tags")),
-        _CONVERT_FOLDER,
-        "supervisely",
-    ),
-    Form(
-        "the meta.json of a Supervisely project",
-        lambda it: it.name == "meta.json" and it.has("classes", "tags"),
-        _CONVERT_FOLDER,
-        "supervisely",
-    ),
-    Form("an annotation list of CrowdHuman (odgt)", lambda it: "gtboxes" in it.keys, _CONVERT, "crowdhuman"),
-    Form(
-        "a metadata.jsonl of Hugging Face",
-        lambda it: it.has("file_name", "objects") and it.name.endswith(".jsonl"),
-        _CONVERT,
-        "imagefolder",
-    ),
-    Form(
-        "a metadata.csv of Hugging Face",
-        lambda it: it.is_table("file_name", "objects"),
-        _CONVERT,
-        "imagefolder",
-    ),
-    Form(
-        "a Parquet file",
-        lambda it: it.head.startswith(b"PAR1"),
-        "write its table as metadata.jsonl beside the images: pandas.read_parquet(FILE).to_json('metadata.jsonl', "
-        "orient='records', lines=True)",
-    ),
-    Form(
-        "YouTube-VIS's json, whose annotations are of videos",
-        lambda it: it.has("videos", "annotations") and not it.has("images"),
-        _SCRIPT,
-    ),
-    Form(
-        "BDD100K's json",
-        lambda it: it.has("name", "frames") or "labels" in it.first("frames") or it.has("name", "labels", many=True),
-        _SCRIPT,
-    ),
-    Form("Cityscapes' json of polygons", lambda it: it.has("imgHeight", "imgWidth", "objects"), _SCRIPT),
-    Form(
-        "a json of V7 Darwin",
-        lambda it: (
-            it.has("item", "annotations") or (it.has("image", "annotations") and "name" in it.first("annotations"))
-        ),
-        "export it as COCO from V7",
-    ),
-    Form(
-        "a json of SuperAnnotate",
-        lambda it: (
-            it.has("metadata", "instances")
-            or (it.has("type", "points", many=True) and not it.keys.isdisjoint(("classId", "className")))
-        ),
-        "convert it with superannotate's export_annotation(..., dataset_format='COCO')",
-    ),
-    Form("a list of tasks of Scale AI", lambda it: it.has("task_id", "params", many=True), _SCRIPT),
-    Form(
-        "an ODVG json of Grounding DINO",
-        lambda it: it.has("filename") and not it.keys.isdisjoint(("detection", "grounding")),
-        _SCRIPT,
-    ),
-    Form(
-        "an NDJSON of Ultralytics",
-        lambda it: it.has("type", "task", "class_names"),
-        "convert_ndjson_to_yolo of ultralytics.data.converter writes it as YOLO's data set",
-    ),
-    Form("an old export of Labelbox", lambda it: it.has("External ID", "Label", many=True), _SCRIPT),
-    Form(
-        "a json of FiftyOne",
-        lambda it: "filepath" in it.first("samples") or (it.has("classes", "labels") and not it.is_list("labels")),
-        "export it as COCO: dataset.export(DIR, dataset_type=fo.types.COCODetectionDataset)",
-    ),
-    Form("a Datumaro json", lambda it: it.has("items", "categories"), "datum convert -f coco makes a COCO json of it"),
-    Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
-    Form("an export of Labelbox", lambda it: "data_row" in it.keys, _SCRIPT),
-    Form(
-        "Open Images' table of masks, which are files of their own",
-        lambda it: it.is_table("maskpath", "imageid"),
-        "convert the table of the boxes, with XMin, XMax, YMin and YMax",
-    ),
-    Form(
-        "a table of four corners (x1, y1, ..., x4, y4)",
-        lambda it: it.is_table(*_CORNERS_OF_TABLE),
-        "write a text file of DOTA for each image, with rows x1 y1 x2 y2 x3 y3 x4 y4 class difficult",
-    ),
-    Form("a table of Open Images", lambda it: it.is_table("imageid", "labelname", "xmin"), _CONVERT, "csv"),
-    Form("a table of boxes (CSV)", _is_table_of_boxes, _CONVERT, "csv"),
-    Form("a table of keras-retinanet", _is_retinanet, _CONVERT, "csv"),
-    Form("a table of VIA", lambda it: it.is_table("region_shape_attributes"), _CONVERT, "via"),
-    Form(
-        COCO_PANOPTIC,
-        is_panoptic,
-        "converters/panoptic2detection_coco_format.py of panopticapi (github.com/cocodataset/panopticapi) makes a COCO "
-        "json of its things",
-    ),
-    Form(
-        COCO_JSON,
-        lambda it: (
-            (it.has(*_COCO_LISTS) and all(map(it.is_list, _COCO_LISTS)))
-            or (len(it.head) == _HEAD_BYTES and it.has("images") and {"file_name", "id"} <= it.first("images"))
-        ),
-        "it needs no conversion: detaug check FILE.json IMAGES",
-        "coco",
-    ),
-    Form(
-        "a TFRecord shard",
-        lambda it: ".tfrecord" in it.name or ".record" in it.name,
-        "detaug convert-tfrecord",
-        "tfrecord",
-    ),
-    Form(
-        "a tar",
-        lambda it: it.head[257:262] == b"ustar",
-        "detaug convert-webdataset reads WebDataset shards",
-        "webdataset",
-    ),
-    Form(
-        "a data.yaml of YOLO",
-        lambda it: it.name.endswith((".yaml", ".yml")) and re.search(r"(?m)^names:", it.text) is not None,
-        "detaug convert-yolo FILE",
-        "yolo",
-    ),
-    Form(
-        "a .data file of Darknet",
-        lambda it: it.name.endswith(".data") and re.search(r"(?m)^\s*names\s*=", it.text) is not None,
-        "detaug convert-yolo FILE",
-        "yolo",
-    ),
-    Form(
-        YOLO_LABELS,
-        lambda it: it.all_rows(_is_yolo),
-        "convert the data set: detaug convert FOLDER -o OUT.json",
-        "yolo",
-    ),
-    Form(
-        "a KITTI label file",
-        lambda it: it.all_rows(_is_kitti),
-        _CONVERT_FOLDER,
-        "kitti",
-    ),
-    Form(
-        "a DOTA label file",
-        lambda it: it.all_rows(_is_dota),
-        "convert the folder: detaug convert-dota LABELS IMAGES -o OUT.json",
-        "dota",
-    ),
-    Form(
-        "a VisDrone label file",
-        lambda it: it.all_rows(lambda words: len(words) == 8 and _are_numbers(words), ","),
-        _CONVERT_FOLDER,
-        "visdrone",
-    ),
-    Form(
-        "a file of VisDrone's videos (VID, MOT)",
-        _is_visdrone_video,
-        "make a folder of each video in MOT's layout for detaug convert-mot: gt/gt.txt is this file without the rows "
-        "of class 0, gt/labels.txt has the 11 names of the classes",
-    ),
-    Form("a tracking label file of KITTI", lambda it: it.all_rows(_is_kitti_tracking), _SCRIPT),
-    Form("a file of masks of MOTS", lambda it: it.all_rows(_is_mots), _SCRIPT),
-    Form(
-        "a list of boxes of keras-yolo3 and YOLOv4",
-        _is_boxes_in_rows,
-        "export the data set in another format, such as YOLO's or VOC's",
-    ),
-    Form("a list of faces of WIDER FACE", _is_wider_face, _CONVERT, "wider-face"),
-    Form(
-        "a MOTChallenge file of boxes",
-        _is_mot,
-        "detaug convert-mot reads it as gt/gt.txt of a sequence",
-        "mot",
-    ),
-)
 
 
 def form_of(name: str, head: bytes, document: Any = None, but: Sequence[str] = ()) -> Form | None:
     """Return what kind of file this is; None where it is not known. Arguments: see `what_is`."""
-    sample = Sample(name, head[:_HEAD_BYTES], document)
+    sample = Sample(name, head[:HEAD_BYTES], document)
     return next((form for form in FORMS if form.name not in but and form.fits(sample)), None)
 
 
@@ -451,7 +42,7 @@ def form_of_file(path: str | Path, but: Sequence[str] = ()) -> Form | None:
     """Return what kind of file this is; None where it is not known, or cannot be read."""
     with suppress(OSError):
         with open(path, "rb", buffering=0) as file:
-            head = file.read(_HEAD_BYTES) or b""
+            head = file.read(HEAD_BYTES) or b""
             size = os.fstat(file.fileno()).st_size
             whole = head.lstrip()[:1] in (b"{", b"[") and len(head) < size <= _LARGEST_JSON
             text = head + file.read() if whole else b""
@@ -472,7 +63,7 @@ def what_table_is(path: str | Path) -> str:
     """Return what is missing of a table (CSV) of another kind; "" for a file that is none."""
     with suppress(OSError):
         with open(path, "rb", buffering=0) as file:
-            sample = Sample(os.path.basename(path), file.read(_HEAD_BYTES) or b"")
+            sample = Sample(os.path.basename(path), file.read(HEAD_BYTES) or b"")
         if sample.name.endswith((".csv", ".tsv")) and len(sample.columns) > 1:
             names = ", ".join(sample.columns[:12])[:200]
             return f"is a table whose columns are not known, {names}; a table of boxes {TABLE_RULE}: rename them"

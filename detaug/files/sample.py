@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+HEAD_BYTES = 1 << 16
+"""How much of a file is looked at."""
 _BEFORE_ROOT = re.compile(r"\s*(<\?|<!--|<!DOCTYPE)")
 _ENDS = {"<?": "?>", "<!--": "-->", "<!DOCTYPE": ">"}
 _ROOT = re.compile(r"\s*<([\w.:-]+)")

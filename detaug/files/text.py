@@ -11,7 +11,8 @@ from codecs import BOM_UTF8
 from typing import Any
 
 from detaug.errors import InputError
-from detaug.files.known_files import LFS, what_is
+from detaug.files.formats import LFS
+from detaug.files.known_files import what_is
 from detaug.files.paths import PathLike, require_file
 
 MAX_TEXT_BYTES = 8 << 20

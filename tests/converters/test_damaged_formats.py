@@ -17,10 +17,10 @@ import test_more_formats as more
 import test_small_formats as small
 import test_via as via
 import test_yolo_without_yaml as yolo
-from format_files import assert_damage_ends_in_a_sentence, data_set
+from format_files import assert_damage_ends_in_a_sentence, data_set, modules_of_other_formats
 from voc_files import box_xml, voc_xml
 
-from detaug.converters.formats.table import FORMATS
+from detaug.converters.formats.recognise import recognise
 
 TWO = ("a.jpg", "b.jpg")
 FRAMES = tuple(f"frame_00000{number}.jpg" for number in range(3))
@@ -73,10 +73,14 @@ CASES: list[Case] = [
     ("voc", "Annotations/a.xml", VOC, {"Annotations/b.xml": VOC}, ("JPEGImages/a.jpg", "JPEGImages/b.jpg")),
     ("mot", "seq/gt/gt.txt", MOT, {}, ("seq/img1/000001.jpg", "seq/img1/000002.jpg")),
 ]
+LISTED = {"coco", "tfrecord", "webdataset", *(case[0] for case in CASES)}
+CASES += [(name, *each[1:]) for name, module in modules_of_other_formats(LISTED) for each in module.EXAMPLES]
 
 
-def test_every_format_is_damaged() -> None:
-    assert {case[0] for case in CASES} == {form.name for form in FORMATS} - {"coco", "tfrecord", "webdataset"}
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_the_format_is_recognised(tmp_path: Path, case: Case) -> None:
+    format, file, text, others, images = case
+    assert recognise(data_set(tmp_path / "set", {**others, file: text}, *images)).format.name == format
 
 
 @pytest.mark.parametrize(("count", "seed"), [(60, 0), pytest.param(150, 1, marks=pytest.mark.slow)])

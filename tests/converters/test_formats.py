@@ -14,19 +14,18 @@ from coco_files import document, write
 from command import detaug, usage_error
 from format_files import converted, data_set, kinds, refused
 from full_disk import disk_for_files_of
-from places import REPOSITORY
 from seeds import slow
 from shard_files import detection, write_tfrecord
 from test_labelme import SHAPES, labelme, shape
 from voc_files import box_xml, image_bytes, rotated_jpeg, voc_xml, write_files
 
 import detaug as da
+from detaug.cli.main import cli
 from detaug.coco import boxes, writer
 from detaug.converters import ConversionError, InputError, convert_to_coco
-from detaug.converters.formats.table import FORMATS
 from detaug.converters.records import json_list, reading
 from detaug.files import known_files, spool
-from detaug.files.known_files import FORMS
+from detaug.files.formats import FORMATS, FORMS
 
 BOX = shape("rectangle", [[10, 10], [40, 30]])
 VOC = voc_xml(box_xml(11, 11, 40, 30))
@@ -37,10 +36,16 @@ MOT = {"seq/gt/gt.txt": "1,1,11,11,30,20,1,1,1\n"}
 
 def test_every_form_that_is_read_is_a_format() -> None:
     names = [each.name for each in FORMATS]
-    assert len(set(names)) == len(names)
-    assert {form.reader for form in FORMS if form.reader} == set(names)
+    assert names == sorted({*names})
+    assert len({form.name for form in FORMS}) == len(FORMS)
+    assert {form.format for form in FORMS if form.format} == set(names)
     listed = detaug("formats").out.splitlines()
     assert [line.split()[0] for line in listed] == names
+
+
+def test_commands_of_the_formats() -> None:
+    commands = [command.split()[0] for each in FORMATS for command in (each.command, each.writer) if command]
+    assert {*commands} - {"check"} == {name for name in cli.commands if name.startswith("convert-")} | {"pack"}
 
 
 @pytest.mark.parametrize("name", [*load_script("convert_speed").WRITERS])
@@ -102,13 +107,6 @@ def test_a_full_disk_is_not_the_fault_of_the_table(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "out.json").exists()
 
 
-def test_the_table_of_formats_in_the_documents() -> None:
-    page = (REPOSITORY / "docs/data-formats.md").read_text(encoding="utf-8")
-    for each in FORMATS:
-        command = f"`detaug {each.command}`" if each.command else ""
-        assert f"| `{each.name}` | {each.title} | {each.kept} | {each.lost} | {command} | {each.tried} |\n" in page
-
-
 @pytest.mark.parametrize(
     ("files", "image", "says"),
     [
@@ -139,8 +137,8 @@ def test_a_file_is_recognised(tmp_path: Path) -> None:
 def test_several_formats_in_one_folder(tmp_path: Path) -> None:
     root = data_set(tmp_path / "set", {"a.json": labelme(BOX), "a.xml": VOC}, "a.jpg")
     error = usage_error("convert", root, "-o", tmp_path / "out.json")
-    choices = "choose one, --from voc or --from labelme, or give the file or folder of one"
-    assert error == f"detaug: {root} has Pascal VOC (a.xml) and LabelMe (a.json); {choices}\n"
+    choices = "choose one, --from labelme or --from voc, or give the file or folder of one"
+    assert error == f"detaug: {root} has LabelMe (a.json) and Pascal VOC (a.xml); {choices}\n"
     for name in ("voc", "labelme"):
         document, _ = converted(root, format=name)
         assert document["annotations"][0]["bbox"] == [10, 10, 30, 20]
@@ -172,7 +170,7 @@ def test_arguments(tmp_path: Path) -> None:
     assert "has no file that may be MOTChallenge; leave --from out" in refused(root, format="mot")
     assert "images no is not a folder" in refused(root, images="no")
     for options, message in (
-        ({"format": "word"}, "from must be one of coco, voc,"),
+        ({"format": "word"}, "from must be one of coco, createml,"),
         ({"split": "train"}, "LabelMe is converted without split; leave it out"),
         ({"classes": "cat"}, "classes must be a list of names"),
         ({"on_error": "no"}, "on_error must be one of"),

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from coco_files import document, write
 from command import detaug, usage_error
+from format_files import modules_of_other_formats
 from shard_files import detection, example, record, write_tfrecord
 from voc_files import box_xml, image_bytes, voc_xml, write_files
 
 import detaug as da
 from detaug.converters import read_class_names, voc_to_coco
-from detaug.files.known_files import FORMS, what_is
+from detaug.files.formats import FORMS
+from detaug.files.known_files import what_is
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69\nsize 9\n"
 CVAT = (
@@ -92,6 +94,7 @@ FILES: list[tuple[str, str, str | bytes]] = [
         "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\na,x,/m/0,1,0,1\n",
     ),
     ("a table of boxes (CSV)", "a.csv", "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,9,9,cat,1,2,3,4\n"),
+    ("a table of boxes (CSV)", "a.csv", "filename,region_shape_attributes,class,x,y,w,h\na.jpg,{},cat,1,2,3,4\n"),
     ("a table of keras-retinanet", "a.csv", "images/a.jpg,1,2,3,4,cat\nimages/b.jpg,,,,,\n"),
     ("a table of VIA", "a.csv", "filename,file_size,region_count,region_shape_attributes\n"),
     ("a TFRecord shard", "a.tfrecord-00000-of-00001", record(example(detection("a.jpg")))),
@@ -141,7 +144,8 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ("a VisDrone label file", "a.txt", "10,10,30,20,1,4,0,0\n1,1,3,2,1,4,0,0,\n"),
     ("a MOTChallenge file of boxes", "a.txt", "1,1,10,10,30,20,1,1,1\n"),
 ]
-IN_JSON_PLACE = [case for case in FILES if case[0] not in ("a COCO json",)]
+OF_FORMATS = {form.format for form in FORMS if form.name in {"a COCO json", *(case[0] for case in FILES)}}
+FILES += [each[:3] for _, module in modules_of_other_formats(OF_FORMATS) for each in module.EXAMPLES]
 REMEDIES = {form.name: form.remedy for form in FORMS}
 
 
@@ -153,7 +157,7 @@ def test_every_form_is_tried() -> None:
     assert {form.name for form in FORMS} - {case[0] for case in FILES} == {"a COCO json"}
 
 
-@pytest.mark.parametrize(("form", "name", "content"), names_of(IN_JSON_PLACE))
+@pytest.mark.parametrize(("form", "name", "content"), names_of(FILES))
 def test_in_the_place_of_a_coco_json(tmp_path: Path, form: str, name: str, content: str | bytes) -> None:
     file = write_files(tmp_path / "data", {name: content}) / name
     images = write_files(tmp_path / "images", {"a.jpg": image_bytes()})

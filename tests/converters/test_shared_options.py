@@ -6,16 +6,18 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmark_scripts import load_script
 from command import detaug
+from format_files import modules_of_other_formats
 from shard_files import detection, write_tfrecord
 
 from detaug.converters import ConversionError, InputError, Summary, convert_to_coco, merge_coco
-from detaug.converters.formats.table import BY_NAME
+from detaug.converters.formats.recognise import recognise
 from detaug.converters.records import reading
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 
@@ -60,6 +62,8 @@ OWN: dict[str, Callable[[Path], None]] = {
     "segment-anything": segment_anything,
     "mot": sequences,
 }
+LISTED = {"coco", *SHARDS, *OWN, *(form.split("/")[0] for form in SCRIPT.WRITERS)}
+OWN |= {name: partial(module.write_set, count=COUNT) for name, module in modules_of_other_formats(LISTED)}
 FORMS = sorted({*SCRIPT.WRITERS, *OWN})
 
 
@@ -79,8 +83,9 @@ def converted(root: Path, form: str, **options: Any) -> tuple[dict[str, Any], by
     return json.loads(output.read_bytes()), output.read_bytes(), summary
 
 
-def test_each_format_is_tried() -> None:
-    assert {form.split("/")[0] for form in FORMS} | {*SHARDS, "coco"} == {*BY_NAME}
+@pytest.mark.parametrize("form", FORMS)
+def test_the_format_is_recognised(tmp_path: Path, form: str) -> None:
+    assert recognise(written(tmp_path, form)).format.name == form.split("/")[0]
 
 
 @pytest.mark.parametrize("form", FORMS)

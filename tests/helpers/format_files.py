@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from coco_files import Document
@@ -14,6 +16,7 @@ from pycocotools.coco import COCO
 from voc_files import assert_valid, image_bytes, with_segment, write_files
 
 from detaug.converters import ConversionError, Summary, check_coco, convert_to_coco
+from detaug.files.formats import FORMATS
 
 _HOSTILE = (
     *("null", "-1", "0", "1e999", "NaN", '"x"', "[]", "{}", "true", "9" * 400, "1e9", "-1e8", "0.5", '""', "[[]]"),
@@ -45,6 +48,21 @@ def data_set(folder: Path, files: Mapping[str, str | bytes], *images: str) -> Pa
     """Write annotation files, and JPEGs of 100 x 80 pixels, all different."""
     write_files(folder, {name: with_segment(image_bytes(), name.encode(), 0xFE) for name in images})
     return write_files(folder, files)
+
+
+Example = tuple[str, str, str, Mapping[str, str], tuple[str, ...]]
+"""A file of a format: its form, its name, its content; the other files and the images of the data set."""
+
+
+def modules_of_other_formats(listed: Collection[str]) -> Iterator[tuple[str, ModuleType]]:
+    """Yield each format that a test of all formats does not list, and tests/converters/test_NAME.py.
+
+    That module has EXAMPLES, of each form of the format, and write_set(folder, count), which writes so many images with
+    the boxes of benchmarks/convert_speed.py.
+    """
+    for format in FORMATS:
+        if format.name not in listed:
+            yield format.name, import_module(f"test_{format.name.replace('-', '_')}")
 
 
 def converted(path: Path, *, check: bool = True, **options: Any) -> tuple[Document, Summary]:

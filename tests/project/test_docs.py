@@ -1,6 +1,7 @@
 """The documents are right: their Python and their commands run, their outputs are what is printed.
 
-`python tests/write_again.py documents` writes docs/commands.md, docs/findings.md, the pictures and all outputs again.
+`python tests/write_again.py documents` writes docs/commands.md, docs/findings.md, the table of formats, the pictures
+and all outputs again.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ import detaug as da
 from detaug.cli.main import cli, main
 from detaug.demo.demo import demo
 from detaug.drawing import draw_boxes
+from detaug.files.formats import FORMATS
 from detaug.findings.kinds import CHECK_KINDS, KINDS
 
 README = REPOSITORY / "README.md"
 COMMANDS = REPOSITORY / "docs/commands.md"
 ACCURACY = REPOSITORY / "docs/accuracy.md"
 FINDINGS = REPOSITORY / "docs/findings.md"
+DATA_FORMATS = REPOSITORY / "docs/data-formats.md"
 PICTURES = {README: REPOSITORY / "docs/sheet.jpg"} | {
     REPOSITORY / f"docs/{name}.md": REPOSITORY / f"docs/{name}.jpg" for name in ("masks", "points")
 }
@@ -307,6 +310,23 @@ def findings_page() -> str:
     return "\n".join(lines)
 
 
+def with_formats(page: str) -> str:
+    """Return docs/data-formats.md with the table of all formats, from the rows in the code."""
+    head = "| `--from` | format | kept | not kept | also | way back | tried with |"
+    lines = [head, "|---|---|---|---|---|---|---|"]
+    for each in FORMATS:
+        command, writer = (f"`detaug {name}`" if name else "" for name in (each.command, each.writer))
+        cells = f"`{each.name}`", each.title, each.kept, each.lost, command, writer, each.tried
+        lines.append(f"| {' | '.join(cells)} |")
+    before, _, after = re.split(r"^(\| `--from` .*?\n)(?=\n)", page, maxsplit=1, flags=re.M | re.S)
+    return before + "\n".join([*lines, ""]) + after
+
+
+def test_every_format_is_in_the_table_of_formats() -> None:
+    page = DATA_FORMATS.read_text()
+    assert page == with_formats(page), "python tests/write_again.py documents writes docs/data-formats.md again"
+
+
 def test_every_effect_of_findings_has_a_section() -> None:
     sections = [(kinds, effect) for kinds, effect, _ in GROUPS.values()]
     assert all((kinds, kind.effect) in sections for kinds in (KINDS, CHECK_KINDS) for kind in kinds.values())
@@ -395,11 +415,12 @@ def test_lines_of_prose_have_at_most_120_characters(path: Path) -> None:
 
 
 def write_again() -> None:
-    """Write docs/commands.md, docs/findings.md, the pictures and the outputs in all documents."""
+    """Write docs/commands.md, docs/findings.md, the table of formats, the pictures and the outputs in all documents."""
     import tempfile
 
     COMMANDS.write_text(help_page())
     FINDINGS.write_text(findings_page())
+    DATA_FORMATS.write_text(with_formats(DATA_FORMATS.read_text()))
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
