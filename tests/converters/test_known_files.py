@@ -24,6 +24,8 @@ CVAT = (
 LABELME = {"version": "5", "shapes": [{"points": [[1, 1], [9, 9]]}], "imagePath": "a.jpg", "imageData": "x" * 99_999}
 LABEL_STUDIO = [{"id": 1, "data": {"image": "a.jpg"}, "annotations": [{"result": []}]}]
 REGIONS = {"filename": "a.jpg", "size": 9, "regions": [], "file_attributes": {}}
+DOTA = "imagesource:x\ngsd:0.1\n10.0 10.0 40.0 10.0 40.0 30.0 10.0 30.0 car 0\n"
+VISDRONE = "10,10,30,20,1,4,0,0\n1,1,3,2,1,4,0,0,\n"
 KITTI = "Car 0.00 0 -1.58 10.00 10.00 40.00 30.00 1.65 1.67 3.64 -0.65 1.71 46.70 -1.59\n"
 
 # the form's name, a file name, and its content
@@ -140,8 +142,8 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ("an ODVG json of Grounding DINO", "a.jsonl", '{"filename": "a.jpg", "detection": {"instances": []}}\n'),
     ("an NDJSON of Ultralytics", "a.ndjson", '{"type": "dataset", "task": "detect", "class_names": {"0": "cat"}}\n'),
     ("an old export of Labelbox", "a.json", json.dumps([{"ID": "x", "External ID": "a.jpg", "Label": {}}])),
-    ("a DOTA label file", "a.txt", "imagesource:x\ngsd:0.1\n10.0 10.0 40.0 10.0 40.0 30.0 10.0 30.0 car 0\n"),
-    ("a VisDrone label file", "a.txt", "10,10,30,20,1,4,0,0\n1,1,3,2,1,4,0,0,\n"),
+    ("a DOTA label file", "a.txt", DOTA),
+    ("a VisDrone label file", "a.txt", VISDRONE),
     ("a MOTChallenge file of boxes", "a.txt", "1,1,10,10,30,20,1,1,1\n"),
 ]
 OF_FORMATS = {form.format for form in FORMS if form.name in {"a COCO json", *(case[0] for case in FILES)}}
@@ -246,7 +248,7 @@ def test_pointers_of_git_lfs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "form"),
-    [(KITTI, "a KITTI label file"), (FILES[-2][2], "a VisDrone label file"), (FILES[-3][2], "a DOTA label file")],
+    [(KITTI, "a KITTI label file"), (VISDRONE, "a VisDrone label file"), (DOTA, "a DOTA label file")],
 )
 def test_labels_of_other_formats_in_yolos_layout(tmp_path: Path, text: str, form: str) -> None:
     files = {"data.yaml": "train: images\nnames: [cat]", "images/a.jpg": image_bytes(), "labels/a.txt": text}

@@ -58,7 +58,7 @@ def modules_of_other_formats(listed: Collection[str]) -> Iterator[tuple[str, Mod
     """Yield each format that a test of all formats does not list, and tests/converters/test_NAME.py.
 
     That module has EXAMPLES, of each form of the format, and write_set(folder, count), which writes so many images with
-    the boxes of benchmarks/convert_speed.py.
+    the boxes of benchmarks/convert_speed.py, into an empty folder.
     """
     for format in FORMATS:
         if format.name not in listed:
