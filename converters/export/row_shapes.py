@@ -114,7 +114,7 @@ class Shape(NamedTuple):
         return bool(np.abs(around - self.edges).max() > 1e-3)
 
 
-class Shapes(NamedTuple):
+class CocoShapes(NamedTuple):
     """The shapes of the annotations of a json."""
 
     rows: CocoRows
@@ -171,11 +171,11 @@ def is_ring_of(rings: list[Floats], corners: Floats) -> bool:
     return len(rings) == 1 and rings[0].shape == corners.shape and np.allclose(rings[0], corners, atol=1e-3)
 
 
-def shapes_of(rows: CocoRows) -> tuple[CocoRows, Shapes, list[Finding]]:
+def shapes_of(rows: CocoRows) -> tuple[CocoRows, CocoShapes, list[Finding]]:
     """Return the shapes of the annotations; those with a wrong one are left out, with a finding."""
     rows, outlines, faults = outlines_of(rows, trace=False)
     rows, points, more_faults = key_points_of(rows)
     count = max((len(each) for each in points.values()), default=0)
     numbers = [str(number) for number in range(1, count + 1)]
     names = {row["id"]: names_of_points(row) or numbers for row in rows.table.coco.document["categories"]}
-    return rows, Shapes(rows, outlines, points, names), [*faults, *more_faults]
+    return rows, CocoShapes(rows, outlines, points, names), [*faults, *more_faults]

@@ -33,7 +33,7 @@ def is_decimal_comma(text: str) -> bool:
     return _WITH_COMMA.fullmatch(text) is not None and not _THOUSANDS.fullmatch(text)
 
 
-class Table(NamedTuple):
+class TableColumns(NamedTuple):
     """Which column has what."""
 
     image: int
@@ -62,10 +62,10 @@ class Table(NamedTuple):
         return (left, top, left + right, top + bottom) if self.has_sides else (left, top, right, bottom)
 
 
-RETINANET = Table(0, 5, (1, 2, 3, 4), False, (), {}, 6, has_head=False)
+RETINANET = TableColumns(0, 5, (1, 2, 3, 4), False, (), {}, 6, has_head=False)
 
 
-def table_with_head(head: Sequence[str]) -> Table | None:
+def table_with_head(head: Sequence[str]) -> TableColumns | None:
     """Return which column has what by the names of columns; None if they do not tell."""
     at = {word.lower(): position for position, word in enumerate(head)}
     edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
@@ -78,7 +78,7 @@ def table_with_head(head: Sequence[str]) -> Table | None:
     columns = {word: position for position, word in enumerate(head) if word and position not in used}
     places = tuple(at[name] for name in edges)
     has_sides = edges[2] not in _CORNERS
-    return Table(image, class_name, places, has_sides, size, columns, len(head), has_middle=edges[0] in _MIDDLES)
+    return TableColumns(image, class_name, places, has_sides, size, columns, len(head), has_middle=edges[0] in _MIDDLES)
 
 
 def is_retinanet(row: Sequence[str]) -> bool:

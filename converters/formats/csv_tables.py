@@ -14,7 +14,7 @@ from pathlib import Path
 
 from detaug.converters.formats.csv_columns import (
     RETINANET,
-    Table,
+    TableColumns,
     is_decimal_comma,
     is_retinanet,
     table_with_head,
@@ -74,7 +74,7 @@ def _may_be_table(path: Path) -> bool:
         return True
 
 
-def _table_of(path: Path) -> Table | None:
+def _table_of(path: Path) -> TableColumns | None:
     _, first = next(rows_of_csv(path), (1, [""]))
     return table_with_head(first) or (RETINANET if is_retinanet(first) else None)
 
@@ -102,13 +102,13 @@ def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Re
         yield record
 
 
-def _rows(path: Path, table: Table) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, table: TableColumns) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of objects with their lines; "" for words that a row lacks at its end."""
     for line, row in islice(rows_of_csv(path), int(table.has_head), None):
         yield line, row if len(row) >= table.words else [*row, *[""] * (table.words - len(row))]
 
 
-def _add_row(record: Record, line: int, row: Sequence[str], table: Table, names: Mapping[str, str]) -> None:
+def _add_row(record: Record, line: int, row: Sequence[str], table: TableColumns, names: Mapping[str, str]) -> None:
     try:
         if not record.names:
             raise ObjectError("a row must name its image", "row-invalid")

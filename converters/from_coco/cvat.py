@@ -21,7 +21,7 @@ from detaug.coco.outlines import ends_of_runs
 from detaug.coco.rings import box_of_mask, turned_box
 from detaug.coco.rows import clipped, dropped_keys
 from detaug.converters.export.folder_export import folder_export
-from detaug.converters.export.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
+from detaug.converters.export.row_shapes import SHAPE_KEYS, CocoShapes, Shape, shapes_of
 from detaug.files.paths import PathLike
 from detaug.files.text import decimal, is_plain, joined_spaces
 from detaug.findings.finding import Finding
@@ -70,7 +70,7 @@ def coco_to_cvat(
     export = folder_export(annotations, output, images, with_images, on_error, report)
     rows, findings = export.read(one_file=True)
     rows, shapes, faults = shapes_of(rows)
-    text = _Text(shapes)
+    text = _XmlText(shapes)
     content = "".join(text.lines())
     for key, lost in (+text.dropped).items():
         why = "made room for the group of an object" if key == "group_id" else "is no rectangle, beside an outline"
@@ -88,10 +88,10 @@ def coco_to_cvat(
     return export.summary(rows, findings, where, f"and back: {shlex.join(command)}")
 
 
-class _Text:
+class _XmlText:
     """Writes the XML, and counts what is lost."""
 
-    def __init__(self, shapes: Shapes) -> None:
+    def __init__(self, shapes: CocoShapes) -> None:
         self.shapes = shapes
         self.rows = shapes.rows
         self.counts, self.dropped = Counter[str](), Counter[str]()

@@ -21,7 +21,7 @@ from detaug.coco.rings import join_rings, turned_box, without_overlaps
 from detaug.coco.rows import clipped, dropped_keys
 from detaug.coco.writer import PREFIX
 from detaug.converters.export.folder_export import folder_export
-from detaug.converters.export.row_shapes import SHAPE_KEYS, Shape, Shapes, shapes_of
+from detaug.converters.export.row_shapes import SHAPE_KEYS, CocoShapes, Shape, shapes_of
 from detaug.converters.records.rle_pack import pack_mask
 from detaug.files.paths import PathLike
 from detaug.files.text import is_plain, joined_spaces
@@ -116,7 +116,7 @@ def coco_to_label_studio(
 class _Tasks:
     """Writes the tasks, and counts what is lost."""
 
-    def __init__(self, shapes: Shapes, kind: TaskKind, image_root: str) -> None:
+    def __init__(self, shapes: CocoShapes, kind: TaskKind, image_root: str) -> None:
         self.shapes, self.rows, self._kind, self._root = shapes, shapes.rows, kind, image_root
         self.counts, self.lost_corners = Counter[str](), 0
         self.columns = sorted(name for name in shapes.columns if is_plain(name) and name not in (*_TAGS, _IMAGE))

@@ -53,7 +53,7 @@ def members_of_json(path: str, name: str, inside: Collection[str]) -> Iterator[t
 
 
 @contextmanager
-def _opened(path: str, sign: str) -> Iterator[_Text | None]:
+def _opened(path: str, sign: str) -> Iterator[_JsonText | None]:
     """Open a json that begins with a sign; None for one that begins with another."""
     require_file(path)
     with open(path, "rb") as head:
@@ -64,14 +64,14 @@ def _opened(path: str, sign: str) -> Iterator[_Text | None]:
         return
     with open(path, encoding=encoding, errors="surrogatepass", newline="") as file:
         try:
-            text = _Text(file)
+            text = _JsonText(file)
             yield text
             text.take("")
         except RecursionError:
             raise InputError("is nested too deeply for a json of annotations") from None
 
 
-def _members(text: _Text, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
+def _members(text: _JsonText, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
     for key in _keys(text):
         if key in inside and text.next_is("{"):
             for inner in _keys(text):
@@ -80,13 +80,13 @@ def _members(text: _Text, inside: Collection[str]) -> Iterator[tuple[str, str, A
             yield "", key, text.item()
 
 
-def _keys(text: _Text) -> Iterator[str]:
+def _keys(text: _JsonText) -> Iterator[str]:
     """Yield the keys of an object. The text is then at the value, which must be read before the next key."""
     for _ in _parts(text, "{}"):
         yield text.key()
 
 
-def _parts(text: _Text, brackets: str) -> Iterator[None]:
+def _parts(text: _JsonText, brackets: str) -> Iterator[None]:
     """Stop at each part between two brackets, which must be read before the next one."""
     text.take(brackets[0])
     if not text.next_is(brackets[1]):
@@ -96,7 +96,7 @@ def _parts(text: _Text, brackets: str) -> Iterator[None]:
     text.take(brackets[1])
 
 
-class _Text:
+class _JsonText:
     """A text of which the part is in memory that comes next."""
 
     def __init__(self, file: TextIO) -> None:

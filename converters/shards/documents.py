@@ -13,11 +13,11 @@ from detaug.coco.boxes import box_of_shape, cut_to_image
 from detaug.coco.writer import json_text, whole, whole_numbers
 from detaug.converters.shards.samples import (
     Annotation,
-    Label,
+    ClassLabel,
     Row,
-    Sample,
     SampleError,
     ShardContent,
+    ShardSample,
     check_size,
     file_name,
 )
@@ -43,7 +43,7 @@ class Document(NamedTuple):
     """Whether the text has the form of `detaug pack`."""
 
 
-class Place(NamedTuple):
+class ShardPlace(NamedTuple):
     """Where an image is: its shard, the name of its record there, its bytes and their CRC-32C, and the file name it
     would have.
     """
@@ -98,7 +98,7 @@ def _invalid(message: str) -> SampleError:
     return SampleError("sample-invalid", message)
 
 
-def document_sample(document: Document, header: ImageHeader, place: Place) -> Sample:
+def document_sample(document: Document, header: ImageHeader, place: ShardPlace) -> ShardSample:
     """Return the sample of a document and the image's header. Raises SampleError."""
     image = document.image
     wanted = image.get("file_name")
@@ -116,14 +116,14 @@ def document_sample(document: Document, header: ImageHeader, place: Place) -> Sa
         given = [row["bbox"] for row in document.annotations or () if row.get("bbox")]
         boxes = [(x, y, x + width, y + height) for x, y, width, height in given]
         place.content.numbers.add(boxes, (), (header.height, header.width))
-    return Sample(name, place.offset, place.length, place.crc32c, header, more, label, annotations)
+    return ShardSample(name, place.offset, place.length, place.crc32c, header, more, label, annotations)
 
 
 def _is_id(value: object) -> bool:
     return type(value) is int and 0 <= value <= _LARGEST_ID
 
 
-def _label(row: Row, more: Row) -> Label | None:
+def _label(row: Row, more: Row) -> ClassLabel | None:
     """Return the class of a row, and take its name out of `more`; None where the row has no class."""
     number, name = row.get("category_id"), row.get("category")
     if number is not None and not _is_id(number):
@@ -132,10 +132,10 @@ def _label(row: Row, more: Row) -> Label | None:
         more.pop("category")
     elif name is not None:
         raise _invalid(f"category must be a class name, got {shown(name)}; a number belongs into category_id")
-    return None if number is None and name is None else Label(number, name)
+    return None if number is None and name is None else ClassLabel(number, name)
 
 
-def _annotation(row: Any, packed: bool, header: ImageHeader, place: Place) -> Annotation | None:
+def _annotation(row: Any, packed: bool, header: ImageHeader, place: ShardPlace) -> Annotation | None:
     """Return one entry of annotations; None, with a finding, where its box is outside or has no area."""
     if not isinstance(row, dict):
         raise _invalid(f"annotations must be objects {{...}}, got {shown(row)}")
@@ -159,7 +159,7 @@ def _annotation(row: Any, packed: bool, header: ImageHeader, place: Place) -> An
     return Annotation(label, found)
 
 
-def _box(given: Any, header: ImageHeader, place: Place) -> list[Any] | None:
+def _box(given: Any, header: ImageHeader, place: ShardPlace) -> list[Any] | None:
     """Return a bbox as it is where CocoReader accepts it, else what is left of it inside the image."""
     if not (isinstance(given, list) and len(given) == 4 and _NUMBERS.issuperset(map(type, given))):
         raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")

@@ -15,13 +15,13 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
-Kind = Literal["bytes", "float", "int"]
+FeatureKind = Literal["bytes", "float", "int"]
 Span: TypeAlias = tuple[int, int]
 """(start, end) of bytes in the record's data."""
 Values: TypeAlias = Sequence[Any]
 """Floats or integers; of bytes, a Span of each value."""
 
-_KINDS: tuple[Kind, ...] = ("bytes", "float", "int")
+_KINDS: tuple[FeatureKind, ...] = ("bytes", "float", "int")
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MOST_VARINT_BYTES = 10
 _FIRST, _SECOND, _THIRD = 0x0A, 0x12, 0x1A  # the tags of fields 1, 2 and 3 with a length
@@ -93,13 +93,13 @@ def _map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span]:
     return name, feature
 
 
-def parse_feature(data: bytes, span: Span) -> tuple[Kind, Values]:
+def parse_feature(data: bytes, span: Span) -> tuple[FeatureKind, Values]:
     """Return the kind and the values of a feature at its position in the record's data. Raises WireError."""
     start, end = span
     found = _usual_feature(data, start, end)
     if found is not None:
         return found
-    kind: Kind = "bytes"
+    kind: FeatureKind = "bytes"
     values: list[Any] = []
     for number, wire, first, last in _fields(data, start, end):
         if wire == _LENGTH and 1 <= number <= 3:
@@ -109,7 +109,7 @@ def parse_feature(data: bytes, span: Span) -> tuple[Kind, Values]:
     return kind, values
 
 
-def _usual_feature(data: bytes, start: int, end: int) -> tuple[Kind, Values] | None:
+def _usual_feature(data: bytes, start: int, end: int) -> tuple[FeatureKind, Values] | None:
     """Return what `parse_feature` does for one value of bytes or one packed list of numbers; else None."""
     if end - start < 4:
         return None
@@ -130,7 +130,7 @@ def _usual_feature(data: bytes, start: int, end: int) -> tuple[Kind, Values] | N
     return ("int", _varints(data, first, end)) if kind == _THIRD else None
 
 
-def _values(data: bytes, start: int, end: int, kind: Kind) -> Iterator[Any]:
+def _values(data: bytes, start: int, end: int, kind: FeatureKind) -> Iterator[Any]:
     """Yield the values of a list."""
     for number, wire, first, last in _fields(data, start, end):
         if number != 1:

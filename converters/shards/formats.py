@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from detaug.converters.shards.layout import Sample, ShardFormat, Source, masked_crc
+from detaug.converters.shards.layout import PackedSample, SampleContent, ShardFormat, masked_crc
 from detaug.converters.shards.tar import BLOCK
 from detaug.errors import ConversionError
 from detaug.findings.finding import shown
@@ -20,12 +20,12 @@ from detaug.findings.finding import shown
 _FIELDS = struct.Struct("100s8s8s8s12s12s8s1s100s6s2s247x")
 
 
-def _tar_sample(source: Source) -> Sample:
+def _tar_sample(source: SampleContent) -> PackedSample:
     names = [f"{source.key}.{source.extension}", f"{source.key}.json"]
     text_header = _header(names[1], len(source.text))
     after = _padding(source.image_bytes) + text_header + source.text + _padding(len(source.text))
     members = f"{source.extension} {{}} {source.image_bytes} {names[0]} json {{}} {len(source.text)} {names[1]}"
-    return Sample(source.file, source.image_bytes, _header(names[0], source.image_bytes), after, False, members)
+    return PackedSample(source.file, source.image_bytes, _header(names[0], source.image_bytes), after, False, members)
 
 
 def _header(name: str, length: int) -> bytes:
@@ -47,7 +47,7 @@ def _tar_ending(length: int) -> int:
     return 2 * BLOCK + -(length + 2 * BLOCK) % tarfile.RECORDSIZE
 
 
-def _tar_index(samples: Sequence[tuple[int, Sample]]) -> str:
+def _tar_index(samples: Sequence[tuple[int, PackedSample]]) -> str:
     """Return wds2idx's index: for each member its extension, offset, length and name; a line for each sample."""
     lines = [f"v1.2 {len(samples)}\n"]
     for offset, sample in samples:
@@ -65,17 +65,17 @@ _FORMATS = {"jpg": b"jpeg", "jpe": b"jpeg", "jfif": b"jpeg", "tif": b"tiff"}
 """TensorFlow's names of formats, where they are not the extension."""
 
 
-def _record(source: Source) -> Sample:
+def _record(source: SampleContent) -> PackedSample:
     features = _features(source)
     earlier = b"".join(_entry(name, features[name]) for name in sorted(features) if name < _IMAGE)
     later = b"".join(_entry(name, features[name]) for name in sorted(features) if name > _IMAGE)
     around = earlier + _image_head(source.image_bytes)
     around = _head(1, len(around) + source.image_bytes + len(later)) + around  # Example.features
     length = struct.pack("<Q", len(around) + source.image_bytes + len(later))
-    return Sample(source.file, source.image_bytes, length + masked_crc(length) + around, later, True, "")
+    return PackedSample(source.file, source.image_bytes, length + masked_crc(length) + around, later, True, "")
 
 
-def _features(source: Source) -> dict[str, bytes]:
+def _features(source: SampleContent) -> dict[str, bytes]:
     """Return the features but the image: name -> a serialised Feature."""
     rows, size = source.annotations, (source.width, source.height, source.width, source.height)
     boxes = [[value / side for value, side in zip(box, size, strict=True)] for box in source.boxes]
@@ -163,7 +163,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _record_index(samples: Sequence[tuple[int, Sample]]) -> str:
+def _record_index(samples: Sequence[tuple[int, PackedSample]]) -> str:
     """Return tfrecord2idx's index: offset and length of each record."""
     return "".join(f"{offset} {sample.length}\n" for offset, sample in samples)
 

@@ -14,23 +14,23 @@ from typing import NamedTuple
 
 from detaug.coco.boxes import cut_to_image
 from detaug.coco.writer import Box, whole, whole_numbers
-from detaug.converters.shards.documents import Place, document_sample, parse_document
-from detaug.converters.shards.example import Kind, Values, WireError, parse_example, parse_feature
+from detaug.converters.shards.documents import ShardPlace, document_sample, parse_document
+from detaug.converters.shards.example import FeatureKind, Values, WireError, parse_example, parse_feature
 from detaug.converters.shards.samples import (
     Annotation,
-    Label,
+    ClassLabel,
     Row,
-    Sample,
     SampleError,
     Shard,
     ShardContent,
+    ShardSample,
     check_orientation,
     check_size,
     file_name,
     noted,
     shifted,
 )
-from detaug.converters.shards.tfrecord import Record, read_records
+from detaug.converters.shards.tfrecord import RawRecord, read_records
 from detaug.errors import InputError
 from detaug.files.image_file import load_crc32c
 from detaug.files.image_headers import ImageHeader, parse_image_header
@@ -110,7 +110,7 @@ def _not_relative(name: str, got: str, corner: float = math.inf) -> str:
 class _Values:
     """The features of one record. Methods raise SampleError for values of another type."""
 
-    def __init__(self, record: Record, options: TFRecordOptions) -> None:
+    def __init__(self, record: RawRecord, options: TFRecordOptions) -> None:
         if not record.intact:
             raise SampleError("record-broken", "the checksum of its data is wrong")
         try:
@@ -119,7 +119,7 @@ class _Values:
             raise _not_an_example(error) from None
         self.record, self.options = record, options
 
-    def _get(self, key: str, kind: Kind) -> Values:
+    def _get(self, key: str, kind: FeatureKind) -> Values:
         name = self.options.features[key]
         span = self.features.get(name)
         if span is None:
@@ -173,7 +173,7 @@ class _Values:
         return start, self.record.data[start:end]
 
 
-def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
+def _sample(values: _Values, content: ShardContent, where: str) -> ShardSample:
     names = values.options.features
     content.parts.update(values.features.keys())
     content.labelled = content.labelled or any(names[key] in values.features for key in _LABELS)
@@ -182,7 +182,7 @@ def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
     check_orientation(header, content, where)
     offset, crc32c = values.record.offset + start, load_crc32c()(image)
     if document := values.text("coco"):
-        place = Place(content, where, offset, len(image), crc32c, _name(values, header, content, where))
+        place = ShardPlace(content, where, offset, len(image), crc32c, _name(values, header, content, where))
         parsed = parse_document(document.encode())
         content.dataset = content.dataset or parsed.dataset
         return document_sample(parsed, header, place)
@@ -190,7 +190,7 @@ def _sample(values: _Values, content: ShardContent, where: str) -> Sample:
     label = _image_label(values)
     annotations = _annotations(values, header, label, content, where)
     name = _name(values, header, content, where)
-    return Sample(name, offset, len(image), crc32c, header, _image_keys(values, name), label, annotations)
+    return ShardSample(name, offset, len(image), crc32c, header, _image_keys(values, name), label, annotations)
 
 
 def _name(values: _Values, header: ImageHeader, content: ShardContent, where: str) -> str:
@@ -206,7 +206,7 @@ def _image_keys(values: _Values, name: str) -> Row:
     return {"source_id": text} if text not in ("", name) else {}
 
 
-def _image_label(values: _Values) -> Label | None:
+def _image_label(values: _Values) -> ClassLabel | None:
     numbers, names = values.ints("class_label"), values.texts("class_text")
     if len(numbers) > 1 or len(names) > 1:
         raise SampleError("sample-invalid", f"an image must have one class, got {max(len(numbers), len(names))}")
@@ -216,7 +216,7 @@ def _image_label(values: _Values) -> Label | None:
 
 
 def _annotations(
-    values: _Values, header: ImageHeader, image_label: Label | None, content: ShardContent, where: str
+    values: _Values, header: ImageHeader, image_label: ClassLabel | None, content: ShardContent, where: str
 ) -> list[Annotation]:
     columns = [values.floats(key) for key in _CORNERS]
     count = max(map(len, columns))
@@ -224,7 +224,7 @@ def _annotations(
         _check_length(values, key, len(column), count)
     labels = _labels(values, count, image_label)
     more = _attributes(values, count)
-    annotations, boxes = [], _Boxes(values, header, content, where)
+    annotations, boxes = [], _RecordBoxes(values, header, content, where)
     for at, corners in enumerate(zip(*columns, strict=True)):
         box = boxes.box(corners, at)
         if box is not None:
@@ -238,7 +238,7 @@ def _check_length(values: _Values, key: str, length: int, count: int) -> None:
         raise SampleError("sample-invalid", f"{name} must have a value for each of the {count} objects, got {length}")
 
 
-def _labels(values: _Values, count: int, image_label: Label | None) -> Sequence[Label]:
+def _labels(values: _Values, count: int, image_label: ClassLabel | None) -> Sequence[ClassLabel]:
     """Return the class of each object. Without any, they are of the image's class, as in ImageNet's records."""
     numbers, names = values.ints("label"), values.texts("text")
     if count and not numbers and not names:
@@ -256,8 +256,8 @@ def _labels(values: _Values, count: int, image_label: Label | None) -> Sequence[
 
 
 @lru_cache(1 << 12)
-def _label(number: int | None, name: str, first_label: int) -> Label:
-    return Label(None if number is None else shifted(number, first_label), name or None)
+def _label(number: int | None, name: str, first_label: int) -> ClassLabel:
+    return ClassLabel(None if number is None else shifted(number, first_label), name or None)
 
 
 def _attributes(values: _Values, count: int) -> dict[str, Sequence[float]]:
@@ -289,7 +289,7 @@ def _row(box: Box, more: Mapping[str, Sequence[float]], at: int) -> Row:
     return row
 
 
-class _Boxes(NamedTuple):
+class _RecordBoxes(NamedTuple):
     """Converts the boxes of one record."""
 
     values: _Values

@@ -11,14 +11,14 @@ from itertools import groupby
 from typing import BinaryIO, NamedTuple, cast
 
 from detaug.coco.writer import whole, whole_numbers
-from detaug.converters.shards.documents import Document, Place, document_sample, parse_document
+from detaug.converters.shards.documents import Document, ShardPlace, document_sample, parse_document
 from detaug.converters.shards.samples import (
     Annotation,
-    Label,
-    Sample,
+    ClassLabel,
     SampleError,
     Shard,
     ShardContent,
+    ShardSample,
     check_orientation,
     file_name,
     noted,
@@ -180,7 +180,7 @@ def _check_group(group: _Group, positions: dict[str, int | None], with_image: se
         raise SampleError("member-repeated", f"has two members .{repeated}")
 
 
-def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -> Sample:
+def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -> ShardSample:
     images = [(extension, member) for extension, member in group.members if extension in _IMAGES]
     if len(images) != 1:
         names = ", ".join(f".{extension}" for extension, _ in (images or group.members))
@@ -190,7 +190,7 @@ def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -
     check_orientation(header, content, group.key)
     name = file_name(image.name, "image", header, content, group.key)
     data = FileRange(file, image.offset, image.size, image.head).read()
-    place = Place(content, group.key, image.offset, image.size, load_crc32c()(data), name)
+    place = ShardPlace(content, group.key, image.offset, image.size, load_crc32c()(data), name)
     document = Document({}, None, None, False)
     if text := group.member("json"):
         document = parse_document(_content(file, text))
@@ -201,7 +201,9 @@ def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -
     return _with_other_labels(file, group, first_label, sample, content)
 
 
-def _with_other_labels(file: int, group: _Group, first_label: int, sample: Sample, content: ShardContent) -> Sample:
+def _with_other_labels(
+    file: int, group: _Group, first_label: int, sample: ShardSample, content: ShardContent
+) -> ShardSample:
     """Return the sample with the class of .cls and the boxes of .txt, if there are such members."""
     number, rows = group.member("cls"), group.member("txt")
     if number is not None:
@@ -213,13 +215,13 @@ def _with_other_labels(file: int, group: _Group, first_label: int, sample: Sampl
     return sample
 
 
-def _class(text: str, first_label: int) -> Label:
+def _class(text: str, first_label: int) -> ClassLabel:
     name = text.strip()
     if re.fullmatch("[0-9]{1,9}", name):
-        return Label(shifted(int(name), first_label), None)
+        return ClassLabel(shifted(int(name), first_label), None)
     if not name or "\n" in name:
         raise SampleError("sample-invalid", f".cls must be one class, a number or a name, got {shown(name[:60])}")
-    return Label(None, name)
+    return ClassLabel(None, name)
 
 
 def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, content: ShardContent) -> list[Annotation]:
@@ -234,7 +236,7 @@ def _yolo(text: str, header: ImageHeader, group: _Group, first_label: int, conte
     content.findings += log.findings
     return [
         Annotation(
-            Label(shifted(number, first_label), None),
+            ClassLabel(shifted(number, first_label), None),
             {"bbox": whole_numbers(box), "area": whole(box[2] * box[3]), "iscrowd": 0, **keys},
         )
         for number, box, keys, _ in boxes

@@ -15,7 +15,7 @@ from detaug.coco.boxes import joined_numbers
 from detaug.coco.classes_and_images import alike_classes
 from detaug.coco.writer import document_text
 from detaug.converters.shards.extract import Extract, extracted
-from detaug.converters.shards.samples import EncodedSample, Label, Row, ShardContent
+from detaug.converters.shards.samples import ClassLabel, EncodedSample, Row, ShardContent
 from detaug.errors import ConversionError
 from detaug.findings.finding import Finding, shown
 
@@ -179,7 +179,7 @@ class JoinedShards:
 class Categories:
     """The categories of a json, and the category id of each label."""
 
-    def __init__(self, labels: Iterable[Label], classes: Sequence[str] | None, packed: Sequence[Row]) -> None:
+    def __init__(self, labels: Iterable[ClassLabel], classes: Sequence[str] | None, packed: Sequence[Row]) -> None:
         """Collect the classes that records name by id, by name or by both; raises ConversionError for contradictions.
 
         classes: the names of the ids 1, 2, ... packed: the categories of the json that was packed, with all their keys.
@@ -226,7 +226,7 @@ class Categories:
                 number = max(self.rows, default=0) + 1
                 self.ids[name], self.rows[number] = number, {"id": number, "name": name}
 
-    def id_of(self, label: Label) -> int:
+    def id_of(self, label: ClassLabel) -> int:
         """Return the category id of a label."""
         return self.ids[str(label.name)] if label.id is None else label.id
 

@@ -24,7 +24,7 @@ _UNUSABLE = re.compile(r"[^A-Za-z0-9_/-]")
 _LONGEST_KEY = 90  # with an extension at most 100 bytes, the longest name that every version of tar has
 
 
-class Sample(NamedTuple):
+class PackedSample(NamedTuple):
     """An image, and the bytes around it in the shard. The image itself is read when the shard is written."""
 
     file: ImageFile
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
         return len(self.before) + self.image_bytes + len(self.after) + 4 * self.checksum
 
 
-class Source(NamedTuple):
+class SampleContent(NamedTuple):
     """What a sample is made of."""
 
     key: str
@@ -66,14 +66,14 @@ class ShardFormat(NamedTuple):
     """The functions that write one kind of shard."""
 
     extension: str
-    sample: Callable[[Source], Sample]
+    sample: Callable[[SampleContent], PackedSample]
     ending: Callable[[int], int]
     """Returns the number of zero bytes that end a shard of so many bytes."""
-    index_text: Callable[[Sequence[tuple[int, Sample]]], str]
+    index_text: Callable[[Sequence[tuple[int, PackedSample]]], str]
     """Returns the index of a shard, from its samples and their offsets."""
 
 
-Shard = list[tuple[int, Sample]]
+Shard = list[tuple[int, PackedSample]]
 """Samples with their offsets in the shard, in bytes."""
 
 
@@ -100,7 +100,7 @@ class Layout:
             size += sample.length
         yield shard
 
-    def _sample(self, source: Source, *, first: bool) -> Sample:
+    def _sample(self, source: SampleContent, *, first: bool) -> PackedSample:
         text = source.text[:-1] + self._dataset if first else source.text
         return self.format.sample(source._replace(text=text))
 
@@ -112,13 +112,13 @@ class Layout:
         rest["categories"] = [row | {"name": names.get(row["id"], "")} for row in document["categories"]]
         return b',"dataset":' + _encoded(rest) + b"}"
 
-    def _source(self, at: int, boxes: list[int], keys: set[str]) -> Source:
+    def _source(self, at: int, boxes: list[int], keys: set[str]) -> SampleContent:
         table, name = self.rows.table, self.rows.file_name(at)
         file = table.image_file(self.images, at)
         image = {key: value for key, value in table.row("images", at).items() if key not in PLACE_KEYS}
         annotations = [table.row("annotations", box) | {"category": self.rows.class_name(box)} for box in boxes]
         height, width = table.sizes[at].tolist()
-        return Source(
+        return SampleContent(
             key=sample_key(name, image["id"], keys),
             file=file,
             image_bytes=os.path.getsize(file.path) if file.length is None else file.length,
@@ -158,7 +158,7 @@ def sample_key(name: str, image_id: int, taken: set[str]) -> str:
     return key
 
 
-def write_samples(samples: Iterable[Sample], file: BinaryIO) -> list[int]:
+def write_samples(samples: Iterable[PackedSample], file: BinaryIO) -> list[int]:
     """Write samples to a shard, and return the CRC-32C of each image. Raises OSError and InputError.
 
     One image is in memory at a time.
@@ -179,7 +179,7 @@ def masked_crc(data: bytes) -> bytes:
     return struct.pack("<I", masked(load_crc32c()(data)))
 
 
-def _read_image(sample: Sample) -> bytes:
+def _read_image(sample: PackedSample) -> bytes:
     """Read the image. Raises InputError if it changed since its json or the layout was made, and OSError."""
     try:
         data = sample.file.read()

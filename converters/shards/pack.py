@@ -64,7 +64,7 @@ from detaug.outputs.summary import (
 # offset and length of an image in DIR/NAME.json are those of the image's bytes: of the tar member's data, or of the
 # value of image/encoded.
 
-Format = Literal["webdataset", "tfrecord"]
+PackFormat = Literal["webdataset", "tfrecord"]
 
 _FORMATS: Mapping[str, ShardFormat] = {"webdataset": TAR, "tfrecord": TFRECORD}
 _THREADS = 2  # one lays out the next shard meanwhile; copying to the disk waits for the system, not for Python
@@ -77,7 +77,7 @@ def pack_coco(
     images: PathLike,
     output: PathLike,
     *,
-    format: Format = "webdataset",
+    format: PackFormat = "webdataset",
     shard_size: str | int = "256MB",
     on_error: OnError = "stop",
     part: tuple[int, int] | None = None,
@@ -119,7 +119,7 @@ def pack_coco(
     written: shards
     load it: da.CocoReader("shards", "shards/train.json")
     """
-    check_choice("format", format, Format)
+    check_choice("format", format, PackFormat)
     check_choice("on_error", on_error, OnError)
     limit, own = parse_size("shard_size", shard_size), check_part(part)
     source, image_folder, folder = Path(annotations), Path(images), Path(output)

@@ -71,7 +71,7 @@ class Shard(NamedTuple):
     name: str
 
 
-class Label(NamedTuple):
+class ClassLabel(NamedTuple):
     """A class as a record names it: by a category id, by a name, or by both."""
 
     id: int | None
@@ -81,12 +81,12 @@ class Label(NamedTuple):
 class Annotation(NamedTuple):
     """One object."""
 
-    label: Label
+    label: ClassLabel
     row: Row
     """The json's row without image_id and category_id. Its id is an int or missing."""
 
 
-class Sample(NamedTuple):
+class ShardSample(NamedTuple):
     """One image with its labels."""
 
     name: str
@@ -99,7 +99,7 @@ class Sample(NamedTuple):
     header: ImageHeader
     image: Row
     """Further keys of the json's row, and the id, an int, if the shard has one."""
-    label: Label | None
+    label: ClassLabel | None
     """Of the image as a whole."""
     annotations: list[Annotation]
 
@@ -129,7 +129,7 @@ class ShardContent:
 
     shard: Shard
     samples: list[EncodedSample] = field(default_factory=list)
-    labels: dict[Label, int] = field(default_factory=dict)
+    labels: dict[ClassLabel, int] = field(default_factory=dict)
     """Each label that occurs, and its position."""
     dataset: Row | None = None
     """The rest of the json that `detaug pack` packed: its info and categories."""
@@ -151,7 +151,7 @@ class ShardContent:
         file = f"{self.shard.name} {where}" if where else self.shard.name
         self.findings.append(Finding(file, kind, before=before, after=after, note=note, count=count))
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: ShardSample) -> None:
         """Append a sample. Raises SampleError for values that json does not have."""
         try:
             self.samples.append(_encoded(sample, self.labels))
@@ -161,7 +161,7 @@ class ShardContent:
         self.shapes |= shapes_of(annotation.row for annotation in sample.annotations)
 
 
-def _encoded(sample: Sample, positions: dict[Label, int]) -> EncodedSample:
+def _encoded(sample: ShardSample, positions: dict[ClassLabel, int]) -> EncodedSample:
     image_id, more = _without_id(sample.image)
     rows = [annotation.row for annotation in sample.annotations]
     labels = [positions.setdefault(annotation.label, len(positions)) for annotation in sample.annotations]

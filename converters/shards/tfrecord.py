@@ -23,7 +23,7 @@ TAIL_BYTES = 4
 _READ_BYTES = 1 << 20
 
 
-class Record(NamedTuple):
+class RawRecord(NamedTuple):
     """One record of a TFRecord file."""
 
     number: int
@@ -40,7 +40,7 @@ def masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
+def read_records(path: str | os.PathLike[str]) -> Iterator[RawRecord]:
     """Yield the records of a TFRecord file; only one of them is in memory.
 
     Raises ShardError where the file is compressed, cut off, or a length's checksum is wrong: where the next record
@@ -58,7 +58,7 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[Record]:
             if len(data) + len(tail) < length + TAIL_BYTES:  # the file became shorter while it was read
                 raise _cut_off(number, position)
             offset = position + HEAD_BYTES
-            yield Record(number, offset, data, int.from_bytes(tail, "little") == masked(crc32c(data)))
+            yield RawRecord(number, offset, data, int.from_bytes(tail, "little") == masked(crc32c(data)))
             position = offset + length + TAIL_BYTES
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from detaug.check.similar_names import similar_names
-from detaug.coco.table import Floats, Ints, Mask, Table
+from detaug.coco.table import Bools, Floats, Ints, Table
 from detaug.findings.entries import Findings, about_json, from_messages
 from detaug.findings.finding import counted, shown
 
@@ -53,7 +53,7 @@ def _no_objects(table: Table) -> Findings:
     return about_json("objects-none", "training would see background only")
 
 
-def usable_boxes(table: Table) -> Mask:
+def usable_boxes(table: Table) -> Bools:
     """Return (A,) whether a detector is trained on the box."""
     return table.has_box & table.has_category & ~table.crowd
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from detaug.coco.table import Ints, Mask, Table
+from detaug.coco.table import Bools, Ints, Table
 from detaug.coco.writer import document_text
 from detaug.files.atomic import write_atomically
 from detaug.findings.entries import Findings, Where
@@ -120,7 +120,7 @@ _LISTS: tuple[Where, ...] = ("images", "annotations", "categories")
 _VIDEOS: Where = "videos"
 
 
-def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> Mask:
+def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> Bools:
     """Return which rows of a list have no error."""
     usable = np.ones(len(table.coco.document[where]), bool)
     for found in errors:
@@ -147,7 +147,7 @@ def _meaning(table: Table, where: Where, at: int) -> list[Any]:
     return [table.row(where, at).get(key) for key in ("file_name", "height", "width", "name")]
 
 
-def _joined(table: Table, usable: Mask) -> dict[int, int]:
+def _joined(table: Table, usable: Bools) -> dict[int, int]:
     """Return images with the file of an earlier one -> that one; those of another size become unusable."""
     first: dict[str, int] = {}
     joined: dict[int, int] = {}
@@ -160,11 +160,11 @@ def _joined(table: Table, usable: Mask) -> dict[int, int]:
     return joined
 
 
-def _ids(table: Table, where: Where, usable: Mask) -> Ints:
+def _ids(table: Table, where: Where, usable: Bools) -> Ints:
     return np.array([table.row(where, int(at))["id"] for at in np.flatnonzero(usable)], np.int64)
 
 
-def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int, int]:
+def _new_ids(table: Table, errors: Sequence[Findings], usable: Bools) -> dict[int, int]:
     """Return ids that no annotation has, for the usable annotations without an id of their own."""
     wrong = [found.rows for found in errors if found.kind in ("annotation-id", "annotation-id-repeated")]
     rows = sorted({int(at) for each in wrong for at in each if usable[at]})
@@ -174,7 +174,7 @@ def _new_ids(table: Table, errors: Sequence[Findings], usable: Mask) -> dict[int
     return dict(zip(rows, free, strict=False))
 
 
-def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Mask]) -> dict[str, int]:
+def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Bools]) -> dict[str, int]:
     """Count the entries that stay and were repaired, by kind of finding."""
     counts = {kind: 0 for kind, row in CHECK_KINDS.items() if row.repair}
     for found in findings:
@@ -183,7 +183,7 @@ def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Mask]) 
     return {kind: number for kind, number in counts.items() if number}
 
 
-def _changes(table: Table, usable: Mask, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
+def _changes(table: Table, usable: Bools, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
     """Return the keys of annotations that get another value, by row."""
     changes: dict[int, Row] = {at: {"bbox": box} for at, box in table.shape_boxes.items()}
     for at, number in new_ids.items():
@@ -205,7 +205,7 @@ def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[
             changes[found.where][at] = changes[found.where].get(at, {}) | new
 
 
-def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) -> str:
+def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Bools]) -> str:
     """Return why the rows left would be no data set; "" where they are one."""
     relative = [found.kind.partition("-")[0] for found in errors if found.kind.endswith("-relative")]
     if relative:
@@ -221,7 +221,7 @@ def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Mask]) 
     return ""
 
 
-def _rows(table: Table, where: Where, usable: Mask, changes: dict[int, Row]) -> Iterator[Row]:
+def _rows(table: Table, where: Where, usable: Bools, changes: dict[int, Row]) -> Iterator[Row]:
     for at in np.flatnonzero(usable).tolist():
         row = table.coco.document[where][at]
         if at in changes:

@@ -15,7 +15,7 @@ import numpy as np
 from detaug.check.other_splits import named_by_other_splits
 from detaug.coco.columns import whole_numbers
 from detaug.coco.other_folders import hint_where, other_folder_with
-from detaug.coco.table import Mask, Table
+from detaug.coco.table import Bools, Table
 from detaug.errors import AnnotationError, InputError
 from detaug.files import heif
 from detaug.files.image_file import Fingerprint, ImageChanged, ImageFile, digest
@@ -74,7 +74,7 @@ def refuse_other_folder(table: Table, folder: Path, headers: Sequence[Header], *
         )
 
 
-def _are_files(table: Table) -> Mask:
+def _are_files(table: Table) -> Bools:
     """Return (N,): whether an image must be a file, or in a shard, since it is no frame of a video file."""
     return np.array([bool(name) for name in table.file_names], bool) & ~table.videos.in_files
 

@@ -24,7 +24,7 @@ from detaug.coco.key_points import (
 )
 from detaug.coco.outlines import next_points, read_outlines
 from detaug.coco.rings import are_flat, area_of, cut_ring, paint_ring
-from detaug.coco.table import MIN_SIDE, THIN, Floats, Ints, Mask, Table
+from detaug.coco.table import MIN_SIDE, THIN, Bools, Floats, Ints, Table
 from detaug.errors import InputError
 from detaug.findings.entries import Findings, from_messages
 from detaug.findings.finding import shown
@@ -73,7 +73,7 @@ class _Outlines:
         self.point_row = np.repeat(self.ring_row, np.diff(self.read.first_point))
         self.sound = np.ones(len(rows), bool)
         self.sound[[*self.faults.segmentation, *self.faults.corners]] = False
-        self.has_corners: Mask = np.asarray(~np.isnan(self.corners).any((1, 2)))
+        self.has_corners: Bools = np.asarray(~np.isnan(self.corners).any((1, 2)))
 
     def findings(self) -> Iterator[Findings]:
         yield from _findings("segmentation-invalid", self.rows, self.faults.segmentation)
@@ -94,7 +94,7 @@ class _Outlines:
         yield from self._boxes(around, known)
         yield from self._twins(around, known)
 
-    def _those(self, kind: str, wrong: Mask, text: str) -> Iterator[Findings]:
+    def _those(self, kind: str, wrong: Bools, text: str) -> Iterator[Findings]:
         if wrong.any():
             yield Findings(kind, "annotations", self.rows[wrong], lambda _: text)
 
@@ -107,7 +107,7 @@ class _Outlines:
                 short[n] = f"a ring has fewer than three points and is left out: {shown(shortest)}"
         yield from _findings("segmentation-short", self.rows, short)
 
-    def _empty(self, crossed: Mask) -> Iterator[Findings]:
+    def _empty(self, crossed: Bools) -> Iterator[Findings]:
         """Find shapes without an area, by the rule of boxes: readers leave their objects out."""
         flat = self.has_corners & are_flat(np.nan_to_num(self.corners))
         text = f"the corners have no area: a side of their rectangle is shorter than {MIN_SIDE} pixel"
@@ -145,7 +145,7 @@ class _Outlines:
         text = "the middle of the corners is {:.4g} pixels outside its image"
         yield from _worst_first("corners-outside", self.rows, past, 0, text)
 
-    def _areas(self, crossed: Mask) -> Iterator[Findings]:
+    def _areas(self, crossed: Bools) -> Iterator[Findings]:
         """Compare `area` with that of the outline, from the largest ring's to the sum of all, and half a pixel more.
 
         Rings of an object may overlap; half a pixel along the outline is what methods of counting differ by.
@@ -177,7 +177,7 @@ class _Outlines:
             text = "there is no segmentation, and others have one: its mask would be its box"
             yield from self._those("segmentation-missing", ~given & ~crowd & ~self.has_corners, text)
 
-    def _around(self) -> tuple[Floats, Mask]:
+    def _around(self) -> tuple[Floats, Bools]:
         """Return (A, 4) XYXY: the box around each outline, or else around the corners; and which of them are known."""
         low, high = (np.full((len(self.rows), 2), limit) for limit in (np.inf, -np.inf))
         for points, row in ((self.points, self.point_row), self.read.corners_of_runs(self.sizes[:, 0])):
@@ -188,7 +188,7 @@ class _Outlines:
         known = self.sound & np.isfinite(low).all(1) & self.table.has_box[self.rows]
         return np.concatenate([low, high], axis=1), known
 
-    def _boxes(self, around: Floats, known: Mask) -> Iterator[Findings]:
+    def _boxes(self, around: Floats, known: Bools) -> Iterator[Findings]:
         """Compare each box with the one around its outline, or else around its corners, cut at the image's edges."""
         boxes = self.table.boxes[self.rows]
         limits = np.tile(self.sizes[:, ::-1], 2)
@@ -199,7 +199,7 @@ class _Outlines:
         text = "a side of bbox is {:.4g} pixels from that of the box around its segmentation, or its corners"
         yield from _worst_first("segmentation-box", self.rows, gap, LARGEST_GAP, text)
 
-    def _twins(self, around: Floats, known: Mask) -> Iterator[Findings]:
+    def _twins(self, around: Floats, known: Bools) -> Iterator[Findings]:
         own = known & self.read.are_there(np.arange(len(self.rows))) & ~self.table.crowd[self.rows]
         kept = np.flatnonzero(own & self.table.has_category[self.rows])
         rows = self.rows[kept]
@@ -250,7 +250,7 @@ def _sums(at: Ints, values: Floats, length: int) -> Floats:
     return np.bincount(at, values, length).astype(np.float64)
 
 
-def crossing_rings(points: Floats, first_point: Ints) -> Mask:
+def crossing_rings(points: Floats, first_point: Ints) -> Bools:
     """Return (R,) which rings cross themselves; edges that touch do not cross.
 
     points: (P, 2) of all rings. first_point: (R + 1,). The edges of each ring are sorted by their left ends. Step k
@@ -303,7 +303,7 @@ def _key_points(table: Table, rows: Ints, entries: list[dict[str, Any]]) -> Iter
 
 
 def _labelled_points(
-    table: Table, rows: Ints, entries: list[dict[str, Any]], points: Floats, faulty: Mask
+    table: Table, rows: Ints, entries: list[dict[str, Any]], points: Floats, faulty: Bools
 ) -> Iterator[Findings]:
     labelled = points[..., 2] > 0
     sides = table.sizes[table.image_index[rows], ::-1][:, None]

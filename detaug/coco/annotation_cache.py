@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from detaug.files.atomic import replacing
 
-Columns = dict[str, NDArray[np.generic]]
+CachedColumns = dict[str, NDArray[np.generic]]
 
 SMALLEST = 4 << 20
 """Bytes: a smaller json is parsed in a tenth of a second and gets no cache."""
@@ -39,7 +39,7 @@ def content_key(path: Path, rules: bytes) -> str:
         return f"{file.tell()}-{digest.hexdigest()}"
 
 
-def load_columns(path: Path, key: str, leave_out: str = "") -> Columns | None:
+def load_columns(path: Path, key: str, leave_out: str = "") -> CachedColumns | None:
     """Return the columns saved for the json at `path` with this key, None where there are none or they are damaged.
 
     `leave_out`: how the names of columns begin that are not needed.
@@ -56,7 +56,7 @@ def load_columns(path: Path, key: str, leave_out: str = "") -> Columns | None:
     return None
 
 
-def save_columns(path: Path, key: str, columns: Columns) -> None:
+def save_columns(path: Path, key: str, columns: CachedColumns) -> None:
     """Save columns in the user's cache folder; nowhere if it cannot be written."""
     with suppress(OSError):
         cache = cache_file(path)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from detaug.coco import annotation_cache, boxes, examine, file_names, repair, table, values, videos
 from detaug.coco import columns as columns_of_lists
 from detaug.coco import outlines as outlines_of_objects
-from detaug.coco.annotation_cache import Columns
+from detaug.coco.annotation_cache import CachedColumns
 from detaug.coco.examine import examine_file
 from detaug.coco.outlines import OutlineColumns, read_outlines
 from detaug.coco.table import Table
@@ -147,7 +147,7 @@ def _rules() -> bytes:
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
-def _to_columns(read: Annotations) -> Columns:
+def _to_columns(read: Annotations) -> CachedColumns:
     arrays = {name: value for name, value in vars(read).items() if isinstance(value, np.ndarray)}
     texts = {name: _encoded(getattr(read, name)) for name in _TEXTS}
     of_ids = {name: _encoded(getattr(read, name).items()) for name in _BY_ID}
@@ -159,7 +159,7 @@ def _to_columns(read: Annotations) -> Columns:
     return {**arrays, **texts, **of_ids, **names, **columns, **outlines}
 
 
-def _from_columns(path: Path, saved: Columns) -> Annotations:
+def _from_columns(path: Path, saved: CachedColumns) -> Annotations:
     texts: Any = {name: tuple(_decoded(saved[name])) for name in _TEXTS}
     of_ids: Any = {name: dict(_decoded(saved[name])) for name in _BY_ID}
     names = {field.name for field in fields(Annotations)} - {"path", "columns", "outlines", *_TEXTS, *_BY_ID}

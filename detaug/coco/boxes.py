@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from detaug.coco.outlines import box_of_runs, read_runs
-from detaug.coco.table import THIN, Floats, Ints, Mask
+from detaug.coco.table import THIN, Bools, Floats, Ints
 from detaug.coco.writer import Box, whole
 
 DECIMALS = 3
@@ -67,7 +67,7 @@ def _are_corners(boxes: int, fit: int, outside: int) -> bool:
     return boxes >= FEWEST and fit / boxes >= _FIT and outside / boxes >= _SHARE_FAR_OUTSIDE
 
 
-def _fit_as_corners(boxes: Floats, sizes: Ints | Floats) -> tuple[Mask, Mask]:
+def _fit_as_corners(boxes: Floats, sizes: Ints | Floats) -> tuple[Bools, Bools]:
     """Return (n,) whether boxes fit their images as corners, and whether they reach far outside as sizes."""
     first, second, sides = boxes[:, :2], boxes[:, 2:], sizes[:, ::-1]
     fit = (first >= -1) & (second > first) & (second <= sides + 1)
@@ -210,8 +210,8 @@ def _points(lists: Any, least: int) -> Floats | None:
     return points if np.isfinite(points).all() else None
 
 
-def rows_of(found: dict[int, list[float]], count: int) -> Mask:
+def rows_of(found: dict[int, list[float]], count: int) -> Bools:
     """Return (count,) whether a row is among those found."""
-    mask: Mask = np.zeros(count, bool)
+    mask: Bools = np.zeros(count, bool)
     mask[list(found)] = True
     return mask

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from detaug.coco.table import Coco, Floats, Ints, Mask
+from detaug.coco.table import Bools, Coco, Floats, Ints
 from detaug.findings.entries import Findings, Where
 from detaug.findings.finding import shown
 
@@ -36,7 +36,7 @@ class Rows:
         """Return the values of a key, None where a row lacks it."""
         return [row.get(name) for row in self.rows]
 
-    def note(self, kind: str, wrong: Mask, describe: Callable[[int], str], *, badness: Floats | None = None) -> None:
+    def note(self, kind: str, wrong: Bools, describe: Callable[[int], str], *, badness: Floats | None = None) -> None:
         """Append findings about the rows that are wrong; rows that are not objects have their own finding.
 
         badness: a number for each row; rows with the largest come first.
@@ -49,7 +49,7 @@ class Rows:
 
     def whole_numbers(
         self, name: str, kind: str, values: list[Any] | None = None, *, low: int = 0, high: int = LARGEST_ID
-    ) -> tuple[Ints, Mask]:
+    ) -> tuple[Ints, Bools]:
         """Return a column as int64, and where it is a whole number in range; elsewhere the column has `low`."""
         values = self.column(name) if values is None else values
         numbers, good = whole_numbers(values, low, high)
@@ -58,7 +58,7 @@ class Rows:
         self.note(kind, ~good, lambda row: rule + shown(values[row]))
         return numbers, good & self.present
 
-    def note_repeated_ids(self, kind: str, ids: Ints, good: Mask) -> None:
+    def note_repeated_ids(self, kind: str, ids: Ints, good: Bools) -> None:
         """Append findings about ids that an earlier row has."""
         first = _first_equal(ids, good)
         self.note(
@@ -68,7 +68,7 @@ class Rows:
         )
 
 
-def _first_equal(values: Ints, good: Mask) -> Ints:
+def _first_equal(values: Ints, good: Bools) -> Ints:
     """Return (N,) the first row with the same value; for rows that are not good, the row itself."""
     first: Ints = np.arange(len(values))
     rows = np.flatnonzero(good)
@@ -78,7 +78,7 @@ def _first_equal(values: Ints, good: Mask) -> Ints:
     return first
 
 
-def whole_numbers(values: list[Any], low: int = 0, high: int = LARGEST_ID) -> tuple[Ints, Mask]:
+def whole_numbers(values: list[Any], low: int = 0, high: int = LARGEST_ID) -> tuple[Ints, Bools]:
     """Return (N,) int64, and where the value is a whole number from low to high; elsewhere it is `low`."""
     if set(map(type, values)) <= {int}:
         with suppress(OverflowError):
@@ -90,13 +90,13 @@ def whole_numbers(values: list[Any], low: int = 0, high: int = LARGEST_ID) -> tu
     return numbers, np.array(fits, bool)
 
 
-def four_numbers(values: list[Any]) -> tuple[Floats, Mask]:
+def four_numbers(values: list[Any]) -> tuple[Floats, Bools]:
     """Return (A, 4) float64, and where the value is four finite numbers; elsewhere it is a box of one pixel."""
     are_fours = set(map(type, values)) <= {list} and set(map(len, values)) <= {4}
     if are_fours and set(map(type, chain.from_iterable(values))) <= {int, float}:
         with suppress(OverflowError):  # an int too large for a float
             boxes = np.fromiter(chain.from_iterable(values), np.float64, 4 * len(values)).reshape(-1, 4)
-            good: Mask = np.all(np.abs(boxes) < _LARGEST_COORDINATE, axis=1)  # False for NaN
+            good: Bools = np.all(np.abs(boxes) < _LARGEST_COORDINATE, axis=1)  # False for NaN
             boxes[~good] = 0, 0, 1, 1
             return boxes, good
     fits = [_is_four_numbers(value) for value in values]

@@ -21,7 +21,7 @@ from detaug.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.coco.file_names import file_names_of, shard_places
 from detaug.coco.outlines import rings_of
 from detaug.coco.repair import REPAIRABLE, repair_numbers
-from detaug.coco.table import MIN_SIDE, THIN, Coco, Floats, Ints, Mask, Table, load_coco
+from detaug.coco.table import MIN_SIDE, THIN, Bools, Coco, Floats, Ints, Table, load_coco
 from detaug.coco.videos import video_columns
 from detaug.files.text import name_key
 from detaug.findings.entries import Findings, about_json, from_messages
@@ -173,14 +173,14 @@ def _note_alike(rows: Rows, names: list[str]) -> None:
     )
 
 
-def _sizes(rows: Rows) -> tuple[Ints, Mask]:
+def _sizes(rows: Rows) -> tuple[Ints, Bools]:
     """Return (N, 2) (height, width) in pixels, and (N,) where they are usable."""
     heights, has_height = _side(rows, "height")
     widths, has_width = _side(rows, "width")
     return np.stack([heights, widths], axis=1), has_height & has_width
 
 
-def _side(rows: Rows, name: str) -> tuple[Ints, Mask]:
+def _side(rows: Rows, name: str) -> tuple[Ints, Bools]:
     values = rows.column(name)
     floats = np.array([type(value) is float and value.is_integer() for value in values], bool)
     if floats.any():
@@ -189,7 +189,7 @@ def _side(rows: Rows, name: str) -> tuple[Ints, Mask]:
     return rows.whole_numbers(name, "image-size", numbers, low=1, high=_LARGEST_SIDE)
 
 
-def _image_positions(rows: Rows, image_ids: Ints, good: Mask) -> Ints:
+def _image_positions(rows: Rows, image_ids: Ints, good: Bools) -> Ints:
     """Return (A,) the position of each annotation's image, -1 where there is none."""
     values = rows.column("image_id")
     numbers, is_whole = whole_numbers(values)
@@ -216,7 +216,7 @@ def _image_categories(rows: Rows, categories: dict[int, str]) -> Ints:
     return np.where(given & known, numbers, -1)
 
 
-def _known(values: list[Any], categories: dict[int, str]) -> tuple[Ints, Mask]:
+def _known(values: list[Any], categories: dict[int, str]) -> tuple[Ints, Bools]:
     numbers, is_whole = whole_numbers(values)
     return numbers, is_whole & np.isin(numbers, np.array(list(categories), np.int64))
 
@@ -225,21 +225,21 @@ def _unknown_category(value: Any, categories: dict[int, str]) -> str:
     return _missing_or(value, "category_id", f"is not among the ids of the categories, {shown(list(categories))}")
 
 
-def _object_categories(rows: Rows, categories: dict[int, str]) -> tuple[Ints, Mask]:
+def _object_categories(rows: Rows, categories: dict[int, str]) -> tuple[Ints, Bools]:
     values = rows.column("category_id")
     numbers, known = _known(values, categories)
     rows.note("category-unknown", ~known, lambda row: _unknown_category(values[row], categories))
     return numbers, known & rows.present
 
 
-def _crowd(rows: Rows) -> Mask:
+def _crowd(rows: Rows) -> Bools:
     values = rows.column("iscrowd")
     wrong = np.array([value not in (0, 1, None) for value in values], bool)
     rows.note("crowd-invalid", wrong, lambda row: f"iscrowd must be 0 or 1, got {shown(values[row])}")
     return np.array([value == 1 for value in values], bool)
 
 
-def _boxes_of_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Mask) -> dict[int, list[float]]:
+def _boxes_of_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Bools) -> dict[int, list[float]]:
     """Return the box around the shape of each row without a bbox that has one in a known image, by row."""
     found = {}
     for at, box in enumerate(rows.column("bbox")):
@@ -252,8 +252,8 @@ def _boxes_of_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Mask)
 
 
 def _object_boxes(
-    rows: Rows, around: dict[int, list[float]], image_index: Ints, sizes: Ints, has_size: Mask
-) -> tuple[Floats, Mask]:
+    rows: Rows, around: dict[int, list[float]], image_index: Ints, sizes: Ints, has_size: Bools
+) -> tuple[Floats, Bools]:
     """Return (A, 4) XYXY pixels, cut at the edges of their images, and (A,) where they are usable.
 
     around: boxes of the shapes of rows without bbox, which are checked like the others and not usable.
@@ -264,7 +264,7 @@ def _object_boxes(
     rows.note("box-missing", missing, lambda row: f"bbox is missing; the box around its shape is {around[row]}")
     rule = "bbox must be [x, y, width, height] with"
     rows.note("box-invalid", ~numeric, lambda row: f"{rule} four finite numbers, got {shown(values[row])}")
-    thin: Mask = np.any(boxes[:, 2:] < THIN, axis=1)
+    thin: Bools = np.any(boxes[:, 2:] < THIN, axis=1)
     rows.note("box-empty", thin, lambda row: f"{rule} sides of at least {MIN_SIDE} pixel, got {values[row]}")
     size = np.append(sizes, [[1, 1]], axis=0)[image_index]  # -1, no image, takes the last
     good = rows.present & numeric & ~thin & np.append(has_size, False)[image_index]
@@ -280,7 +280,7 @@ def _object_boxes(
     return cut, inside & ~missing
 
 
-def _note_relative_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Mask) -> None:
+def _note_relative_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Bools) -> None:
     """Note outlines and keypoints that are relative to their images."""
     large = np.append(has_size & (sizes.min(axis=1, initial=_LARGEST_SIDE) >= SMALLEST_SIDE), False)[image_index]
     readers = {"segmentation": _numbers_of_lists, "corners": _numbers_of_lists, "keypoints": _numbers_of_points}
@@ -304,7 +304,7 @@ def _numbers_of_points(value: Any) -> Iterator[list[float]]:
         yield list(chain.from_iterable(labelled))
 
 
-def _inside(rows: Rows, values: list[Any], boxes: Floats, size: Ints, good: Mask) -> tuple[Floats, Mask]:
+def _inside(rows: Rows, values: list[Any], boxes: Floats, size: Ints, good: Bools) -> tuple[Floats, Bools]:
     cut = np.clip(boxes, 0, np.tile(size[:, ::-1], 2))
     past = np.abs(boxes - cut).max(1, initial=0)
     outside = (past > TOLERANCE) | (cut[:, 2:] - cut[:, :2] < THIN).any(1)

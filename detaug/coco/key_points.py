@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from detaug.coco.outlines import LARGEST, Ints
-from detaug.coco.table import Floats, Mask
+from detaug.coco.table import Bools, Floats
 from detaug.errors import InputError
 from detaug.findings.finding import shown
 
@@ -110,7 +110,7 @@ def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints:
         ) from None
 
 
-def count_of_points(labelled: Mask) -> int:
+def count_of_points(labelled: Bools) -> int:
     """Return how many points the objects of a class have. labelled: (A, K), whether each point of these is."""
     return int(np.flatnonzero(labelled.any(0)).max(initial=-1)) + 1
 

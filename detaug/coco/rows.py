@@ -14,7 +14,7 @@ import numpy as np
 
 from detaug.coco.examine import examine_file
 from detaug.coco.repair import REPAIRS
-from detaug.coco.table import Ints, Mask, Table
+from detaug.coco.table import Bools, Ints, Table
 from detaug.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.errors import AnnotationError, ConversionError
 from detaug.files.text import is_plain, is_utf8, joined_spaces
@@ -112,7 +112,7 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
     return _group_by_image(table, np.flatnonzero(images), np.flatnonzero(boxes)), findings
 
 
-def _without_errors(table: Table, errors: list[Findings], where: Where) -> Mask:
+def _without_errors(table: Table, errors: list[Findings], where: Where) -> Bools:
     usable = np.ones(len(table.coco.document[where]), bool)
     for found in errors:
         if found.where == where:

@@ -14,7 +14,7 @@ from detaug.coco.annotations import raise_on_errors
 from detaug.coco.examine import examine_file
 from detaug.coco.groups import GroupRule, joined_units
 from detaug.coco.parts import refuse_part
-from detaug.coco.table import Floats, Ints, Mask, Table
+from detaug.coco.table import Bools, Floats, Ints, Table
 from detaug.coco.writer import document_text
 from detaug.errors import InputError
 from detaug.files.atomic import write_together
@@ -154,7 +154,7 @@ def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
             raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger share")
 
 
-def _document(table: Table, unit: Ints, videos: Ints, chosen: Mask) -> Iterator[str]:
+def _document(table: Table, unit: Ints, videos: Ints, chosen: Bools) -> Iterator[str]:
     """Yield the text of a json with the chosen (U,) of the units. videos: (V,) the unit of each."""
     images = chosen[unit]
     masks = {"images": images, "annotations": images[table.image_index]}

@@ -24,7 +24,7 @@ from detaug.findings.finding import shown
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+Bools = NDArray[np.bool_]
 
 MIN_SIDE = 0.01
 """Pixels; a thinner box has no area that a detector could use."""
@@ -124,7 +124,7 @@ class VideoColumns(NamedTuple):
     """The file of each video that is one, below the image folder, by the video's id."""
 
     @property
-    def in_files(self) -> Mask:
+    def in_files(self) -> Bools:
         """Return (N,): whether an image is a frame of a video file, and no file of its own."""
         return np.isin(self.video_ids, list(self.files))
 
@@ -143,7 +143,7 @@ class Table:
     """N; "" where the name cannot be used."""
     sizes: Ints
     """(N, 2): (height, width) in pixels; 1 where it cannot be used."""
-    has_size: Mask
+    has_size: Bools
     """(N,): whether `sizes` is the json's."""
     shards: list[str]
     """The shards' paths below the image folder; none where the images are files."""
@@ -157,15 +157,15 @@ class Table:
     """(A,): position of the annotation's image, -1 where there is none."""
     boxes: Floats
     """(A, 4) XYXY pixels, cut at the image's edges."""
-    has_box: Mask
+    has_box: Bools
     """(A,): whether `boxes` is a usable box in a known image."""
     shape_boxes: dict[int, list[float]]
     """The [x, y, width, height] around the shapes of annotations without bbox, by row."""
     category_ids: Ints
     """(A,)"""
-    has_category: Mask
+    has_category: Bools
     """(A,): whether `category_ids` is the id of a category."""
-    crowd: Mask
+    crowd: Bools
     """(A,)"""
     videos: VideoColumns
     categories: dict[int, str]

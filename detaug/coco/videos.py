@@ -12,7 +12,7 @@ import numpy as np
 
 from detaug.coco.columns import Rows, whole_numbers
 from detaug.coco.file_names import video_files_of
-from detaug.coco.table import Coco, Ints, Mask, VideoColumns
+from detaug.coco.table import Bools, Coco, Ints, VideoColumns
 from detaug.findings.finding import shown
 
 TRACK_KEYS = ("track_id", "instance_id")
@@ -48,7 +48,7 @@ def _rate(value: Any) -> float:
     return float(value) if type(value) in (int, float) and 0 < value < 1e15 else float("nan")
 
 
-def _video_ids(images: Rows, rates: dict[int, float]) -> tuple[Ints, Mask]:
+def _video_ids(images: Rows, rates: dict[int, float]) -> tuple[Ints, Bools]:
     values = images.column("video_id")
     ids, is_whole = whole_numbers(values)
     known = is_whole & np.isin(ids, np.array(list(rates), np.int64))
@@ -56,7 +56,7 @@ def _video_ids(images: Rows, rates: dict[int, float]) -> tuple[Ints, Mask]:
     return ids, known & images.present
 
 
-def _frame_ids(images: Rows, video_ids: Ints, known: Mask) -> tuple[Ints, Mask]:
+def _frame_ids(images: Rows, video_ids: Ints, known: Bools) -> tuple[Ints, Bools]:
     values = images.column("frame_id")
     numbers, good = whole_numbers(values)
     rule = "frame_id must be a whole number, which no other image of the video has, got "
@@ -65,7 +65,7 @@ def _frame_ids(images: Rows, video_ids: Ints, known: Mask) -> tuple[Ints, Mask]:
     return numbers, good & ~repeated
 
 
-def _note_other_sizes(images: Rows, video_ids: Ints, known: Mask, sizes: Ints) -> None:
+def _note_other_sizes(images: Rows, video_ids: Ints, known: Bools, sizes: Ints) -> None:
     """Note the frames of another size than most of their video have; of equally many, than the first one has."""
     _, first, video = np.unique(video_ids, return_index=True, return_inverse=True)
     kinds, kind = np.unique(sizes, axis=0, return_inverse=True)
@@ -94,7 +94,7 @@ def _track_ids(objects: Rows, image_index: Ints) -> Ints:
     return np.where(good, ids, -1)
 
 
-def _repeated(rows: Mask, groups: Ints, numbers: Ints) -> Mask:
+def _repeated(rows: Bools, groups: Ints, numbers: Ints) -> Bools:
     """Return (R,): whether an earlier one of the `rows` has the same number in the same group."""
     at = np.flatnonzero(rows)
     order = at[np.lexsort((at, numbers[at], groups[at]))]

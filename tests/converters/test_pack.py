@@ -36,10 +36,10 @@ from detaug.arguments import parse_size
 from detaug.converters import ConversionError, InputError, pack_coco
 from detaug.converters.shards import layout, pack
 from detaug.converters.shards.layout import sample_key
-from detaug.converters.shards.pack import Format
+from detaug.converters.shards.pack import PackFormat
 from detaug.machine.parallel import map_ahead
 
-FORMATS: list[Format] = ["webdataset", "tfrecord"]
+FORMATS: list[PackFormat] = ["webdataset", "tfrecord"]
 EXTENSIONS = {"webdataset": "tar", "tfrecord": "tfrecord"}
 MORE_NAMES = ("a.png", "sub.v2/x.y.JPG", "Ünï 1.jpeg", "__MACOSX__/.m.jpg", "noext", "b-6.jpg", "b.jpeg")
 IMAGE_EXTENSIONS = "jpg;jpeg;png"
@@ -84,12 +84,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module", params=FORMATS)
-def shard_format(request: pytest.FixtureRequest) -> Format:
+def shard_format(request: pytest.FixtureRequest) -> PackFormat:
     return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
-def packed(source: tuple[Path, Path], shard_format: Format, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(source: tuple[Path, Path], shard_format: PackFormat, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of shards; there are several."""
     folder = tmp_path_factory.mktemp(shard_format) / "shards"
     result = detaug("pack", *source, "-o", folder, "--format", shard_format, "--shard-size", "60kB")
@@ -135,7 +135,7 @@ def test_the_json_is_the_same_and_points_to_the_images_bytes(source: tuple[Path,
         assert row["crc32c"] == crc32c(expected[row["id"]])
 
 
-def test_converting_the_shards_gives_the_same_json(packed: Path, shard_format: Format, tmp_path: Path) -> None:
+def test_converting_the_shards_gives_the_same_json(packed: Path, shard_format: PackFormat, tmp_path: Path) -> None:
     command = {"webdataset": "convert-webdataset", "tfrecord": "convert-tfrecord"}[shard_format]
     result = detaug(command, *shards(packed, EXTENSIONS[shard_format]), "-o", packed / "back.json")
     content = load(packed / "back.json")
@@ -144,7 +144,7 @@ def test_converting_the_shards_gives_the_same_json(packed: Path, shard_format: F
     assert content == load(packed / "train.json")
 
 
-def test_each_shard_alone_has_all_categories(packed: Path, shard_format: Format, tmp_path: Path) -> None:
+def test_each_shard_alone_has_all_categories(packed: Path, shard_format: PackFormat, tmp_path: Path) -> None:
     command = {"webdataset": "convert-webdataset", "tfrecord": "convert-tfrecord"}[shard_format]
     whole, ids = load(packed / "train.json"), []
     for shard in shards(packed, EXTENSIONS[shard_format]):
@@ -161,7 +161,7 @@ def test_each_shard_alone_has_all_categories(packed: Path, shard_format: Format,
 
 
 def test_annotations_in_another_order_than_their_images_come_back_grouped(
-    source: tuple[Path, Path], shard_format: Format, tmp_path: Path
+    source: tuple[Path, Path], shard_format: PackFormat, tmp_path: Path
 ) -> None:
     content = data_set()
     content["annotations"].reverse()
@@ -315,7 +315,7 @@ def test_a_shard_has_the_bytes_that_tarfile_writes(packed: Path, tmp_path: Path)
 
 
 def test_the_indexes_are_those_of_dalis_tools(
-    packed: Path, shard_format: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packed: Path, shard_format: PackFormat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extension = EXTENSIONS[shard_format]
     tool = Path(sysconfig.get_path("scripts")) / {"tar": "wds2idx", "tfrecord": "tfrecord2idx"}[extension]
@@ -328,7 +328,7 @@ def test_the_indexes_are_those_of_dalis_tools(
 
 
 def test_shards_are_packed_again_from_their_json(
-    source: tuple[Path, Path], packed: Path, shard_format: Format, tmp_path: Path
+    source: tuple[Path, Path], packed: Path, shard_format: PackFormat, tmp_path: Path
 ) -> None:
     for number, other in enumerate(FORMATS):
         arguments = ("-o", tmp_path / other, "--format", other, "--shard-size", "60kB", "--quiet")
@@ -369,7 +369,7 @@ def test_keys_are_unique_and_plain() -> None:
     assert sample_key("a.jpg", 1, set(taken)) != sample_key("a.jpg", 2, set(taken))
 
 
-def test_names_that_are_not_utf8_come_back(tmp_path: Path, shard_format: Format) -> None:
+def test_names_that_are_not_utf8_come_back(tmp_path: Path, shard_format: PackFormat) -> None:
     name = os.fsdecode(b"caf\xe9.jpg")
     (tmp_path / name).write_bytes(image_bytes())
     content = document() | {"annotations": []}
@@ -384,7 +384,7 @@ def test_names_that_are_not_utf8_come_back(tmp_path: Path, shard_format: Format)
         assert json.loads(values(feature["image/coco"])[0])["image"]["file_name"] == name
 
 
-def test_a_class_whose_name_is_no_text(tmp_path: Path, shard_format: Format) -> None:
+def test_a_class_whose_name_is_no_text(tmp_path: Path, shard_format: PackFormat) -> None:
     """An empty name becomes that of its number; half of a surrogate pair is no UTF-8, as TensorFlow's features are."""
     images = write_images(tmp_path / "images")
     content = document()
@@ -420,7 +420,7 @@ def test_sizes_that_are_none(text: str) -> None:
 
 @pytest.mark.parametrize("limit", [1, 30_000, 47_000, 60_000, 10**9])
 def test_a_shard_has_at_most_this_size_or_one_image(
-    source: tuple[Path, Path], shard_format: Format, limit: int, tmp_path: Path
+    source: tuple[Path, Path], shard_format: PackFormat, limit: int, tmp_path: Path
 ) -> None:
     pack_coco(*source, tmp_path, format=shard_format, shard_size=limit)
     names = [row["shard"] for row in load(tmp_path / "train.json")["images"]]
@@ -433,7 +433,7 @@ def test_a_shard_has_at_most_this_size_or_one_image(
         assert len(written) == (len(names) if limit == 1 else 1)
 
 
-def test_images_are_not_all_in_memory(shard_format: Format, tmp_path: Path) -> None:
+def test_images_are_not_all_in_memory(shard_format: PackFormat, tmp_path: Path) -> None:
     rows = [{"id": n, "file_name": f"{n}.jpg", "width": 9, "height": 9} for n in range(40)]
     for row in rows:
         (tmp_path / str(row["file_name"])).write_bytes(bytes(1_000_000))
@@ -469,7 +469,7 @@ def test_shards_are_laid_out_only_a_little_ahead_of_the_threads() -> None:
 
 
 def test_the_same_input_gives_the_same_bytes_and_may_be_packed_again(
-    source: tuple[Path, Path], shard_format: Format, tmp_path: Path
+    source: tuple[Path, Path], shard_format: PackFormat, tmp_path: Path
 ) -> None:
     for folder in ("one", "two", "one"):
         pack_coco(*source, tmp_path / folder, format=shard_format, shard_size=60_000)
@@ -480,7 +480,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_other_content_is_not_replaced(source: tuple[Path, Path], shard_format: Format, tmp_path: Path) -> None:
+def test_other_content_is_not_replaced(source: tuple[Path, Path], shard_format: PackFormat, tmp_path: Path) -> None:
     arguments = ("-o", tmp_path / "out", "--format", shard_format, "--shard-size")
     assert detaug("pack", *source, *arguments, 60_000).code == 0
     before = files(tmp_path / "out")
@@ -501,7 +501,7 @@ def test_a_json_that_was_changed_is_not_replaced(source: tuple[Path, Path], tmp_
 
 
 def test_shards_left_from_a_longer_json_are_refused(
-    source: tuple[Path, Path], shard_format: Format, tmp_path: Path
+    source: tuple[Path, Path], shard_format: PackFormat, tmp_path: Path
 ) -> None:
     pack_coco(*source, tmp_path, format=shard_format)
     left = tmp_path / f"train-00001.{EXTENSIONS[shard_format]}"
@@ -518,7 +518,7 @@ def test_the_input_is_not_replaced(source: tuple[Path, Path]) -> None:
     assert "is a folder in the place of the json" in usage_error("pack", source[1], source[0], "-o", "out")
 
 
-def test_a_missing_image_is_an_error_before_anything_is_written(tmp_path: Path, shard_format: Format) -> None:
+def test_a_missing_image_is_an_error_before_anything_is_written(tmp_path: Path, shard_format: PackFormat) -> None:
     path, images = write_data_set(tmp_path)
     (images / "b.jpg").unlink()
     arguments = ("pack", path, images, "-o", tmp_path / "out", "--format", shard_format)
@@ -561,7 +561,7 @@ def test_numbers_that_json_does_not_have_become_null(tmp_path: Path, source: tup
 
 
 def test_an_image_that_changes_meanwhile_leaves_nothing(
-    tmp_path: Path, shard_format: Format, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, shard_format: PackFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, images = write_data_set(tmp_path)
 
@@ -575,7 +575,9 @@ def test_an_image_that_changes_meanwhile_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_disk_that_is_full_leaves_nothing(source: tuple[Path, Path], shard_format: Format, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_leaves_nothing(
+    source: tuple[Path, Path], shard_format: PackFormat, tmp_path: Path
+) -> None:
     """A limit on the size of files stands for the disk; some shards are larger than it."""
     (tmp_path / "notes").write_text("mine")
     arguments = ("pack", *source, "-o", tmp_path, "--format", shard_format)
@@ -601,7 +603,7 @@ pack.pack_coco(*sys.argv[1:4], format=sys.argv[4], shard_size=30_000)
 
 
 def test_after_a_kill_there_is_no_shard_and_packing_again_works(
-    source: tuple[Path, Path], shard_format: Format, tmp_path: Path
+    source: tuple[Path, Path], shard_format: PackFormat, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", KILLED, *map(str, source), str(tmp_path / "out"), shard_format]
     run = subprocess.run(command, cwd=REPOSITORY, capture_output=True)
