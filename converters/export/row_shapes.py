@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arrays import Floats, Ints
 from detaug.coco.annotations import remedy_of
 from detaug.coco.key_points import names_of_points, read_key_points
-from detaug.coco.outlines import Ints, read_outlines
+from detaug.coco.outlines import read_outlines
 from detaug.coco.rings import box_of_mask, mask_of_runs, points_of, rings_of_mask, smallest_rectangle
 from detaug.coco.rows import CocoRows
-from detaug.coco.table import Floats
 from detaug.coco.writer import OWN_KEYS, PREFIX
 from detaug.findings.finding import Finding, shown
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from detaug.arrays import Floats
 from detaug.coco.annotations import remedy_of
 from detaug.coco.key_points import (
     Pairs,
@@ -19,7 +20,6 @@ from detaug.coco.key_points import (
 )
 from detaug.coco.rings import cut_ring, join_rings, without_overlaps
 from detaug.coco.rows import CocoRows
-from detaug.coco.table import Floats
 from detaug.converters.export.row_shapes import key_points_of, outlines_of
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError, InputError

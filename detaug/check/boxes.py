@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from detaug.arrays import Bools, Floats, Ints
 from detaug.check.similar_names import similar_names
-from detaug.coco.table import Bools, Floats, Ints, Table
+from detaug.coco.table import Table
 from detaug.findings.entries import Findings, about_json, from_messages
 from detaug.findings.finding import counted, shown
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from detaug.coco.table import Bools, Ints, Table
+from detaug.arrays import Bools, Ints
+from detaug.coco.table import Table
 from detaug.coco.writer import document_text
 from detaug.files.atomic import write_atomically
 from detaug.findings.entries import Findings, Where

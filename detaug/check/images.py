@@ -12,10 +12,11 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from detaug.arrays import Bools
 from detaug.check.other_splits import named_by_other_splits
 from detaug.coco.columns import whole_numbers
 from detaug.coco.other_folders import hint_where, other_folder_with
-from detaug.coco.table import Bools, Table
+from detaug.coco.table import Table
 from detaug.errors import AnnotationError, InputError
 from detaug.files import heif
 from detaug.files.image_file import Fingerprint, ImageChanged, ImageFile, digest

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from pycocotools import mask as coco_mask
 
+from detaug.arrays import Floats, Ints
 from detaug.check.boxes import SAME_IOU, box_iou, close_pairs
 from detaug.coco.outlines import OutlineColumns, encode_counts
-from detaug.coco.table import Floats, Ints
 
 SAME_MASK_IOU = 0.95
 

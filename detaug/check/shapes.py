@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arrays import Bools, Floats, Ints
 from detaug.check.mask_twins import mask_twins
 from detaug.check.swapped_sides import swapped_sides
 from detaug.coco.examine import TOLERANCE
@@ -24,7 +25,7 @@ from detaug.coco.key_points import (
 )
 from detaug.coco.outlines import next_points, read_outlines
 from detaug.coco.rings import are_flat, area_of, cut_ring, paint_ring
-from detaug.coco.table import MIN_SIDE, THIN, Bools, Floats, Ints, Table
+from detaug.coco.table import MIN_SIDE, THIN, Table
 from detaug.errors import InputError
 from detaug.findings.entries import Findings, from_messages
 from detaug.findings.finding import shown

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from detaug.arrays import Floats, Ints
 from detaug.check.boxes import FEWEST_FOR_USUAL
 from detaug.coco.key_points import faults_of_category, names_of_points, places_in_mirror, side_of
-from detaug.coco.table import Floats, Ints, Table
+from detaug.coco.table import Table
 from detaug.errors import InputError
 from detaug.findings.entries import Findings, from_messages
 from detaug.findings.finding import shown

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from detaug.arrays import Ints
 from detaug.check.images import Header, rows_of_videos
-from detaug.coco.table import Ints, Table
+from detaug.coco.table import Table
 from detaug.files.video_file import VideoIndex, index_or_reason
 from detaug.findings.entries import Findings, Where, from_messages
 from detaug.findings.finding import counted, shown

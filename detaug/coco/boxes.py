@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arrays import Bools, Floats, Ints
 from detaug.coco.outlines import box_of_runs, read_runs
-from detaug.coco.table import THIN, Bools, Floats, Ints
+from detaug.coco.table import THIN
 from detaug.coco.writer import Box, whole
 
 DECIMALS = 3

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from detaug.coco.table import Bools, Coco, Floats, Ints
+from detaug.arrays import Bools, Floats, Ints
+from detaug.coco.table import Coco
 from detaug.findings.entries import Findings, Where
 from detaug.findings.finding import shown
 

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arrays import Bools, Floats, Ints
 from detaug.coco.boxes import SMALLEST_SIDE, box_of_shape, look_like_corners, look_relative, rows_of
 from detaug.coco.columns import Rows, four_numbers, whole_numbers
 from detaug.coco.file_names import file_names_of, shard_places
 from detaug.coco.outlines import rings_of
 from detaug.coco.repair import REPAIRABLE, repair_numbers
-from detaug.coco.table import MIN_SIDE, THIN, Bools, Coco, Floats, Ints, Table, load_coco
+from detaug.coco.table import MIN_SIDE, THIN, Coco, Table, load_coco
 from detaug.coco.videos import video_columns
 from detaug.files.text import name_key
 from detaug.findings.entries import Findings, about_json, from_messages

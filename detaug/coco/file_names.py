@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arrays import Ints
 from detaug.coco.columns import Rows, whole_numbers
-from detaug.coco.table import Ints
 from detaug.files import heif
 from detaug.files.paths import is_below
 from detaug.findings.finding import shown

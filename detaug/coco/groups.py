@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from detaug.coco.table import Ints, Table
+from detaug.arrays import Ints
+from detaug.coco.table import Table
 from detaug.errors import InputError
 from detaug.findings.finding import counted, shown
 

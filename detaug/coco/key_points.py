@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from detaug.coco.outlines import LARGEST, Ints
-from detaug.coco.table import Bools, Floats
+from detaug.arrays import Bools, Floats, Ints
+from detaug.coco.outlines import LARGEST
 from detaug.errors import InputError
 from detaug.findings.finding import shown
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arrays import Ints
 from detaug.findings.finding import shown
-
-Ints = NDArray[np.int64]
 
 LARGEST = 1e15
 """Pixels: a larger coordinate is no number that one could compute with."""

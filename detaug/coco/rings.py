@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arrays import Floats, Ints
 from detaug.coco.boxes import DECIMALS, rounded_numbers
-from detaug.coco.outlines import Ints, encode_counts, ends_of_runs
-from detaug.coco.table import THIN, Floats
+from detaug.coco.outlines import encode_counts, ends_of_runs
+from detaug.coco.table import THIN
 from detaug.coco.writer import whole
 
 Points = Sequence[float] | Floats

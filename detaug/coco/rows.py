@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arrays import Bools, Ints
 from detaug.coco.examine import examine_file
 from detaug.coco.repair import REPAIRS
-from detaug.coco.table import Bools, Ints, Table
+from detaug.coco.table import Table
 from detaug.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.errors import AnnotationError, ConversionError
 from detaug.files.text import is_plain, is_utf8, joined_spaces

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arrays import Bools, Floats, Ints
 from detaug.coco.annotations import raise_on_errors
 from detaug.coco.examine import examine_file
 from detaug.coco.groups import GroupRule, joined_units
 from detaug.coco.parts import refuse_part
-from detaug.coco.table import Bools, Floats, Ints, Table
+from detaug.coco.table import Table
 from detaug.coco.writer import document_text
 from detaug.errors import InputError
 from detaug.files.atomic import write_together

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from detaug.arrays import Bools, Floats, Ints
 from detaug.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.errors import AnnotationError
 from detaug.files.addresses import check_on_disk
@@ -21,10 +21,6 @@ from detaug.files.known_files import what_file_is, what_is
 from detaug.files.sample import Sample
 from detaug.findings.entries import Findings, Where
 from detaug.findings.finding import shown
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 MIN_SIDE = 0.01
 """Pixels; a thinner box has no area that a detector could use."""

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from detaug.arrays import Bools, Ints
 from detaug.coco.columns import Rows, whole_numbers
 from detaug.coco.file_names import video_files_of
-from detaug.coco.table import Bools, Coco, Ints, VideoColumns
+from detaug.coco.table import Coco, VideoColumns
 from detaug.findings.finding import shown
 
 TRACK_KEYS = ("track_id", "instance_id")
