@@ -89,7 +89,6 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
     """Convert a format that has a converter of its own."""
     from detaug import converters
 
-    path, folder, classes, jobs = found.path, found.folder, given["classes"], given["jobs"]
     if found.format.name == "coco":
         file = found.folder / found.files[0]
         if _is_panoptic(file):
@@ -97,12 +96,11 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
             raise ConversionError(f"{file} is {form.name}; {form.remedy}")
         raise ConversionError(f"{file} is a COCO json; it needs no conversion: detaug check {file} IMAGES")
     convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
-    if found.format.name == "voc":
-        if path.is_file():
-            raise ConversionError(f"{path} is the Pascal VOC XML of one image; give its folder, {folder}")
-        return convert(folder, output, **{**given, "jobs": 1 if jobs is None else jobs}, **more)
-    _refuse(found, given, ("part", "split", "images"))
-    return convert([folder / file for file in found.files], output, classes=classes, jobs=jobs, **more)
+    _refuse(found, given, ("split", "images"))
+    if given["part"]:
+        raise InputError(f"{found.format.title} is converted without part; give some of the shards, and join the jsons")
+    shards = [found.folder / file for file in found.files]
+    return convert(shards, output, classes=given["classes"], jobs=given["jobs"], **more)
 
 
 def _is_panoptic(file: Path) -> bool:

@@ -23,6 +23,7 @@ from detaug.converters.mot.sequences import (
     missing_numbers,
     read_info,
 )
+from detaug.converters.records.images import Images
 from detaug.converters.records.record import Contents, Object, Record, Source
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
@@ -102,18 +103,18 @@ def read_mot(source: Source) -> Contents:
 
 def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignored, origin: Origin) -> Contents:
     """Return the sequences. folder: of their images."""
-    names = find_sequences(root, sequences)
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the one that holds the frames of the sequences")
-    found = [_Sequence.find(root, folder, name) for name in names]
+    found = [_Sequence.find(root, folder, name) for name in find_sequences(root, sequences)]
+    names = sorted(name for each in found for name in each.frames.values())
     return Contents(
         chain.from_iterable(each.records(ignored, FIRST_PIXEL[origin]) for each in found),
         total=sum(len(each.frames) for each in found),
         class_names=dict.fromkeys(chain.from_iterable(each.class_names for each in found)),
         findings=(finding for each in found for finding in each.findings),
         files=1,  # the name of a frame tells its sequence
-        image_folder=folder,
-        images=sorted(name for each in found for name in each.frames.values()),
+        found=Images(folder, names),
+        images=names,
         keeps_folder=True,
         keeps_unused=False,
         title="MOTChallenge's ground truth",

@@ -164,8 +164,6 @@ class Contents(NamedTuple):
     """About what is in no record. Read after the records."""
     files: int | None = None
     """How many annotation files there are, of which each image notes its own; None for those of the source."""
-    image_folder: Path | None = None
-    """The folder of the images, if it is not that of the source."""
     images: Sequence[str] | None = None
     """The images in the order of their ids, if the format knows it; else all below the folder, sorted."""
     found: Images | None = None

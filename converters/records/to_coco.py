@@ -87,10 +87,10 @@ def records_to_coco(
     one have no boxes. Otherwise, and in other formats, they are left out and counted. Images are sorted by name, frames
     by video. Raises ConversionError and InputError.
     """
-    images, title = contents.image_folder or images, contents.title or title
-    paths = output_files({"output": output, "report": options.report}, *inputs, images)
-    report, found = paths.get("report"), contents.found or Images(images, contents.images)
+    title, found = contents.title or title, contents.found or Images(images)
     images = found.folder
+    paths = output_files({"output": output, "report": options.report}, *inputs, images)
+    report = paths.get("report")
     with closing(StoredObjects(paths["output"].parent)) as stored:
         usable, numbers, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
         is_part = options.part is not None

@@ -36,6 +36,7 @@ def contents_of(folders: Folders, split: str | None, rules: VocRules, *, keeps_u
         len(xmls),
         partial(place, rules, folders.root),
         info={"origin": rules.origin, "difficult": rules.difficult},
+        files=1,  # the name of an image tells its XML
         found=images,
         find=find_image,
         unlabelled="unlabelled-kept" if keeps_unlabelled else "unlabelled-skipped",

@@ -108,6 +108,8 @@ def read_voc(
 ) -> Contents:
     """Read the XML files of the source's folder, of which they are all, as `voc_to_coco` does."""
     _check(origin, difficult, unlabelled)
+    if source.path not in (None, source.folder):
+        raise ConversionError(f"{source.path} is the Pascal VOC XML of one image; give its folder, {source.folder}")
     images = None if source.images == source.folder else source.images
     return _contents(find_folders(source.folder, images), split, origin, difficult, unlabelled, masks=masks)
 

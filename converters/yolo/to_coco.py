@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.coco.boxes import BoxNumbers
+from detaug.converters.records.images import Images
 from detaug.converters.records.placing import Placed
 from detaug.converters.records.record import Contents, Record, Source
 from detaug.converters.records.to_coco import Options, records_to_coco
@@ -99,8 +100,8 @@ def yolo_to_coco(
     inputs = dataset.path, dataset.path.parent, dataset.root
     output_files({"output": output, "report": report}, *inputs)  # before all is read
     contents = _contents(dataset, split)
-    assert contents.image_folder
-    return records_to_coco(contents, contents.image_folder, output, inputs, options, contents.title)
+    assert contents.found
+    return records_to_coco(contents, contents.found.folder, output, inputs, options, contents.title)
 
 
 def read_yolo(source: Source, split: str | None = None) -> Contents:
@@ -121,7 +122,7 @@ def _contents(dataset: DataYaml, split: str) -> Contents:
         class_names=dataset.class_names,
         findings=[*images.findings, *labels.others],
         files=1,  # the name of an image tells its label file
-        image_folder=images.folder,
+        found=Images(images.folder, images.names),
         images=images.names,
         title="YOLO labels",
         info={"split": split},

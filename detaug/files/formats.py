@@ -246,6 +246,8 @@ ROWS: tuple[Form | Format, ...] = (
             ),
         ),
         lost="parts of objects",
+        reader="voc.to_coco.read_voc",
+        has_splits=True,
         command="convert-voc",
         writer="convert-coco-to-voc",
         tried="supervision 0.31.2; Datumaro 1.13.12, which counts pixels from 0: `--origin zero`",

@@ -178,7 +178,9 @@ def test_arguments(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             convert_to_coco(root, tmp_path / "out.json", **options)  # type: ignore[arg-type]
     write_tfrecord(tmp_path / "a.tfrecord", [{**detection("a.jpg", [(1, 1, 9, 9)], [0])}])
-    with pytest.raises(InputError, match=r"TFRecord is converted without part; .* detaug convert-tfrecord has the opt"):
+    with pytest.raises(InputError, match=r"TFRecord is converted without split; .* detaug convert-tfrecord has the op"):
+        convert_to_coco(tmp_path / "a.tfrecord", tmp_path / "out.json", split="train")
+    with pytest.raises(InputError, match="TFRecord is converted without part; give some of the shards"):
         convert_to_coco(tmp_path / "a.tfrecord", tmp_path / "out.json", part=(1, 2))
 
 
