@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from detaug.converters.formats.text_rows import read_dota
-from detaug.converters.records.record import Source
+from detaug.converters.records.record import AnnotationFiles
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
 from detaug.files.known_files import what_folder_has
@@ -71,5 +71,5 @@ def dota_to_coco(
         raise ConversionError(
             f"{labels} has no label files NAME.txt; give DOTA's labelTxt{what_folder_has(label_folder)}"
         )
-    contents = read_dota(Source(label_folder, files, image_folder, Path(output).parent))
+    contents = read_dota(AnnotationFiles(label_folder, files, image_folder, Path(output).parent))
     return records_to_coco(contents, image_folder, output, [label_folder], options, "DOTA")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from detaug.converters.formats.recognise import Recognised, recognise
-from detaug.converters.records.record import Contents, Source
+from detaug.converters.records.record import AnnotationFiles, Contents
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError, InputError
 from detaug.files.formats import COCO_PANOPTIC, FORMS
@@ -75,7 +75,7 @@ def convert_to_coco(
     output_files({"output": output, "report": report}, found.path, folder)  # before all is read
     module, _, function = found.format.reader.rpartition(".")
     read = getattr(import_module(f"detaug.converters.{module}"), function)
-    source = Source(found.folder, found.files, folder, Path(output).parent, found.path)
+    source = AnnotationFiles(found.folder, found.files, folder, Path(output).parent, found.path)
     contents: Contents = read(source, **({"split": split} if found.format.has_splits else {}))
     unused = [Finding(file, "file-unused") for file in found.unused] if contents.files is None else []
     files = len(found.files) if contents.files is None else contents.files

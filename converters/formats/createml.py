@@ -10,10 +10,10 @@ from typing import Any
 
 from detaug.converters.records.json_list import items_of_json
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     Record,
-    Source,
     list_of,
     names_beside,
     numbers_of,
@@ -27,7 +27,7 @@ _SIDES = ("x", "y", "width", "height")
 _IMAGE_KEYS = ("image", "imagefilename", "filename", "annotations", "annotation")
 
 
-def read_createml(source: Source) -> Contents:
+def read_createml(source: AnnotationFiles) -> Contents:
     """Read the list of images; x and y are the middle of a box. Other keys of a box, and of an image, are columns."""
 
     def read(file: str) -> Iterator[Record]:

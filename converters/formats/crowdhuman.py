@@ -9,12 +9,12 @@ from typing import Any
 
 from detaug.converters.records.json_lines import records_of_lines
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Edges,
     Object,
     ObjectError,
     Record,
-    Source,
     count_unread,
     list_of,
     numbers_of,
@@ -27,7 +27,7 @@ from detaug.converters.records.record import (
 _BOX_KEYS = ("tag", "fbox", "vbox", "hbox", "extra", "head_attr")
 
 
-def read_crowdhuman(source: Source) -> Contents:
+def read_crowdhuman(source: AnnotationFiles) -> Contents:
     """Read persons by their full boxes (fbox), which reach behind what hides them, and past the image.
 
     vbox, the visible part, and hbox, the head, are columns, [x, y, width, height] as in the file; so are occ, box_id

@@ -21,11 +21,11 @@ from detaug.converters.formats.csv_columns import (
 )
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     ObjectError,
     Record,
-    Source,
     names_beside,
     number_of,
     records_of_lists,
@@ -39,7 +39,7 @@ from detaug.findings.finding import Finding
 _LARGEST_RELATIVE = 1.01
 
 
-def read_csv(source: Source) -> Contents:
+def read_csv(source: AnnotationFiles) -> Contents:
     """Read tables: rows of boxes, grouped by image.
 
     Numbers are pixels, or relative to the image if none in the file is over 1; commas may be decimal points. An image
@@ -79,7 +79,7 @@ def _table_of(path: Path) -> TableColumns | None:
     return table_with_head(first) or (RETINANET if is_retinanet(first) else None)
 
 
-def _records(source: Source, file: str, names: Mapping[str, str]) -> Iterator[Record]:
+def _records(source: AnnotationFiles, file: str, names: Mapping[str, str]) -> Iterator[Record]:
     path = source.folder / file
     table, counts, largest = _table_of(path), Counter[str](), 0.0
     if table is None:

@@ -25,11 +25,11 @@ from detaug.converters.formats.cvat_images import (
 )
 from detaug.converters.records.frames import Frames, KeyPoint, Stored
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     ObjectError,
     Record,
-    Source,
     text_of,
     unread_elements,
     whole_of,
@@ -40,7 +40,7 @@ from detaug.files.paths import last_part, list_files, stem_of
 from detaug.findings.finding import Finding
 
 
-def read_cvat(source: Source) -> Contents:
+def read_cvat(source: AnnotationFiles) -> Contents:
     """Read the images, or the tracks, of each XML.
 
     A box with a rotation has `corners`; an ellipse is a ring of 72 points; the points of a skeleton are key points.
@@ -65,7 +65,7 @@ def read_cvat(source: Source) -> Contents:
     )
 
 
-def _videos(source: Source) -> dict[str, dict[str, Any]]:
+def _videos(source: AnnotationFiles) -> dict[str, dict[str, Any]]:
     """Return the videos of the tracks, by their names, without further keys of their rows."""
     names = set[str]()
     for file in source.files:
@@ -85,7 +85,7 @@ def _name_of_video(file: str, meta: Any, task: str) -> str:
     return " ".join([name.strip() or stem_of(last_part(file)), *([f"task {task}"] if task else [])])
 
 
-def _records(source: Source, unread: Counter[str]) -> Iterator[Record]:
+def _records(source: AnnotationFiles, unread: Counter[str]) -> Iterator[Record]:
     for file in source.files:
         videos: dict[str, _Video] = {}
         with closing(Stored(source.temporary)) as stored:
@@ -148,7 +148,7 @@ class _Video:
     between them, boxes move and turn evenly. All this is as CVAT shows it.
     """
 
-    def __init__(self, source: Source, file: str, meta: Any, subset: str, task: str, stored: Stored) -> None:
+    def __init__(self, source: AnnotationFiles, file: str, meta: Any, subset: str, task: str, stored: Stored) -> None:
         self.file, folder = file, file.rpartition("/")[0]
         name = _name_of_video(file, meta, task)
         images = list_files(source.images, IMAGE_EXTENSIONS)

@@ -14,11 +14,11 @@ from typing import Any
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.json_lines import record_of_line, records_of_lines
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     ObjectError,
     Record,
-    Source,
     list_of,
     names_beside,
     numbers_of,
@@ -33,7 +33,7 @@ from detaug.findings.finding import shown
 _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", "class")
 
 
-def read_imagefolder(source: Source) -> Contents:
+def read_imagefolder(source: AnnotationFiles) -> Contents:
     """Read file_name and objects: lists by key, `bbox` and `categories`, or a list of objects.
 
     The `segmentation` of an object is its outline or its mask, as COCO has them, `keypoints` x, y and visibility of

@@ -23,12 +23,12 @@ from detaug.converters.records.groups import add_key_point
 from detaug.converters.records.json_list import items_of_json
 from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Mask,
     Object,
     ObjectError,
     Record,
-    Source,
     id_of,
     list_of,
     number_of,
@@ -59,7 +59,7 @@ _UNREAD = ("relation", "pairwise")
 """Types of results about several regions or images, which have no place in the json."""
 
 
-def read_label_studio(source: Source) -> Contents:
+def read_label_studio(source: AnnotationFiles) -> Contents:
     """Read tasks. Of several annotations of a task that marked as ground truth counts, or else the first.
 
     A task without an annotation that is not cancelled is left out. A task with a list of images has a record of each,
@@ -81,7 +81,7 @@ def read_label_studio(source: Source) -> Contents:
     return Contents(records_of_lists(source, read), findings=chain(findings, unread_elements(unread)))
 
 
-def _renamed_images(source: Source) -> dict[str, list[str]]:
+def _renamed_images(source: AnnotationFiles) -> dict[str, list[str]]:
     """Return the images whose names change where they are uploaded, by the new name."""
     found: dict[str, list[str]] = {}
     for image in list_files(source.images, IMAGE_EXTENSIONS):

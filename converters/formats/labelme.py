@@ -12,12 +12,12 @@ from typing import Any
 from detaug.converters.records.groups import add_key_point, join_shapes
 from detaug.converters.records.png_mask import mask_of_png
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Mask,
     Object,
     ObjectError,
     Record,
-    Source,
     contents_of_files,
     count_unread,
     edges_of,
@@ -57,7 +57,7 @@ CROWD = "iscrowd"
 """The flag of crowds, which `coco_to_labelme` writes."""
 
 
-def read_labelme(source: Source) -> Contents:
+def read_labelme(source: AnnotationFiles) -> Contents:
     """Read the json of each image.
 
     Shapes with one label and one group_id are one object, as in labelme2coco.py. A point is a key point of the object
@@ -68,7 +68,7 @@ def read_labelme(source: Source) -> Contents:
     return contents_of_files(source, _read)
 
 
-def _read(source: Source, record: Record) -> None:
+def _read(source: AnnotationFiles, record: Record) -> None:
     document = read_json(source.name(record.file))
     if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
         raise ObjectError("is no json of LabelMe, which has a list of shapes; move it away")

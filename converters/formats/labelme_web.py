@@ -10,10 +10,10 @@ from operator import attrgetter
 from typing import Any
 
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     Record,
-    Source,
     contents_of_files,
     edges_of,
     names_beside,
@@ -47,7 +47,7 @@ _KNOWN = frozenset(
 """Elements of an object that are read, or say nothing more. `parts` names objects that belong together."""
 
 
-def read_labelme_web(source: Source) -> Contents:
+def read_labelme_web(source: AnnotationFiles) -> Contents:
     """Read the polygons of each XML; one of the type bounding_box is a box. Deleted objects are left out.
 
     `occluded` and the text of `attributes` are columns. Masks, <segm>, are files elsewhere, and have no place.
@@ -55,7 +55,7 @@ def read_labelme_web(source: Source) -> Contents:
     return contents_of_files(source, _read)
 
 
-def _read(source: Source, record: Record) -> None:
+def _read(source: AnnotationFiles, record: Record) -> None:
     def objects() -> Iterator[Any]:
         for _, element in elements_of_xml(source.name(record.file), ("filename", "imagesize", "object")):
             if element.tag == "filename":

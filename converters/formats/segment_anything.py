@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     ObjectError,
     Record,
-    Source,
     contents_of_files,
     id_of,
     list_of,
@@ -32,12 +32,12 @@ NO_CLASS = "object"
 _SHAPE = ("id", "bbox", "area", "segmentation")
 
 
-def read_segment_anything(source: Source) -> Contents:
+def read_segment_anything(source: AnnotationFiles) -> Contents:
     """Read the masks (run lengths) of each image; all are of the class object. Their further keys are columns."""
     return contents_of_files(source, _read, class_names=[NO_CLASS])
 
 
-def _read(source: Source, record: Record) -> None:
+def _read(source: AnnotationFiles, record: Record) -> None:
     document = object_of(read_json(source.name(record.file)), "a json of Segment Anything")
     image = object_of(document.get("image"), "image")
     record.names = names_beside(record.file, text_of(image.get("file_name"), "file_name"))

@@ -14,7 +14,7 @@ from typing import Any
 
 from detaug.converters.records import record as records
 from detaug.converters.records.png_mask import mask_of_png
-from detaug.converters.records.record import Contents, Mask, Object, Record, Source, object_of, text_of
+from detaug.converters.records.record import AnnotationFiles, Contents, Mask, Object, Record, object_of, text_of
 from detaug.errors import ConversionError, InputError
 from detaug.files.known_files import what_file_is
 from detaug.files.paths import last_part, list_files
@@ -35,7 +35,7 @@ _OBJECT_KEYS = frozenset(
 """Those that are read, and those that say nothing of the object: who drew it, and when."""
 
 
-def read_supervisely(source: Source) -> Contents:
+def read_supervisely(source: AnnotationFiles) -> Contents:
     """Read rectangles, polygons with holes, bitmaps and graphs, whose nodes are key points.
 
     Tags of objects and images are columns: their values, or 1 for a tag without one; several of a name are a list. A
@@ -62,7 +62,7 @@ def read_supervisely(source: Source) -> Contents:
     )
 
 
-def _read(nodes: Mapping[str, Mapping[str, str]], source: Source, record: Record) -> None:
+def _read(nodes: Mapping[str, Mapping[str, str]], source: AnnotationFiles, record: Record) -> None:
     document = object_of(read_json(source.name(record.file)), "an annotation")
     records.count_unread(record, document, _FILE_KEYS)
     record.names = [_FOLDER.sub("img/", record.stem)]

@@ -6,7 +6,7 @@ https://captain-whu.github.io/DOTA/dataset.html.
 
 from __future__ import annotations
 
-from detaug.converters.records.record import Contents, Object, ObjectError, Source, numbers_of
+from detaug.converters.records.record import AnnotationFiles, Contents, Object, ObjectError, numbers_of
 from detaug.converters.records.rows import read_rows
 
 _KITTI_COLUMNS = ("truncated", "occluded", "alpha", "dimensions", "location", "rotation_y", "score")
@@ -18,7 +18,7 @@ VISDRONE_CLASSES = (
 """Of the numbers 1 to 11; 0 is a region in which nothing counts."""
 
 
-def read_kitti(source: Source) -> Contents:
+def read_kitti(source: AnnotationFiles) -> Contents:
     """Read label_2: class, truncated, occluded, alpha, left, top, right, bottom, and the object's place in space.
 
     The columns have the names of KITTI's readme. DontCare is a region in which nothing counts.
@@ -35,7 +35,7 @@ def _kitti(words: list[str]) -> Object:
     return Object(words[0], (left, top, right, bottom), is_ignored=words[0] == "DontCare", columns=columns)
 
 
-def read_visdrone(source: Source) -> Contents:
+def read_visdrone(source: AnnotationFiles) -> Contents:
     """Read annotations: left, top, width, height, score, class, truncation, occlusion.
 
     Class 0 is a region in which nothing counts. A score of 0 marks what an evaluation ignores: a crowd.
@@ -59,7 +59,7 @@ def _visdrone(words: list[str]) -> Object:
     return found
 
 
-def read_dota(source: Source) -> Contents:
+def read_dota(source: AnnotationFiles) -> Contents:
     """Read the label files of DOTA: one for each image."""
     return read_rows(source, _dota)
 

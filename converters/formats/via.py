@@ -14,11 +14,11 @@ from typing import Any
 
 from detaug.converters.formats.via_images import items_of_file
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     ObjectError,
     Record,
-    Source,
     edges_of,
     list_of,
     names_beside,
@@ -53,7 +53,7 @@ _KINDS_OF_3 = {
 }
 
 
-def read_via(source: Source) -> Contents:
+def read_via(source: AnnotationFiles) -> Contents:
     """Read projects and exports.
 
     The class of a region is its only attribute, or the one called class, label, name, category, type, object or
@@ -63,7 +63,7 @@ def read_via(source: Source) -> Contents:
     return Contents(records_of_lists(source, lambda file: _records(source, file)))
 
 
-def _records(source: Source, file: str) -> Iterator[Record]:
+def _records(source: AnnotationFiles, file: str) -> Iterator[Record]:
     keys: dict[str, None] = {}
     options: dict[str, dict[str, str]] = {}
     with closing(Spool(source.temporary)) as images:  # all keys are known after the last image

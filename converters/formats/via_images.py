@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from detaug.converters.records.csv_rows import rows_of_csv
 from detaug.converters.records.json_list import members_of_json
-from detaug.converters.records.record import ObjectError, Source, list_of, object_of, text_of
+from detaug.converters.records.record import AnnotationFiles, ObjectError, list_of, object_of, text_of
 from detaug.files.spool import Groups
 
 _IMAGES = "_via_img_metadata"
@@ -40,7 +40,7 @@ class Item(NamedTuple):
     """Of the image."""
 
 
-def items_of_file(source: Source, file: str, options: dict[str, dict[str, str]]) -> Iterator[Item]:
+def items_of_file(source: AnnotationFiles, file: str, options: dict[str, dict[str, str]]) -> Iterator[Item]:
     """Yield the images of a project or an export of VIA 1, 2 or 3, whose file is read once.
 
     options: gets what the numbers of a VIA 2 project mean, by the name of the attribute. Regions that are far apart in

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     ObjectError,
     Record,
-    Source,
     numbers_of,
     records_of_lists,
     whole_of,
@@ -26,7 +26,7 @@ from detaug.findings.finding import Finding
 _COLUMNS = ("blur", "expression", "illumination", "invalid", "occlusion", "pose")
 
 
-def read_wider_face(source: Source) -> Contents:
+def read_wider_face(source: AnnotationFiles) -> Contents:
     """Read rows of left, top, width, height and six attributes, which are columns; an invalid face is a crowd.
 
     Other files of the folder, such as the list of the test images, have no faces.
@@ -44,7 +44,7 @@ def _is_wider_face(path: Path) -> bool:
     return form is None if not path.is_file() else bool(form and form.format == "wider-face")
 
 
-def _records(source: Source, file: str) -> Iterator[Record]:
+def _records(source: AnnotationFiles, file: str) -> Iterator[Record]:
     """Yield the images of a file: a path, the number of rows, and so many rows; for 0 faces a row of zeros."""
     path = source.folder / file
     require_file(path)

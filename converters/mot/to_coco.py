@@ -24,7 +24,7 @@ from detaug.converters.mot.sequences import (
     read_info,
 )
 from detaug.converters.records.images import Images
-from detaug.converters.records.record import Contents, Object, Record, Source
+from detaug.converters.records.record import AnnotationFiles, Contents, Object, Record
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
 from detaug.files.paths import PathLike
@@ -94,7 +94,7 @@ def mot_to_coco(
     return records_to_coco(contents, folder, output, [root], options, contents.title)
 
 
-def read_mot(source: Source) -> Contents:
+def read_mot(source: AnnotationFiles) -> Contents:
     """Read all sequences below a folder, or the one of a gt.txt, with the options of `mot_to_coco` as they are."""
     is_sequence = source.path != source.folder and source.folder.name == "gt"  # SEQUENCE/gt/gt.txt
     root = source.folder.parent if is_sequence else source.folder

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from detaug.converters.records.record import Record, Source, object_of
+from detaug.converters.records.record import AnnotationFiles, Record, object_of
 from detaug.files.paths import require_file
 from detaug.findings.finding import Finding
 
@@ -14,7 +14,7 @@ Read = Callable[[Record, dict[str, Any], int], None]
 """Fills a record from the object of a line and the line's number. It may raise ValueError, as ObjectError is one."""
 
 
-def records_of_lines(source: Source, file: str, read: Read) -> Iterator[Record]:
+def records_of_lines(source: AnnotationFiles, file: str, read: Read) -> Iterator[Record]:
     """Yield a record for each line of a file that is not empty; one that cannot be read has a finding instead."""
     require_file(source.folder / file)
     with open(source.folder / file, encoding="utf-8-sig") as lines:

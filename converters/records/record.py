@@ -193,7 +193,7 @@ class Contents(NamedTuple):
     """Returns the videos of all records, in the order of their names, with further keys of their rows."""
 
 
-class Source(NamedTuple):
+class AnnotationFiles(NamedTuple):
     """The files of a data set in one format."""
 
     folder: Path
@@ -387,7 +387,9 @@ def _turns_right(ring: NDArray[np.float64]) -> bool:
     return bool((x * np.roll(y, -1) - np.roll(x, -1) * y).sum() > 0)
 
 
-def contents_of_files(source: Source, read: Callable[[Source, Record], None], **more: Any) -> Contents:
+def contents_of_files(
+    source: AnnotationFiles, read: Callable[[AnnotationFiles, Record], None], **more: Any
+) -> Contents:
     """Return the contents of a format with a label file for each image.
 
     read: fills the record of a file, and may raise OSError and InputError. It is called in any process, with a source
@@ -397,14 +399,14 @@ def contents_of_files(source: Source, read: Callable[[Source, Record], None], **
     return Contents(records, partial(_fill, read, source._replace(files=())), len(source.files), **more)
 
 
-def _fill(read: Callable[[Source, Record], None], source: Source, record: Record) -> None:
+def _fill(read: Callable[[AnnotationFiles, Record], None], source: AnnotationFiles, record: Record) -> None:
     try:
         read(source, record)
     except (OSError, InputError) as error:
         record.findings.append(_unreadable(record.file, error))
 
 
-def records_of_lists(source: Source, read: Callable[[str], Iterable[Record]]) -> Iterator[Record]:
+def records_of_lists(source: AnnotationFiles, read: Callable[[str], Iterable[Record]]) -> Iterator[Record]:
     """Yield the records of files with many images each; `read` may raise OSError, ObjectError and InputError."""
     for file in source.files:
         try:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from detaug.converters.records.record import (
+    AnnotationFiles,
     Contents,
     Object,
     ObjectError,
     Record,
-    Source,
     contents_of_files,
     read_objects,
 )
@@ -21,12 +21,12 @@ Parse = Callable[[list[str]], "Object | None"]
 """Returns the object of the words of a row, None for a row of another kind, or raises ObjectError."""
 
 
-def read_rows(source: Source, parse: Parse, separator: str | None = None, **more: Any) -> Contents:
+def read_rows(source: AnnotationFiles, parse: Parse, separator: str | None = None, **more: Any) -> Contents:
     """Read label files, one for each image, with a row for each object. more: of `Contents`."""
     return contents_of_files(source, partial(_read, parse, separator), **more)
 
 
-def _read(parse: Parse, separator: str | None, source: Source, record: Record) -> None:
+def _read(parse: Parse, separator: str | None, source: AnnotationFiles, record: Record) -> None:
     def one(item: tuple[int, str]) -> Object | None:
         line, row = item
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from detaug.converters.records.record import Contents, Source
+from detaug.converters.records.record import AnnotationFiles, Contents
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.converters.voc.folders import Folders, find_folders
 from detaug.converters.voc.masks import FOLDER
@@ -98,7 +98,7 @@ def voc_to_coco(
 
 
 def read_voc(
-    source: Source,
+    source: AnnotationFiles,
     split: str | None = None,
     *,
     origin: Origin = "one",

@@ -11,7 +11,7 @@ from typing import Any
 from detaug.coco.boxes import BoxNumbers
 from detaug.converters.records.images import Images
 from detaug.converters.records.placing import Placed
-from detaug.converters.records.record import Contents, Record, Source
+from detaug.converters.records.record import AnnotationFiles, Contents, Record
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.converters.yolo.files import DataYaml, SplitImages, find_images, label_file, split_key
 from detaug.converters.yolo.labels import LabelLog, RowForm, YoloTask, read_boxes
@@ -104,7 +104,7 @@ def yolo_to_coco(
     return records_to_coco(contents, contents.found.folder, output, inputs, options, contents.title)
 
 
-def read_yolo(source: Source, split: str | None = None) -> Contents:
+def read_yolo(source: AnnotationFiles, split: str | None = None) -> Contents:
     """Read a split of the data set that a folder holds, or a data.yaml, as `yolo_to_coco` does."""
     dataset = read_data_set(source.path or source.folder, None if source.images == source.folder else source.images)
     return _contents(_with_task(dataset, None), split or "train")

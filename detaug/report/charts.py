@@ -25,7 +25,7 @@ CELLS = 32  # of the map, in each direction
 PALE, DARK = np.array([238, 243, 248]), np.array([0, 60, 110])  # of the map: light to dark, for any eye
 
 
-class Columns(NamedTuple):
+class ColumnChart(NamedTuple):
     """A column chart, in pixels."""
 
     title: str
@@ -68,7 +68,7 @@ def charts(table: Table, class_counts: Mapping[str, int]) -> Markup:
     )
 
 
-def _histogram(title: str, values: Array, base: float) -> Columns:
+def _histogram(title: str, values: Array, base: float) -> ColumnChart:
     """Draw a histogram with bins whose edges are powers of `base`."""
     powers = np.floor(np.log(values) / math.log(base) + 1e-9).astype(int)
     low, high = int(powers.min()), int(powers.max())
@@ -78,7 +78,7 @@ def _histogram(title: str, values: Array, base: float) -> Columns:
     return _columns(title, labels, [f"{a} to {b}" for a, b in pairwise(labels)], counts, one=-low)
 
 
-def _counts_chart(per_image: Array) -> Columns:
+def _counts_chart(per_image: Array) -> ColumnChart:
     """Draw a column for each number of boxes, or for a range of numbers, so that there are at most about 20."""
     step = int(per_image.max()) // 20 + 1
     counts = np.bincount(per_image // step)
@@ -87,7 +87,7 @@ def _counts_chart(per_image: Array) -> Columns:
     return _columns("Boxes in an image: number of images", list(map(str, firsts)), spans, counts)
 
 
-def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Array, one: int = 0) -> Columns:
+def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Array, one: int = 0) -> ColumnChart:
     """Place the columns and labels of a chart.
 
     labels: of the columns, or of their edges, one more. spans: the range that each column counts.
@@ -102,7 +102,7 @@ def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Ar
     room = 12 + math.ceil(7.6 * max(map(len, labels)))  # a digit of the font takes 7.6 pixels
     every = math.ceil(room / step)
     written = range(one % every, len(labels), every)
-    return Columns(title, most, bars, [(LEFT + at * step + shift, labels[at]) for at in written])
+    return ColumnChart(title, most, bars, [(LEFT + at * step + shift, labels[at]) for at in written])
 
 
 def _covered(relative: Array) -> Array:

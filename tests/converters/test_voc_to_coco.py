@@ -32,7 +32,7 @@ from voc_files import (
 )
 
 from detaug.converters import KINDS, ConversionError, Finding, VocSummary, check_coco, coco_to_yolo, voc_to_coco
-from detaug.converters.records.record import Source
+from detaug.converters.records.record import AnnotationFiles
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.converters.voc.to_coco import read_voc
 
@@ -861,7 +861,7 @@ def test_an_image_that_a_split_names_twice_is_written_once(tmp_path: Path) -> No
 def test_a_reader_of_records_gives_the_same(tmp_path: Path) -> None:
     root = odd_data_set(tmp_path / "voc", list(range(60)))
     write_files(root, {"ImageSets/Main/some.txt": "3/3\n1/1\n2/2\n"})
-    source = Source(root, [], root, tmp_path)
+    source = AnnotationFiles(root, [], root, tmp_path)
     for split in (None, "some"):
         for options in ({}, {"origin": "zero", "difficult": "drop", "unlabelled": "skip"}):
             convert(root, split=split, on_error="skip", **options)
