@@ -121,7 +121,7 @@ def _is_retinanet(it: Sample) -> bool:
 
 
 def _is_yolo(words: Sequence[str]) -> bool:
-    """Return whether words may be a class number and relative numbers: a box, an outline or key points."""
+    """Return whether words may be a class number and relative numbers: a box, an outline or keypoints."""
     if len(words) < 5 or not (words[0].isdecimal() and _are_numbers(words)):
         return False
     return all(-0.01 <= number <= 1.01 or number == 2 for number in map(float, words[1:]))
@@ -490,7 +490,7 @@ ROWS: tuple[Form | Format, ...] = (
     ),
     Format(
         "coco",
-        "COCO json",
+        "COCO JSON",
         "everything: it needs no conversion",
         (".json",),
         (
@@ -539,7 +539,7 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "yolo",
         "YOLO",
-        "boxes, outlines, key points, rotated boxes",
+        "boxes, outlines, keypoints, rotated boxes",
         (".yaml", ".yml", ".data", ".txt"),
         (
             Form(
