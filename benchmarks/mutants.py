@@ -707,6 +707,108 @@ MUTANTS: list[Mutant] = [
         'np.argsort(by_all[removable], kind="stable")',
         "tests/storage/test_object_store.py::test_the_window_comes_first_and_what_is_needed_last_goes",
     ),
+    Mutant(
+        "converters/records/to_coco.py",
+        "is_own = not record.video or record.video in own_videos",
+        "is_own = True",
+        "tests/converters/test_shared_options.py::test_jobs_and_parts_write_the_same_bytes[mot]",
+    ),
+    Mutant(
+        "converters/records/to_coco.py",
+        "if each.size != size:",
+        "if each.size[0] != size[0]:",
+        "tests/converters/test_mot.py::test_faults_of_a_sequence",
+    ),
+    Mutant(
+        "converters/records/to_coco.py",
+        "-1 if each.frame is None else each.frame",
+        "0",
+        "tests/converters/test_shared_options.py::test_jobs_and_parts_write_the_same_bytes[cvat/video]",
+    ),
+    Mutant(
+        "converters/records/reading.py",
+        "pixels > _PIXELS_AT_ONCE",
+        "pixels < 0",
+        "tests/converters/test_formats.py::test_records_with_large_masks_are_read_few_at_once",
+    ),
+    Mutant(
+        "converters/records/data_set.py",
+        "count = counts[key].count + 1 if key in counts else 1",
+        "count = 1",
+        "tests/converters/test_shared_options.py::test_classes[labelme]",
+    ),
+    Mutant(
+        "converters/records/data_set.py",
+        "listed = [name for name in listed if counts[name]] or listed[:1]",
+        "listed = [name for name in listed if counts[name]]",
+        "tests/converters/test_mot.py",
+    ),
+    Mutant(
+        "detaug/coco/parts.py",
+        "free = count(max(lasts, default=0) + 1)",
+        "free = count(max(lasts, default=0))",
+        "tests/converters/test_shared_options.py::test_jobs_and_parts_write_the_same_bytes[mot]",
+    ),
+    Mutant(
+        "detaug/coco/parts.py",
+        "listed = [name for name in listed if name in used] or listed[:1]",
+        "pass",
+        "tests/converters/test_shared_options.py::test_jobs_and_parts_write_the_same_bytes[mot]",
+    ),
+    Mutant(
+        "converters/mot/to_coco.py",
+        "(edge - first_pixel for edge in each.edges)",
+        "(edge - 1 for edge in each.edges)",
+        "tests/converters/test_mot.py",
+    ),
+    Mutant(
+        "converters/mot/to_coco.py",
+        "frame=number - 1,",
+        "frame=number,",
+        "tests/converters/test_mot.py",
+    ),
+    Mutant(
+        "converters/mot/to_coco.py",
+        'if each.is_ignored and ignored == "drop":',
+        "if each.is_ignored:",
+        "tests/converters/test_mot.py",
+    ),
+    Mutant(
+        "converters/yolo/to_coco.py",
+        "class_names[each.number]",
+        "class_names[0]",
+        "tests/converters/test_shared_options.py::test_classes[yolo]",
+    ),
+    Mutant(
+        "converters/yolo/files.py",
+        "return os.path.join(self.root, os.path.relpath(path, self.images)) if is_elsewhere else path",
+        "return path",
+        "tests/converters/test_shared_options.py::test_images_elsewhere[yolo]",
+    ),
+    Mutant(
+        "detaug/outputs/part.py",
+        "len(items) * number // self.of",
+        "-(-len(items) * number // self.of)",
+        "tests/converters/test_parts.py",
+    ),
+    Mutant(
+        "converters/records/placing.py",
+        "if edges[0] > edges[2] or edges[1] > edges[3]:",
+        "if edges[0] > edges[2]:",
+        "tests/converters/test_csv_tables.py tests/converters/test_kitti_and_visdrone.py",
+    ),
+    Mutant(
+        "converters/records/placing.py",
+        "x * self.scale[0] - 0.5, y * self.scale[1] - 0.5",
+        "x * self.scale[0] - 0.5, y * self.scale[0] - 0.5",
+        "tests/converters/test_label_studio.py",
+    ),
+    Mutant(
+        "converters/records/placing.py",
+        "max(-left, -top, right - width, bottom - height)",
+        "max(-left, -top, right - width)",
+        "tests/converters/test_labelme.py tests/converters/test_via.py tests/converters/test_cvat.py",
+    ),
 ]
 
 

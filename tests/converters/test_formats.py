@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmark_scripts import load_script
 from coco_files import document, write
@@ -24,6 +25,7 @@ from detaug.cli.main import cli
 from detaug.coco import boxes, writer
 from detaug.converters import ConversionError, InputError, convert_to_coco
 from detaug.converters.records import json_list, reading
+from detaug.converters.records.record import Mask, Object, Record
 from detaug.files import known_files, spool
 from detaug.files.formats import FORMATS, FORMS
 
@@ -76,6 +78,13 @@ def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
         tracemalloc.stop()
     # Bytes an image: its ten objects take 2,700 to 10,700; VOC has a finding for each, as the files are equal.
     assert (peaks[2] - peaks[1]) / 200 < 1500
+
+
+def test_records_with_large_masks_are_read_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PIXELS_AT_ONCE", 100)
+    large = [Record("a", objects=[Object("cat", masks=[Mask(np.ones((8, 8), bool))])]) for _ in range(5)]
+    assert [len(chunk) for chunk in reading.chunks_of(large)] == [2, 2, 1]
+    assert [len(chunk) for chunk in reading.chunks_of([Record("a")] * 40)] == [16, 16, 8]
 
 
 @pytest.mark.parametrize("name", ["csv/scattered", "via/csv", "via/3", "cvat/video"])

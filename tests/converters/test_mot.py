@@ -319,6 +319,7 @@ FAULTS: list[tuple[Change, str, str, int]] = [
     (lambda v: (v / "gt/gt.txt").write_bytes(b"\xff\xfe1"), "label-unreadable", "cannot be read", 9),
     (lambda v: (v / "img1/000003.png").write_bytes(b""), "image-unreadable", "is empty", 14),
     (lambda v: Image.new("RGB", (9, 9)).save(v / "img1/000003.png"), "frame-size", "has 9 x 9 pixels", 14),
+    (lambda v: Image.new("RGB", (128, 9)).save(v / "img1/000003.png"), "frame-size", "has 128 x 9 pixels", 14),
 ]  # fmt: skip
 
 

@@ -17,7 +17,8 @@ WORDS = {
     r"found out": "detected",
     r"change places": "are swapped",
     r"mend(?:s|ed|ing)?": "correct",
-    r"colours?|coloured|greys?|centres?|neighbours?|behaviour|labell\w+|unlabelled|normalis\w+|recognis\w+": "US spelling",
+    r"colours?|coloured|greys?|centres?|neighbours?|behaviour": "US spelling",
+    r"labell\w+|unlabelled|normalis\w+|recognis\w+|synchronis\w+": "US spelling",
     r"(?<![.\w/])jsons?(?![\w.])": "JSON file",
     r"images(?:/s)? a (?:second(?! time)|process)": "per second, per process",
 }
