@@ -723,7 +723,7 @@ MUTANTS: list[Mutant] = [
         "converters/records/to_coco.py",
         "-1 if each.frame is None else each.frame",
         "0",
-        "tests/converters/test_shared_options.py::test_jobs_and_parts_write_the_same_bytes[cvat/video]",
+        "tests/converters/test_mot.py::test_frames_are_in_the_order_of_their_numbers",
     ),
     Mutant(
         "converters/records/reading.py",
@@ -777,7 +777,7 @@ MUTANTS: list[Mutant] = [
         "converters/yolo/to_coco.py",
         "class_names[each.number]",
         "class_names[0]",
-        "tests/converters/test_shared_options.py::test_classes[yolo]",
+        "tests/converters/test_yolo.py::test_images_without_labels_have_no_boxes",
     ),
     Mutant(
         "converters/yolo/files.py",
@@ -795,19 +795,19 @@ MUTANTS: list[Mutant] = [
         "converters/records/placing.py",
         "if edges[0] > edges[2] or edges[1] > edges[3]:",
         "if edges[0] > edges[2]:",
-        "tests/converters/test_csv_tables.py tests/converters/test_kitti_and_visdrone.py",
+        "tests/converters/test_placing.py",
     ),
     Mutant(
         "converters/records/placing.py",
         "x * self.scale[0] - 0.5, y * self.scale[1] - 0.5",
         "x * self.scale[0] - 0.5, y * self.scale[0] - 0.5",
-        "tests/converters/test_label_studio.py",
+        "tests/converters/test_placing.py",
     ),
     Mutant(
         "converters/records/placing.py",
         "max(-left, -top, right - width, bottom - height)",
         "max(-left, -top, right - width)",
-        "tests/converters/test_labelme.py tests/converters/test_via.py tests/converters/test_cvat.py",
+        "tests/converters/test_placing.py",
     ),
 ]
 

@@ -333,11 +333,22 @@ def test_faults_of_a_sequence(mot: Path, change: Change, kind: str, message: str
     da.ClipReader(mot, summary.output, frames=2)
 
 
+def test_frames_are_in_the_order_of_their_numbers(mot: Path) -> None:
+    """Not in that of their names: 10.png comes before 9.png."""
+    for number, path in enumerate(sorted((mot / "v0/img1").iterdir()), 8):
+        path.rename(path.with_stem(str(number)))
+    (mot / "v0/gt/gt.txt").unlink()
+    content, _ = converted(mot, sequences=["v0"])
+    assert [row["frame_id"] for row in content["images"]] == [*range(7, 13)]
+    assert [row["file_name"] for row in content["images"]] == [f"v0/img1/{number}.png" for number in range(8, 14)]
+
+
 def test_test_sequences_have_no_boxes(mot: Path) -> None:
     for name in SIZES:
         shutil.rmtree(mot / name / "gt")
     content, summary = converted(mot)
     assert (len(content["images"]), content["annotations"]) == (15, [])
+    assert content["categories"] == [{"id": 1, "name": "pedestrian"}]  # a json without a class cannot be loaded
     assert summary.kind_counts["ground-truth-missing"] == 3
 
 
