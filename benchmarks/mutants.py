@@ -741,7 +741,7 @@ MUTANTS: list[Mutant] = [
         "converters/records/data_set.py",
         "listed = [name for name in listed if counts[name]] or listed[:1]",
         "listed = [name for name in listed if counts[name]]",
-        "tests/converters/test_mot.py",
+        "tests/converters/test_mot.py::test_test_sequences_have_no_boxes",
     ),
     Mutant(
         "detaug/coco/parts.py",
@@ -759,19 +759,19 @@ MUTANTS: list[Mutant] = [
         "converters/mot/to_coco.py",
         "(edge - first_pixel for edge in each.edges)",
         "(edge - 1 for edge in each.edges)",
-        "tests/converters/test_mot.py",
+        "tests/converters/test_mot.py::test_pixels_from_zero",
     ),
     Mutant(
         "converters/mot/to_coco.py",
         "frame=number - 1,",
         "frame=number,",
-        "tests/converters/test_mot.py",
+        "tests/converters/test_mot.py::test_frames_are_in_the_order_of_their_numbers",
     ),
     Mutant(
         "converters/mot/to_coco.py",
         'if each.is_ignored and ignored == "drop":',
         "if each.is_ignored:",
-        "tests/converters/test_mot.py",
+        "tests/converters/test_mot.py::test_ignored_entries",
     ),
     Mutant(
         "converters/yolo/to_coco.py",
@@ -786,28 +786,22 @@ MUTANTS: list[Mutant] = [
         "tests/converters/test_shared_options.py::test_images_elsewhere[yolo]",
     ),
     Mutant(
-        "detaug/outputs/part.py",
-        "len(items) * number // self.of",
-        "-(-len(items) * number // self.of)",
-        "tests/converters/test_parts.py",
-    ),
-    Mutant(
         "converters/records/placing.py",
         "if edges[0] > edges[2] or edges[1] > edges[3]:",
         "if edges[0] > edges[2]:",
-        "tests/converters/test_placing.py",
+        "tests/converters/test_placing.py::test_reversed_edges",
     ),
     Mutant(
         "converters/records/placing.py",
         "x * self.scale[0] - 0.5, y * self.scale[1] - 0.5",
         "x * self.scale[0] - 0.5, y * self.scale[0] - 0.5",
-        "tests/converters/test_placing.py",
+        "tests/converters/test_placing.py::test_keypoints_have_the_scale_of_their_axis",
     ),
     Mutant(
         "converters/records/placing.py",
         "max(-left, -top, right - width, bottom - height)",
         "max(-left, -top, right - width)",
-        "tests/converters/test_placing.py",
+        "tests/converters/test_placing.py::test_an_outline_is_cut_at_each_edge",
     ),
 ]
 

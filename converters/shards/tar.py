@@ -79,7 +79,8 @@ def _readable(headers: _Headers) -> Iterator[tuple[tarfile.TarInfo, int]]:
     """Yield (header, position of the next one) up to the end mark, or a header that tarfile cannot read."""
     try:
         archive = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")
-        while (info := archive.next()) and info.size >= 0:
+        # Python 3.10 would look for the header after the last one of an empty archive before its start.
+        while (archive.firstmember or archive.offset) and (info := archive.next()) and info.size >= 0:  # type: ignore[attr-defined]
             archive.members.clear()  # type: ignore[attr-defined]  # else it keeps all headers, to unpack
             yield info, archive.offset
     except (tarfile.TarError, ValueError, OverflowError, RecursionError):
