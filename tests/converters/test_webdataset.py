@@ -433,11 +433,15 @@ def test_compressed_by_webdataset(tmp_path: Path) -> None:
     assert "compressed with GZIP" in detaug("convert-webdataset", path, "-o", tmp_path / "a.json").err
 
 
+PAX_DAMAGED = "the pax header at byte 512 cannot be read|the header at byte 0 does not fit the one that follows"
+"""The second one from Python 3.12.6 on, whose tarfile refuses the header."""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b" path=", b" path:", "the pax header at byte 512 cannot be read"),
-        (b"0.jpg\n", b"0.jpg_", "the pax header at byte 512 cannot be read"),
+        (b" path=", b" path:", PAX_DAMAGED),
+        (b"0.jpg\n", b"0.jpg_", PAX_DAMAGED),
         (b"", b"", "is cut off in the member that begins at byte 0"),  # behind the pax header
     ],
 )
