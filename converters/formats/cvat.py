@@ -61,12 +61,12 @@ def read_cvat(source: AnnotationFiles) -> Contents:
         key_points=key_points,
         skeletons=edges,
         findings=unread_elements(unread),
-        videos=partial(_videos, source),
+        video_names=partial(_video_names, source),
     )
 
 
-def _videos(source: AnnotationFiles) -> dict[str, dict[str, Any]]:
-    """Return the videos of the tracks, by their names, without further keys of their rows."""
+def _video_names(source: AnnotationFiles) -> list[str]:
+    """Return the names of the videos of all tracks, sorted."""
     names = set[str]()
     for file in source.files:
         with suppress(ObjectError):  # the records of the file say so
@@ -77,7 +77,7 @@ def _videos(source: AnnotationFiles) -> dict[str, dict[str, Any]]:
             )
             tasks = {track.get("task_id", "") for track in tracks}
             names |= {_name_of_video(file, _meta(source.name(file)), task) for task in tasks}
-    return {name: {} for name in sorted(names)}
+    return sorted(names)
 
 
 def _name_of_video(file: str, meta: Any, task: str) -> str:

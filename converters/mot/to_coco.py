@@ -118,7 +118,8 @@ def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignor
         keeps_folder=True,
         keeps_unused=False,
         title="MOTChallenge's ground truth",
-        videos=lambda: {each.video: each.row for each in found},
+        video_names=lambda: sorted(each.video for each in found),
+        videos={each.video: each.row for each in found},
     )
 
 

@@ -35,7 +35,7 @@ class DataSet(NamedTuple):
     has_tracks: bool
     """Whether annotations get one: either all of a json have a track_id, or none has. Those of a part may be needed."""
     videos: Mapping[str, Mapping[str, Any]]
-    """The videos of the whole data set, of which this may be a part, with further keys of their rows."""
+    """Further keys of the rows of videos, by name."""
     shapes: frozenset[str]
     """Kinds that objects have beside boxes: masks, corners."""
     crowds: int
@@ -51,10 +51,14 @@ def data_set_of(
     found: Images,
     classes: Sequence[str] | None,
     earlier: Sequence[Finding],
+    videos: Sequence[str],
     *,
     is_part: bool,
 ) -> tuple[DataSet, int, list[Finding]]:
-    """Return the data set with the objects of its classes, how many images have none, and findings about classes."""
+    """Return the data set with the objects of its classes, how many images have none, and findings about classes.
+
+    videos: the names of those of all parts; none for a whole.
+    """
     findings, without_boxes, last_track = list[Finding](), 0, None
     not_listed: dict[tuple[str, str], Finding] = {}
     counts, crowds, shapes, fingerprints = Counter[str](), 0, set[str](), array("q")
@@ -88,7 +92,6 @@ def data_set_of(
         left_out = left_out_classes((*earlier, *findings))
         findings += unused_classes((name for name in names if not counts[name]), left_out)
     findings += alike_classes(names)
-    videos = contents.videos() if contents.videos else {}
     dataset = DataSet(
         images,
         stored,
@@ -98,8 +101,8 @@ def data_set_of(
         key_points,
         contents.skeletons,
         last_track,
-        last_track is not None or (is_part and bool(videos)),
-        videos,
+        last_track is not None or bool(videos),
+        contents.videos,
         frozenset(shapes),
         crowds,
         contents.categories,

@@ -189,8 +189,10 @@ class Contents(NamedTuple):
     fault: Callable[[Iterator[tuple[tuple[int, int], Mapping[str, Any]]]], str] | None = None
     """Returns what is wrong with the shapes of all objects, and a remedy; "" where nothing is. It takes each object's
     image size (H, W) and keys."""
-    videos: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None
-    """Returns the videos of all records, in the order of their names, with further keys of their rows."""
+    video_names: Callable[[], Sequence[str]] | None = None
+    """Returns the names of the videos of all records, sorted: of a part, which may have to read the files for it."""
+    videos: Mapping[str, Mapping[str, Any]] = {}
+    """Further keys of the rows of videos, by name."""
 
 
 class AnnotationFiles(NamedTuple):

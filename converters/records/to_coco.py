@@ -90,12 +90,12 @@ def records_to_coco(
     title, found = contents.title or title, contents.found or Images(images)
     images = found.folder
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
-    report = paths.get("report")
+    report, is_part = paths.get("report"), options.part is not None
+    videos = contents.video_names() if contents.video_names and is_part else ()
     with closing(StoredObjects(paths["output"].parent)) as stored:
-        usable, numbers, findings = _usable_images(contents, found, stored, options, title, is_whole=is_whole)
-        is_part = options.part is not None
+        usable, numbers, findings = _usable_images(contents, found, stored, options, title, videos, is_whole=is_whole)
         dataset, without_boxes, about_classes = data_set_of(
-            usable, stored, contents, found, options.classes, findings, is_part=is_part
+            usable, stored, contents, found, options.classes, findings, videos, is_part=is_part
         )
         findings += [*about_classes, *joined_splits((each.name for each in usable), images)]
         stop_on_errors(findings, options.on_error, report)
@@ -126,8 +126,8 @@ def records_to_coco(
                     keeps_unused=contents.keeps_unused or options.classes is not None,
                     last_track=dataset.last_track,
                 )
-                videos = video_rows(dataset) if dataset.videos else None
-                write_part(paths["output"], head, info, rows, region_rows(dataset), videos)
+                own_videos = video_rows(dataset) if videos else None
+                write_part(paths["output"], head, info, rows, region_rows(dataset), own_videos)
     image_folder = images / folder if folder else images
     return Summary(
         output=paths["output"],
@@ -155,15 +155,24 @@ def _shapes_of(dataset: DataSet) -> Iterator[tuple[tuple[int, int], Mapping[str,
 
 
 def _usable_images(
-    contents: Contents, found: Images, stored: StoredObjects, options: Options, title: str, *, is_whole: bool
+    contents: Contents,
+    found: Images,
+    stored: StoredObjects,
+    options: Options,
+    title: str,
+    videos: Sequence[str],
+    *,
+    is_whole: bool,
 ) -> tuple[list[RecordImage], BoxNumbers, list[Finding]]:
-    """Return the images that can be written, in their order, what boxes look like, and findings."""
+    """Return the images that can be written, in their order, what boxes look like, and findings.
+
+    videos: the names of those of all parts; none for a whole.
+    """
     names, wanted = found.names if contents.images is None else contents.images, None
-    videos = contents.videos() if contents.videos and options.part else {}
     if options.part and not videos:
         names = options.part.items(names)
         wanted = frozenset(names)
-    own_videos = {*options.part.items([*videos])} if options.part and videos else None
+    own_videos = {*options.part.items(videos)} if options.part and videos else None
     numbers, unread, read, alike, seen = BoxNumbers(), Counter[str](), list[RecordImage](), set[str](), 0
 
     def own_records() -> Iterator[Record]:
@@ -220,7 +229,7 @@ def _usable_images(
     elif contents.images is not None:
         order = {name: at for at, name in enumerate(contents.images)}
         usable.sort(key=lambda each: order[each.name])
-    _refuse_mixed(usable, [*videos], title)
+    _refuse_mixed(usable, videos, title)
     return usable, numbers, findings
 
 
