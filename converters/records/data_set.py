@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from detaug.coco.classes_and_images import alike_classes, unused_classes
 from detaug.converters.records.images import Images
 from detaug.converters.records.record import Contents
-from detaug.converters.records.record_image import About, RecordImage, StoredObjects
+from detaug.converters.records.record_image import RecordImage, StoredObjects
 from detaug.files.repeated import repeated_files
 from detaug.files.text import joined_spaces
 from detaug.findings.finding import Finding
@@ -60,7 +60,7 @@ def data_set_of(
     videos: the names of those of all parts; none for a whole.
     """
     findings, without_boxes, last_track = list[Finding](), 0, None
-    not_listed: dict[tuple[str, str], Finding] = {}
+    not_listed, first_of = Counter[tuple[str, str]](), dict[tuple[str, str], RecordImage]()  # by file and class
     counts, crowds, shapes, fingerprints = Counter[str](), 0, set[str](), array("q")
     key_points = {name: [*points] for name, points in contents.key_points.items()}
     for each in images:
@@ -68,8 +68,10 @@ def data_set_of(
         if contents.compares_images:
             fingerprints.append(hash(about.fingerprint))
         own = {name: n for name, n in about.counts.items() if classes is None or name in classes}
-        if len(own) < len(about.counts):
-            _count_not_listed(not_listed, each, about, stored, own)
+        for name, n in about.counts.items():
+            if name not in own:
+                not_listed[about.file, name] += n
+                first_of.setdefault((about.file, name), each)
         counts.update(own)
         crowds += sum(n for name, n in about.crowds.items() if name in own)
         without_boxes += not own
@@ -81,7 +83,7 @@ def data_set_of(
             known += [point for point in points if point not in known]
     for at, first in repeated_files(fingerprints, lambda at: found.folder / images[at].name):
         findings.append(Finding(found.prefix + images[at].name, "image-identical", after=images[first].name))
-    findings += not_listed.values()
+    findings += [_not_listed(key, first_of[key], n, stored) for key, n in not_listed.items()]
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
     listed = [*dict.fromkeys(listed)]
     keeps_unused = contents.keeps_unused or classes is not None
@@ -110,20 +112,15 @@ def data_set_of(
     return dataset, without_boxes, findings
 
 
-def _count_not_listed(
-    counts: dict[tuple[str, str], Finding],
-    image: RecordImage,
-    about: About,
-    stored: StoredObjects,
-    listed: Collection[str],
-) -> None:
-    """Count the objects of an image whose class is not listed, by file and class; a single one keeps its place."""
-    for item in stored.objects(image):
-        if item.class_name not in listed:
-            key = about.file, item.class_name
-            file = about.file if item.line else about.entry
-            single = Finding(file, "class-not-listed", item.object_index, item.line, before=item.class_name)
-            count = counts[key].count + 1 if key in counts else 1
-            note = f"{count:,} objects of {item.class_name}, which is not among the classes"
-            several = Finding(about.file, "class-not-listed", before=item.class_name, note=note, count=count)
-            counts[key] = several if count > 1 else single
+def _not_listed(key: tuple[str, str], image: RecordImage, count: int, stored: StoredObjects) -> Finding:
+    """Return what is said of objects whose class is not listed: several by their file and class, one by its place.
+
+    image: the first one that has such objects.
+    """
+    file, name = key
+    if count > 1:
+        note = f"{count:,} objects of {name}, which is not among the classes"
+        return Finding(file, "class-not-listed", before=name, note=note, count=count)
+    entry = stored.about(image).entry
+    item = next(item for item in stored.objects(image) if item.class_name == name)
+    return Finding(file if item.line else entry, "class-not-listed", item.object_index, item.line, before=name)
