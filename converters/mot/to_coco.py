@@ -98,7 +98,7 @@ def read_mot(source: AnnotationFiles) -> Contents:
     """Read all sequences below a folder, or the one of a gt.txt, with the options of `mot_to_coco` as they are."""
     is_sequence = source.path != source.folder and source.folder.name == "gt"  # SEQUENCE/gt/gt.txt
     root = source.folder.parent if is_sequence else source.folder
-    return _contents(root, root if source.images == source.folder else source.images, (), "drop", "one")
+    return _contents(root, source.other_images or root, (), "drop", "one")
 
 
 def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignored, origin: Origin) -> Contents:
@@ -177,16 +177,15 @@ class _Sequence:
         except (OSError, UnicodeDecodeError) as error:
             faults[NO_FRAME].append(Finding(file, "label-unreadable", note=f"cannot be read: {error}"))
         self.findings += [fault for frame in faults if frame not in self.frames for fault in faults[frame]]
-        if NO_FRAME in faults:  # whose boxes are missing is not known
+        if NO_FRAME in faults or not self.frames:  # whose boxes are missing is not known, or all are
             return
-        if missing := [*missing_numbers(self.frames, self.info.frames)] if self.frames else []:
+        if missing := [*missing_numbers(self.frames, self.info.frames)]:
             note = f"{counted(len(missing), 'frame')} have no image, the first is frame {missing[0]}"
             info = file_of(self.root, self.name, INFO)
             self.findings.append(Finding(info, "frame-gap", before=len(missing), note=note, count=len(missing)))
-        for number in sorted(lines.keys() - self.frames.keys()) if self.frames else ():
-            note = (
-                f"frame {number} has boxes, and no image in {file_of(self.folder, self.name, self.info.image_folder)}"
-            )
+        place = file_of(self.folder, self.name, self.info.image_folder)
+        for number in sorted(lines.keys() - self.frames.keys()):
+            note = f"frame {number} has boxes, and no image in {place}"
             line = lines[number][0].line
             self.findings.append(Finding(file, "frame-missing", None, line, len(lines[number]), note=note))
         counts, first_edge, below_one = {"entry-ignored": 0, "track-none": 0}, math.inf, list[TruthLine]()

@@ -21,6 +21,7 @@ from detaug.coco.rings import (
 )
 from detaug.coco.writer import OWN_KEYS, PREFIX, TOOL_ID, Box, whole, whole_numbers
 from detaug.converters.records.record import Edges, Object, Record, edges_of
+from detaug.files.text import joined_spaces
 from detaug.findings.finding import Finding
 
 _ROUNDING = 0.01  # pixels by which an outline may leave its image because of the decimals it is written with
@@ -130,6 +131,13 @@ class Place(NamedTuple):
         is_crowd, columns = _crowd_of(item)
         more = columns_of(columns, item.tool_id) if columns or item.tool_id is not None else {}
         return Placed(item.class_name, box, keys, points, is_crowd, item.track, more, item.line, item.object_index)
+
+    def tidy_class_name(self, item: Object) -> None:
+        """Join the spaces in the name of an object's class, with a finding."""
+        name = joined_spaces(item.class_name)
+        if name != item.class_name:
+            self.note("name-spaces", item, item.class_name, name)
+            item.class_name = name
 
     def note(self, kind: str, item: Object, before: object = None, after: object = None) -> None:
         """Append a finding about an object."""

@@ -19,7 +19,7 @@ from detaug.converters.records.record_image import RecordImage, Values, values_o
 from detaug.files.image_headers import ImageError, ImageHeader, read_image_header
 from detaug.files.matching import SAME_STEM
 from detaug.files.paths import last_part, stem_of
-from detaug.files.text import is_utf8, joined_spaces
+from detaug.files.text import is_utf8
 from detaug.findings.finding import Finding
 
 _RECORDS_AT_ONCE = 16  # in larger chunks objects live so long that they cost time
@@ -65,7 +65,7 @@ class RecordReader:
     """How many annotation files there are."""
     place: Callable[[Record, tuple[int, int], BoxNumbers], tuple[list[Placed], list[Placed]]]
     """See `Contents`."""
-    find: Callable[[Images, Record], tuple[str | None, int]] = Images.find
+    find: Callable[[Images, Record], tuple[str | None, int]]
 
     def __call__(self, records: Sequence[Record]) -> ReadChunk:
         """Return the images of records, those of other parts left out."""
@@ -110,10 +110,7 @@ def placed_objects(record: Record, size: tuple[int, int], numbers: BoxNumbers) -
     objects: list[Placed] = []
     regions: list[Placed] = []
     for item in record.objects:
-        class_name = joined_spaces(item.class_name)
-        if class_name != item.class_name:
-            place.note("name-spaces", item, item.class_name, class_name)
-            item.class_name = class_name
+        place.tidy_class_name(item)
         placed = place.put(item)
         if placed is None:
             continue
@@ -121,7 +118,7 @@ def placed_objects(record: Record, size: tuple[int, int], numbers: BoxNumbers) -
             place.note("region-ignored", item, after=[*placed.box])
             regions.append(placed)
             continue
-        earlier = seen.setdefault((class_name, placed.box), [])
+        earlier = seen.setdefault((item.class_name, placed.box), [])
         if earlier and any(placed.keys == other.keys and placed.key_points == other.key_points for other in earlier):
             place.note("box-repeated", item, after=[*placed.box])
         earlier.append(placed)

@@ -207,6 +207,11 @@ class AnnotationFiles(NamedTuple):
     path: Path | None = None
     """What was given: a file, or the folder itself."""
 
+    @property
+    def other_images(self) -> Path | None:
+        """Return the folder of the images, if it is not that of the files."""
+        return None if self.images == self.folder else self.images
+
     def name(self, file: str) -> str:
         """Return the file's path as a message has it."""
         return os.path.join(self.folder, file)
@@ -405,7 +410,7 @@ def _fill(read: Callable[[AnnotationFiles, Record], None], source: AnnotationFil
     try:
         read(source, record)
     except (OSError, InputError) as error:
-        record.findings.append(_unreadable(record.file, error))
+        record.findings.append(unreadable(record.file, error))
 
 
 def records_of_lists(source: AnnotationFiles, read: Callable[[str], Iterable[Record]]) -> Iterator[Record]:
@@ -416,10 +421,11 @@ def records_of_lists(source: AnnotationFiles, read: Callable[[str], Iterable[Rec
         except SpoolError:  # the file is not at fault
             raise
         except (OSError, InputError, UnicodeDecodeError) as error:
-            yield Record(file, findings=[_unreadable(file, error)])
+            yield Record(file, findings=[unreadable(file, error)])
 
 
-def _unreadable(file: str, error: Exception) -> Finding:
+def unreadable(file: str, error: Exception) -> Finding:
+    """Return the finding about an annotation file that cannot be read."""
     note = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
     note = f"must be UTF-8 text: {error.reason}" if isinstance(error, UnicodeDecodeError) else note
     return Finding(file, "label-unreadable", note=note)

@@ -23,7 +23,6 @@ from detaug.converters.records.record import Edges, Object, Record, edges_of
 from detaug.converters.voc.masks import FOLDER, masks_of_objects, read_masks
 from detaug.converters.voc.xml import FIRST_PIXEL, CocoBox, Origin, to_coco_box
 from detaug.files.paths import stem_of
-from detaug.files.text import joined_spaces
 from detaug.findings.finding import Finding, has_error
 
 Difficult = Literal["keep", "crowd", "drop"]
@@ -49,7 +48,7 @@ def place(
     masks = _masks_of(record, boxes, root, size) if rules.masks else None
     placed, seen = list[Placed](), set[tuple[object, ...]]()
     for item, found in zip(record.objects, boxes, strict=True):
-        item.class_name = _class_name(item, into)
+        into.tidy_class_name(item)
         if not _is_wanted(item, rules, into) or not (box := _checked(item, found, rules.origin, into)):
             continue
         if (item.class_name, box) in seen:
@@ -69,13 +68,6 @@ def place(
             Placed(item.class_name, box, shape, {}, item.is_crowd, None, columns, item.line, item.object_index)
         )
     return placed, []
-
-
-def _class_name(item: Object, into: Place) -> str:
-    name = joined_spaces(item.class_name)
-    if name != item.class_name:
-        into.note("name-spaces", item, item.class_name, name)
-    return name
 
 
 def _is_wanted(item: Object, rules: VocRules, into: Place) -> bool:

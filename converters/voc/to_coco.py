@@ -110,8 +110,9 @@ def read_voc(
     _check(origin, difficult, unlabelled)
     if source.path not in (None, source.folder):
         raise ConversionError(f"{source.path} is the Pascal VOC XML of one image; give its folder, {source.folder}")
-    images = None if source.images == source.folder else source.images
-    return _contents(find_folders(source.folder, images), split, origin, difficult, unlabelled, masks=masks)
+    return _contents(
+        find_folders(source.folder, source.other_images), split, origin, difficult, unlabelled, masks=masks
+    )
 
 
 def _check(origin: Origin, difficult: Difficult, unlabelled: Unlabelled) -> None:

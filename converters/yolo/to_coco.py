@@ -11,7 +11,7 @@ from typing import Any
 from detaug.coco.boxes import BoxNumbers
 from detaug.converters.records.images import Images
 from detaug.converters.records.placing import Placed
-from detaug.converters.records.record import AnnotationFiles, Contents, Record
+from detaug.converters.records.record import AnnotationFiles, Contents, Record, unreadable
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.converters.yolo.files import DataYaml, SplitImages, find_images, label_file, split_key
 from detaug.converters.yolo.labels import LabelLog, RowForm, YoloTask, read_boxes
@@ -100,13 +100,12 @@ def yolo_to_coco(
     inputs = dataset.path, dataset.path.parent, dataset.root
     output_files({"output": output, "report": report}, *inputs)  # before all is read
     contents = _contents(dataset, split)
-    assert contents.found
-    return records_to_coco(contents, contents.found.folder, output, inputs, options, contents.title)
+    return records_to_coco(contents, dataset.images, output, inputs, options, contents.title)
 
 
 def read_yolo(source: AnnotationFiles, split: str | None = None) -> Contents:
     """Read a split of the data set that a folder holds, or a data.yaml, as `yolo_to_coco` does."""
-    dataset = read_data_set(source.path or source.folder, None if source.images == source.folder else source.images)
+    dataset = read_data_set(source.path or source.folder, source.other_images)
     return _contents(_with_task(dataset, None), split or "train")
 
 
@@ -180,11 +179,8 @@ def _place(
         record.findings.append(Finding(record.called, "label-missing"))
     try:
         text = read_text(os.path.join(root, record.file)) if record.stem else ""
-    except OSError as error:
-        record.findings.append(Finding(record.file, "label-unreadable", note=f"cannot be read: {error.strerror}"))
-        return [], []
-    except InputError as error:
-        record.findings.append(Finding(record.file, "label-unreadable", note=str(error)))
+    except (OSError, InputError) as error:
+        record.findings.append(unreadable(record.file, error))
         return [], []
     boxes = read_boxes(text, form, size, LabelLog(record.file, record.findings))
     objects = [

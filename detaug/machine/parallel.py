@@ -85,14 +85,7 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
             finally:
                 idle.put(process)
 
-        waiting = deque[Future[R]]()
-        with Threads(processes) as threads:
-            for item in items:  # few of them wait, as they may be large
-                waiting.append(threads.submit(call, item))
-                if len(waiting) > 2 * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+        yield from map_ahead(call, items, processes)
 
 
 def _send(process: Process, value: object) -> None:
