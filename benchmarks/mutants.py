@@ -733,9 +733,9 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "converters/records/data_set.py",
-        "count = counts[key].count + 1 if key in counts else 1",
-        "count = 1",
-        "tests/converters/test_shared_options.py::test_classes[labelme]",
+        "not_listed[about.file, name] += n",
+        "not_listed[about.file, name] = n",
+        "tests/converters/test_shared_options.py::test_classes[csv]",
     ),
     Mutant(
         "converters/records/data_set.py",

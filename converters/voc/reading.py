@@ -24,7 +24,7 @@ _FLAGS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "": 0, "unsp
 
 
 def contents_of(folders: Folders, split: str | None, rules: VocRules, *, keeps_unlabelled: bool) -> Contents:
-    """Return the records of a data set, or of a split in its order. Raises ConversionError for another folder."""
+    """Return the records of a dataset, or of a split in its order. Raises ConversionError for another folder."""
     xmls = list_files(folders.annotations, (".xml",), regular=False)
     if not xmls:
         what = what_folder_has(folders.root)

@@ -54,7 +54,7 @@ class PoseSigns:
 
 
 def fault_of_outlines(objects: Iterable[tuple[tuple[int, int], Mapping[str, Any]]]) -> str:
-    """Return that all outlines are boxes with key points, and a remedy; "" where they may be outlines.
+    """Return that all outlines are boxes with keypoints, and a remedy; "" where they may be outlines.
 
     objects: size (H, W) of the image and keys of the annotation of each.
     """

@@ -104,7 +104,7 @@ def yolo_to_coco(
 
 
 def read_yolo(source: AnnotationFiles, split: str | None = None) -> Contents:
-    """Read a split of the data set that a folder holds, or a data.yaml, as `yolo_to_coco` does."""
+    """Read a split of the dataset that a folder holds, or a data.yaml, as `yolo_to_coco` does."""
     dataset = read_data_set(source.path or source.folder, source.other_images)
     return _contents(_with_task(dataset, None), split or "train")
 

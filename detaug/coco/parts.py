@@ -64,7 +64,7 @@ def write_part(
     """Write the json of a part of a conversion.
 
     rows: images, annotations and categories. regions: annotations without a class, which the annotations end with as
-    crowds of each class. videos: of this part, None where the data set has none.
+    crowds of each class. videos: of this part, None where the dataset has none.
     """
     names = "images", "annotations", "categories"
     lists = {

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from documents import prose
 from places import REPOSITORY
 
 WORDS = {
@@ -35,15 +36,10 @@ PAGES = [
 """commands.md and findings.md are made from the program."""
 
 
-def prose(text: str) -> str:
-    """Return a document without code, quoted names and the targets of links."""
-    text = re.sub(r"```.*?```", "", text, flags=re.S)
-    return re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>\n]*>", " ", text)
-
-
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_documents_use_the_words_of_the_field(path: Path) -> None:
-    text = " ".join(prose(path.read_text(encoding="utf-8")).split())
+    names = r"`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>\n]*>"  # code, and the targets of links
+    text = " ".join(re.sub(names, " ", prose(path.read_text(encoding="utf-8"))).split())
     found = {
         match[0]: word
         for pattern, word in WORDS.items()
