@@ -34,7 +34,7 @@ SIZES = ((240, 320), (320, 240), (375, 500), (300, 300))
 
 
 def write_images(folder: Path, images: int = 61, seed: int = 0) -> da.CocoReader:
-    """Write smooth random JPEGs and a json with up to six boxes an image."""
+    """Write smooth random JPEGs and a JSON file with up to six boxes per image."""
     rng = np.random.default_rng(seed)
     content: dict[str, list[dict[str, Any]]] = {"images": [], "annotations": [], "categories": []}
     content["categories"] = [{"id": 7 * label, "name": f"class {label}"} for label in (1, 2, 3)]
@@ -53,7 +53,7 @@ def write_images(folder: Path, images: int = 61, seed: int = 0) -> da.CocoReader
 
 
 def write_clips(reader: da.CocoReader) -> da.ClipReader:
-    """Write a json in which images of one size are the frames of a video, and return its clips."""
+    """Write a JSON file in which images of one size are the frames of a video, and return its clips."""
     path = Path(reader.annotations_file)
     content = json.loads(path.read_text(encoding="utf-8"))
     content["videos"] = [{"id": at + 1, "name": f"video {at}", "fps": 25} for at in range(len(SIZES))]
@@ -143,7 +143,7 @@ def cases(reader: da.CocoReader, broken: da.CocoReader, device: str) -> Iterator
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default=None, help="cpu, cuda or cuda:N")
-    parser.add_argument("-o", "--output", type=Path, help="write the digests as json")
+    parser.add_argument("-o", "--output", type=Path, help="write the digests as JSON")
     parser.add_argument("--compare", type=Path, help="compare with digests that were written before")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

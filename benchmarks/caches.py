@@ -1,4 +1,4 @@
-"""Compare the loader's caches with reading files, interleaved in one process: images a second.
+"""Compare the loader's caches with reading files, interleaved in one process: images per second.
 
     python benchmarks/caches.py [FILE.json IMAGES] [--device cuda] [--preset ssd300] [--batch-size 128] [--turns 5]
 
@@ -51,7 +51,7 @@ def forever(loader: da.Loader, epochs: int = 3) -> Iterator[int]:
 
 
 def rate(batches: Iterator[int], seconds: float, device: str) -> float:
-    """Return images a second, after a quarter of the time that does not count."""
+    """Return images per second, after a quarter of the time that does not count."""
     _take(batches, seconds / 4, device)
     start = time.perf_counter()
     images = _take(batches, seconds, device)

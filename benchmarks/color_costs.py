@@ -1,10 +1,10 @@
-"""The SSD recipe with torchvision's colours, with a linear map of colours, and without colours.
+"""The SSD recipe with torchvision's colors, with a linear map of colors, and without colors.
 
     python benchmarks/color_costs.py [--images 512] [--batch-size 32] [--turns 5] [--seconds 3] [--device cuda]
 
-Makes JPEGs of 500 x 375 with three boxes, and reads them with four loaders in turns. Prints images a second and CPU
-milliseconds of an image, medians of the turns and in brackets their range. The ratios, turn by turn, are images a
-second to those of the recipe without colours, and CPU time of that recipe to this one.
+Makes JPEGs of 500 x 375 with three boxes, and reads them with four loaders in turns. Prints images per second and CPU
+milliseconds of an image, medians of the turns and in brackets their range. The ratios, turn by turn, are images per
+second to those of the recipe without colors, and CPU time of that recipe to this one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def write_image(folder: Path, at: int) -> None:
 
 
 def write_data(folder: Path, images: int) -> da.CocoReader:
-    """Write images and their json."""
+    """Write images and their JSON file."""
     with ProcessPoolExecutor(available_cores()) as pool:
         list(pool.map(partial(write_image, folder), range(images)))
     rows = [{"id": at, "file_name": f"{at}.jpg", "width": 500, "height": 375} for at in range(images)]

@@ -30,7 +30,7 @@ QUALITY = 92
 
 
 def write_image(path: Path, seed: int) -> None:
-    """Write one JPEG: a smooth picture with noise."""
+    """Write one JPEG: a smooth image with noise."""
     rng = np.random.default_rng(seed)
     height, width = SIZE
     coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), np.uint8)).resize((width, height))
@@ -39,7 +39,7 @@ def write_image(path: Path, seed: int) -> None:
 
 
 def write_data(folder: Path, images: int) -> None:
-    """Write the JPEGs, and a json with two or three boxes for each."""
+    """Write the JPEGs, and a JSON file with two or three boxes for each."""
     rng = np.random.default_rng(0)
     with ProcessPoolExecutor() as pool:
         list(pool.map(write_image, [folder / f"{at}.jpg" for at in range(images)], range(images), chunksize=64))

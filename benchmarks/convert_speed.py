@@ -1,14 +1,14 @@
-"""Objects a second and peak memory of `detaug convert`, for each text format.
+"""Objects per second and peak memory of `detaug convert`, for each text format.
 
     python benchmarks/convert_speed.py
     python benchmarks/convert_speed.py --formats labelme cvat --images 20000 100000
 
-Writes a data set of each format into a temporary folder: images of 500 x 375 pixels, which are links to a few files,
-with 10 objects each, boxes, or outlines in formats that have no boxes; and converts it in a new process. Printed are
-objects a second of CPU time, user and system, of the conversion without imports, so that other load does not count;
+Writes a dataset of each format into a temporary folder: images of 500 x 375 pixels, which are links to a few files,
+with 10 objects each, boxes, or polygons in formats that have no boxes; and converts it in a new process. Printed are
+objects per second of CPU time, user and system, of the conversion without imports, so that other load does not count;
 the seconds by the clock; the largest resident memory of the process (ru_maxrss), less that after the imports; by how
-many bytes it grows with each image more than in the row before; and a digest of the json, which is the same before and
-after a change that keeps the bytes.
+many bytes it grows with each image more than in the row before; and a digest of the JSON file, which is the same before
+and after a change that keeps the bytes.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ def write_set(root: Path, name: str, count: int) -> None:
 
 
 def measure(name: str, count: int, folder: Path) -> tuple[float, float, float, int, str]:
-    """Return seconds of CPU time and by the clock, MB of memory, the number of objects, and a digest of the json."""
+    """Return seconds of CPU time and by the clock, MB of memory, the number of objects, and the JSON file's digest."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         root = Path(temporary) / "set"
         # In a process of its own: ru_maxrss of a process begins with the memory of the one that starts it.
@@ -343,14 +343,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--formats", nargs="+", choices=WRITERS, default=[*WRITERS])
     parser.add_argument("--images", nargs="+", type=int, default=[1_000, 10_000])
-    parser.add_argument("--folder", type=Path, help="where the data sets are written; default: the temporary folder")
-    parser.add_argument("--write", type=Path, metavar="ROOT", help="only write a data set; for the script itself")
+    parser.add_argument("--folder", type=Path, help="where the datasets are written; default: the temporary folder")
+    parser.add_argument("--write", type=Path, metavar="ROOT", help="only write a dataset; for the script itself")
     given = parser.parse_args()
     if given.write:
         write_set(given.write, given.formats[0], given.images[0])
         return
     heads = (
-        f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}  json"
+        f"{'format':<14}{'images':>9}{'objects':>10}{'objects/s':>11}{'seconds':>9}{'MB':>8}{'bytes/image':>13}  JSON"
     )
     print(heads, flush=True)
     for name in given.formats:

@@ -1,4 +1,4 @@
-"""Convert Pascal VOC to COCO json with five programs, interleaved on one machine.
+"""Convert Pascal VOC to COCO JSON with five programs, interleaved on one machine.
 
     python benchmarks/convert_voc.py
 
@@ -35,7 +35,7 @@ WIDTH, HEIGHT = 500, 375
 
 
 # ----------------------------------------------------------------------------------------------------------
-# The programs: (root of the data set, json to write)
+# The programs: (root of the dataset, JSON to write)
 
 
 def plain_loop(root: Path, output: Path) -> None:
@@ -103,11 +103,11 @@ IMPORTS = {"plain loop": "lxml.etree", "globox": "globox", "Datumaro": "datumaro
 
 
 # ----------------------------------------------------------------------------------------------------------
-# The data set
+# The dataset
 
 
 def draw_data_set(root: Path, count: int) -> int:
-    """Write the data set; return the number of its boxes."""
+    """Write the dataset; return the number of its boxes."""
     draw, boxes = random.Random(0), 0
     for name in ("Annotations", "JPEGImages", "ImageSets/Main"):
         (root / name).mkdir(parents=True)
@@ -186,7 +186,7 @@ def measure(name: str, python: Path, folder: Path, boxes: int) -> float:
 
 def print_table(seconds: dict[str, list[float]], count: int) -> None:
     base = statistics.median(seconds["detaug"])
-    print("| program | best, s | median, s | images a second | times detaug's time |\n|---|---|---|---|---|")
+    print("| program | best, s | median, s | images per second | times detaug's time |\n|---|---|---|---|---|")
     for name, times in seconds.items():
         median = statistics.median(times)
         print(f"| {name} | {min(times):.2f} | {median:.2f} | {count / median:,.0f} | {median / base:.2f} |")

@@ -1,4 +1,4 @@
-"""List the images of a COCO json several times, as links, for benchmarks whose epochs would be too short.
+"""List the images of a COCO JSON file several times, as links, for benchmarks whose epochs would be too short.
 
     python benchmarks/copy_images.py train.json JPEGImages -o many --copies 20
 

@@ -2,7 +2,7 @@
 
     python benchmarks/dali_pairs.py [--images 256] [--device cuda]
 
-Each image has three painted rectangles of at least 24 pixels a side, one in each colour channel. After the operators,
+Each image has three painted rectangles of at least 24 pixels per side, one in each color channel. After the operators,
 each box is compared with its rectangle, whose edges are read off the pixels to a fraction of a pixel. The error of a
 box is the largest of its four coordinates' errors, in pixels of the output image. Reading has an error of its own of
 about 0.05 pixels where images are resized, none elsewhere.

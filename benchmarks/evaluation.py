@@ -3,7 +3,7 @@
     python benchmarks/evaluation.py --images 5000 --detections 500000 --rounds 3
     python benchmarks/evaluation.py --images 1000 --detections 100000 --rounds 3
 
-The backends are interleaved; those that are not installed are left out. A time includes reading the json files.
+The backends are interleaved; those that are not installed are left out. A time includes reading the JSON files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure what pictures of many bands cost beside 8-bit RGB: CPU time of an image through a loader on the CPU.
+"""Measure what images of many bands cost beside 8-bit RGB: CPU time of an image through a loader on the CPU.
 
 python benchmarks/many_bands.py --turns 5
 

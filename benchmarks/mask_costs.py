@@ -2,9 +2,9 @@
 
     python benchmarks/mask_costs.py --device cuda --cases ssd300:32 ssd300:128 retinanet:16 yolo640:32
 
-On generated JPEGs of 500 x 375, with outlines of 36 points. "call" times `masks`, `instance_map` and `roi_masks` on one
-batch of 32 images, in milliseconds, for 7 and 20 objects an image. The other rows are images/s, with their ratio to the
-loader without masks, medians and ranges of the turns.
+On generated JPEGs of 500 x 375, with polygons of 36 points. "call" times `masks`, `instance_map` and `roi_masks` on one
+batch of 32 images, in milliseconds, for 7 and 20 objects per image. The other rows are images/s, with their ratio to
+the loader without masks, medians and ranges of the turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from detaug.boxes.polygons import area
 
 
 def add_outlines(path: Path, objects: int) -> None:
-    """Give each image of the json objects with an outline."""
+    """Give each image of the JSON objects with a polygon."""
     rng = np.random.default_rng(0)
     content = json.loads(path.read_text())
     content["annotations"] = []

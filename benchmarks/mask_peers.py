@@ -2,11 +2,11 @@
 
     python benchmarks/mask_peers.py --device cuda --workers 16 --peers torchvision rfdetr rfdetr-affine
 
-On generated JPEGs of 500 x 375, with outlines of 36 points. All give a mask for each object at whole resolution.
+On generated JPEGs of 500 x 375, with polygons of 36 points. All give a mask for each object at whole resolution.
 
 - detaug and torchvision's transforms (v2) run SSD's recipe to one size. torchvision's loader makes bitmaps with
   pycocotools, as its references for training do, and warps them.
-- rfdetr: the data set of RF-DETR's training, which makes, scales and crops bitmaps in the workers, with augmentations
+- rfdetr: the dataset of RF-DETR's training, which makes, scales and crops bitmaps in the workers, with augmentations
   on the device by Kornia. Its default is a flip; rfdetr-affine is its strongest one, AUG_AGGRESSIVE. Needs `pip install
   rfdetr kornia`.
 

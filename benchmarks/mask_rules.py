@@ -2,8 +2,8 @@
 
     python benchmarks/mask_rules.py
 
-Ours: a pixel is in a polygon if its centre is, by the even-odd rule, with vertices rounded to 1/256 pixel. For each of
-the others: the mean IoU with ours, and its pixels too many and too few for each pixel of outline. "ours, float64" is
+Ours: a pixel is in a polygon if its center is, by the even-odd rule, with vertices rounded to 1/256 pixel. For each of
+the others: the mean IoU with ours, and its pixels too many and too few for each pixel of polygon. "ours, float64" is
 the same rule without rounding.
 """
 
@@ -64,7 +64,7 @@ def of_opencv(points: Points) -> Mask:
 
 
 def of_opencv_in_parts(points: Points) -> Mask:
-    """Fill with points of 1/64 pixel; OpenCV counts from the centre of the first pixel."""
+    """Fill with points of 1/64 pixel; OpenCV counts from the center of the first pixel."""
     parts: Any = ((points - 0.5) * 64).round().astype(np.int32)
     return np.asarray(cv2.fillPoly(np.zeros((SIDE, SIDE), np.uint8), [parts], 1, shift=6)).astype(bool)
 

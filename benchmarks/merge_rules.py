@@ -2,16 +2,16 @@
 
     python benchmarks/merge_rules.py [--pictures 12] [--detections JSON --tiles JSON --truth JSON]
 
-Draws the boxes of pictures of 4000 x 3000 pixels: 150 objects of 20 to 200 pixels in three classes, half of them in
-rows of neighbours that touch or overlap; or 30 of 150 to 700 pixels, most of them larger than the overlap. Cuts tiles
+Draws the boxes of images of 4000 x 3000 pixels: 150 objects of 20 to 200 pixels in three classes, half of them in
+rows of neighbors that touch or overlap; or 30 of 150 to 700 pixels, most of them larger than the overlap. Cuts tiles
 of 1024 x 1024 with an overlap of 0.2, 205 pixels, and makes what a detector finds in each: the part of an object that
 the tile shows, its edges moved by 4 % of its sides, a score that falls with the hidden part, and 10 % missed. A good
 detector finds nothing else; a weak one misses 25 %, moves edges by 8 %, adds a box near each fifth object, and ten
-false ones a tile. Prints COCO's AP and AP50 on the pictures for each rule, means of three seeds: none; NMS with an IoU
+false ones a tile. Prints COCO's AP and AP50 on the images for each rule, means of three seeds: none; NMS with an IoU
 of 0.5; SAHI's NMS, and GREEDYNMM, its default, both with an intersection over the smaller box of 0.5; and
 `da.merge_tiles`.
 
-With `--detections`, rows of a model in tiles (image ids are those of the tiles' json), the rules merge those instead.
+With `--detections`, rows of a model in tiles (image ids are those of the tiles' JSON), the rules merge those instead.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ HEIGHT, WIDTH, SIZE, OVERLAP = 3000, 4000, 1024, 0.2
 
 
 def draw_boxes(rng: np.random.Generator, large: bool) -> tuple[Array, Array]:
-    """Return boxes (K, 4) and labels of a picture."""
+    """Return boxes (K, 4) and labels of an image."""
     boxes, labels = [], []
     low, high, count = (150, 700, 30) if large else (20, 200, 150)
     for at in range(count):
         sides = np.exp(rng.uniform(np.log(low), np.log(high), 2))
         corner = rng.uniform(0, (WIDTH, HEIGHT) - sides)
         label = int(rng.integers(1, 4))
-        if at and rng.random() < 0.5:  # a neighbour to the right of the last one, as parked cars are
+        if at and rng.random() < 0.5:  # a neighbor to the right of the last one, as parked cars are
             last = boxes[-1]
             sides, label = last[2:] - last[:2], labels[-1]
             corner = last[:2] + np.array([sides[0] * rng.uniform(0.7, 1.1), rng.normal(0, 3)])
@@ -107,7 +107,7 @@ def suppressed(found: Found, smaller: bool, joined: bool) -> Found:
 
 
 def in_picture(tiles: list[Found], windows: Array) -> Found:
-    """Return the detections of all tiles in pixels of the picture."""
+    """Return the detections of all tiles in pixels of the image."""
     moved = [boxes + np.tile(window[:2], 2) for (boxes, *_), window in zip(tiles, windows, strict=True)]
     return np.concatenate(moved), *(np.concatenate([each[at] for each in tiles]) for at in (1, 2))  # type: ignore
 
@@ -139,7 +139,7 @@ RULES: dict[str, Callable[[list[Found], Array, tuple[int, int]], Found]] = {
 
 
 def score(truth: Path, found: dict[int, Found], folder: Path) -> tuple[float, float]:
-    """Return AP and AP50 of the detections in pictures, by image id."""
+    """Return AP and AP50 of the detections in images, by image id."""
     rows = [
         {"image_id": image, "category_id": int(label), "bbox": [*box[:2], *(box[2:] - box[:2])], "score": value}
         for image, each in found.items()
@@ -153,7 +153,7 @@ def score(truth: Path, found: dict[int, Found], folder: Path) -> tuple[float, fl
 
 
 def drawn(pictures: int, weak: bool, large: bool, seed: int, folder: Path) -> dict[str, tuple[float, float]]:
-    """Return the scores of each rule on drawn pictures."""
+    """Return the scores of each rule on drawn images."""
     rng = np.random.default_rng(seed)
     images = [{"id": at, "file_name": f"{at}.jpg", "width": WIDTH, "height": HEIGHT} for at in range(1, pictures + 1)]
     document: dict[str, Any] = {"images": images, "annotations": []}

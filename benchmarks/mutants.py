@@ -607,8 +607,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/training/optimization.py",
-        "return top * (step + 1) / warm_up",
-        "return top * step / warm_up",
+        "return top * (step + 1) / warmup_steps",
+        "return top * step / warmup_steps",
         "tests/training/test_train.py::test_warm_up_and_cosine",
     ),
     Mutant(

@@ -1,13 +1,13 @@
-"""Check damaged and crafted images of five formats, clean the json, and train on what is left: nothing may die or hang.
+"""Check damaged and crafted images of five formats, clean the file, and train on what is left: nothing may die or hang.
 
     python benchmarks/mutated_images.py [--images 10000] [--first 0] [--piece 500] [--seed 0]
 
 Draws small JPEG, PNG, TIFF, WebP and BMP files and changes each in one to three ways: bytes flipped, cut off, zeroed,
 repeated or moved, a chunk or segment twice, another size in the header, other numbers anywhere; then with the checksums
-of PNG put right. The json has the sizes of their headers, as if it was converted from them. Each piece runs `detaug
-check --decode --isolated --clean` and two epochs on the CPU with the cleaned json, in a process of its own. Prints for
-each piece how it ended, and what the check found; libraries print on stderr. The exit code is 1 if a process died or
-took more than an hour.
+of PNG put right. The JSON file has the sizes of their headers, as if it was converted from them. Each piece runs
+`detaug check --decode --isolated --clean` and two epochs on the CPU with the cleaned JSON file, in a process of its
+own. Prints for each piece how it ended, and what the check found; libraries print on stderr. The exit code is 1 if a
+process died or took more than an hour.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ OF_FORMAT = {
 
 
 def write_corpus(folder: Path, first: int, count: int, seed: int) -> Path:
-    """Write mutations first, first + 1, ... and a json of them; return the json. A mutation depends on its number."""
+    """Write mutations first, first + 1, ... and a JSON file of them; return that. A mutation depends on its number."""
     sources, rows = originals(), []
     for number in range(first, first + count):
         rng = np.random.default_rng((seed, number))

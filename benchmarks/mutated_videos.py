@@ -1,14 +1,14 @@
-"""Read the frames of damaged videos of many formats, check their json, and take epochs: nothing may die or hang.
+"""Read the frames of damaged videos of many formats, check their JSON file, and take epochs: nothing may die or hang.
 
     python benchmarks/mutated_videos.py [--videos 1000] [--first 0] [--piece 50] [--seed 0] [--keep FOLDER]
 
 Makes small MP4, MKV, WebM, AVI, MOV and MPEG files of eight codecs, some with sound, and changes each in one to three
 ways: those of mutated_images.py, and in the headers other numbers, bytes, and parts at other places. Each piece runs in
 a process of its own, with 12 GB of address space at most: da.VideoReader of the folder, an epoch in order and one in
-random order, `detaug check` of a CocoVID json with the frames that the reader found, and an epoch of that json, all on
-the CPU with on_error="skip". Prints for each piece how it ended, and what was found. If a process dies, raises an error
-or takes too long, each video of its piece is tried again, alone, and those that cause it are named, and copied to
-`--keep`; the exit code is 1. A mutation depends on its number, the seed, and what FFmpeg's encoders wrote.
+random order, `detaug check` of a CocoVID JSON file with the frames that the reader found, and an epoch of that JSON,
+all on the CPU with on_error="skip". Prints for each piece how it ended, and what was found. If a process dies, raises
+an error or takes too long, each video of its piece is tried again, alone, and those that cause it are named, and copied
+to `--keep`; the exit code is 1. A mutation depends on its number, the seed, and what FFmpeg's encoders wrote.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def write_videos(originals: Path, folder: Path, first: int, count: int, seed: in
 
 
 def write_json(reader: da.VideoReader, path: Path) -> None:
-    """Write a CocoVID json of the first frames of each video, with a box in each."""
+    """Write a CocoVID JSON file of the first frames of each video, with a box in each."""
     videos, images = [], []
     for at, file in enumerate(reader.video_files):
         videos.append({"id": at + 1, "file_name": Path(file).name})
@@ -138,7 +138,7 @@ def epoch(reader: da.VideoReader, **options: Any) -> tuple[int, int]:
 
 
 def run_piece(folder: Path, seed: int) -> None:
-    """Read the videos of a folder, check the json of their frames, and print what was found."""
+    """Read the videos of a folder, check the JSON file of their frames, and print what was found."""
     try:
         reader = da.VideoReader(folder, frames=4, last="pad", cache=False)
     except da.InputError as error:
@@ -151,7 +151,9 @@ def run_piece(folder: Path, seed: int) -> None:
     write_json(reader, path := folder.with_name("videos.json"))
     summary = check_coco(path, folder)
     clips, skipped = epoch(da.VideoReader(folder, annotations=path, frames=2, last="pad", cache=False), train=False)
-    print(f"check: {summary.kind_counts or 'no findings'}; {clips} clips of the json, {skipped} skipped", flush=True)
+    print(
+        f"check: {summary.kind_counts or 'no findings'}; {clips} clips of the JSON file, {skipped} skipped", flush=True
+    )
 
 
 def run_alone(originals: Path, first: int, count: int, seed: int, seconds: float) -> str:

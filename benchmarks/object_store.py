@@ -2,10 +2,10 @@
 
     python benchmarks/object_store.py [--device cuda] [--images 20000] [--latency 0.03] [--link 1GB] [--single]
 
-The server answers each request after `--latency` seconds, and sends at most `--link` bytes a second to all connections
-together. In each turn: all bytes of the shards by the client alone, as many requests at once as the reader makes (the
-link); an epoch with an empty cache; an epoch with the full one; an epoch of the same shards as local files. Prints
-images/s, medians of the turns and in brackets their range. With --single the images are objects of their own.
+The server answers each request after `--latency` seconds, and sends at most `--link` bytes per second to all
+connections together. In each turn: all bytes of the shards by the client alone, as many requests at once as the reader
+makes (the link); an epoch with an empty cache; an epoch with the full one; an epoch of the same shards as local files.
+Prints images/s, medians of the turns and in brackets their range. With --single the images are objects of their own.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--latency", type=float, default=0.03, help="seconds before each answer")
-    parser.add_argument("--link", default="1GB", help="bytes a second")
+    parser.add_argument("--link", default="1GB", help="bytes per second")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--single", action="store_true", help="objects of their own instead of shards")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Measure the cost of each op, in images a second and as a share of decoding a JPEG of 500 x 375.
+"""Measure the cost of each op, in images per second and as a fraction of decoding a JPEG of 500 x 375.
 
     python benchmarks/op_costs.py [--device cuda] [--json costs.json] [--only JPEG CLAHE]
 
@@ -7,7 +7,7 @@ draws the op (p=1). As in a loader, Triton's kernels render what they can on a G
 the rest, in one pipeline. `images/s` is the recipe's rate. `op, us` is the additional time of an image over Resize
 alone, in microseconds: CPU time of all threads with --device cpu, which other programs disturb less, and wall time with
 cuda. Differences of a few percent of Resize's time are noise. A negative time is noise too, or the op leaves Resize
-less to do. `of a decode` is the additional time as a share of decoding. For Resize itself, it is the whole time.
+less to do. `of a decode` is the additional time as a fraction of decoding. For Resize itself, it is the whole time.
 """
 
 from __future__ import annotations

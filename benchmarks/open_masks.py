@@ -1,10 +1,10 @@
-"""Measure how long a json of COCO train2017's size takes to open with masks and without, and the memory that stays.
+"""Measure how long a JSON file of COCO train2017's size takes to open, with and without masks, and its memory.
 
     python benchmarks/open_masks.py
 
-It writes a json of 117,000 images with 860,000 objects, each with an outline of 6 to 40 points, about 400 MB, and opens
-it in processes of their own, in turns: first without a cache, then from the cache. Prints seconds, ratios, and the
-resident memory that the reader adds to the process.
+It writes a JSON file of 117,000 images with 860,000 objects, each with a polygon of 6 to 40 points, about 400 MB, and
+opens it in processes of their own, in turns: first without a cache, then from the cache. Prints seconds, ratios, and
+the resident memory that the reader adds to the process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ print(took, (resident() - before) / 1000)
 
 
 def write(folder: Path, images: int, objects: int) -> None:
-    """Write the json, and one empty file for each image."""
+    """Write the JSON file, and one empty file for each image."""
     rng = np.random.default_rng(0)
     for at in range(images):
         (folder / f"{at}.png").touch()

@@ -1,10 +1,10 @@
-"""Memory and time of the loader with photographs of several sizes; of several checkouts and limits, interleaved.
+"""Memory and time of the loader with images of several sizes; of several checkouts and limits, interleaved.
 
     python benchmarks/photographs.py [--megapixels 3 12 48] [--batch-size 16] [--device cpu] [--preset ssd300]
         [--scaled] [--memory 150MB 2GB] [--before ../before]
 
 Makes JPEGs of about 1.7 bits a pixel and runs a recipe on them, each turn in a process of its own. Prints
-the largest memory, its CPU time for each image and the images a second, medians of the turns and in brackets their
+the largest memory, its CPU time for each image and the images per second, medians of the turns and in brackets their
 range, and the ratio of the CPU times and of the rates to those of the first row: of the checkout `--before` if there is
 one. The memory is that of the process (VmHWM), on a GPU that of the device, looked at after each batch, beyond the
 context of CUDA. `--scaled`: also with `Resize(decode="scaled")`. `--memory`: also with these limits.
@@ -28,12 +28,12 @@ import numpy as np
 from PIL import Image
 
 FILES = 8
-"""Different files of each size; the json names each of them several times, by links."""
+"""Different files of each size; the JSON file names each of them several times, by links."""
 IMAGES = 96
 
 
 def write_photographs(folder: Path, megapixels: int) -> None:
-    """Write the files, links to them, and a json with three boxes for each: a smooth picture with noise."""
+    """Write the files, links to them, and a JSON file with three boxes for each: a smooth image with noise."""
     height = round((megapixels * 1e6 * 3 / 4) ** 0.5 / 120) * 120
     width = height * 4 // 3
     folder.mkdir()
@@ -56,7 +56,7 @@ def write_photographs(folder: Path, megapixels: int) -> None:
 
 
 def measure(folder: str, images: int, batch_size: int, device: str, preset: str, limit: str, decode: str) -> None:
-    """Print the most memory that was taken, in GB, the CPU milliseconds of an image, and images a second."""
+    """Print the most memory that was taken, in GB, the CPU milliseconds of an image, and images per second."""
     import torch
 
     import detaug as da

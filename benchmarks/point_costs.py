@@ -1,9 +1,9 @@
-"""Measure what key points, rotated boxes and tight boxes cost the loader, interleaved in one process.
+"""Measure what keypoints, rotated boxes and tight boxes cost the loader, interleaved in one process.
 
     python benchmarks/point_costs.py --device cuda --cases ssd300:32 ssd300:128
 
-Seven objects an image with 17 key points each, on generated JPEGs of 500 x 375. "key points" and "rotated boxes" read
-them of every batch; "tight" only plans with outlines, for a recipe that turns each image. It prints the medians and
+Seven objects per image with 17 keypoints each, on generated JPEGs of 500 x 375. "keypoints" and "rotated boxes" read
+them of every batch; "tight" only plans with polygons, for a recipe that turns each image. It prints the medians and
 ranges of images/s, and each one's ratio to plain boxes; then the CPU milliseconds in which one core plans 2,048 images,
 the least of the turns, since a machine that others use only adds to it.
 """
@@ -33,7 +33,7 @@ OBJECTS = 7
 
 
 def add_shapes(path: Path) -> None:
-    """Give each image of the json seven objects with key points, corners and an outline."""
+    """Give each image of the JSON file seven objects with keypoints, corners and a polygon."""
     rng = np.random.default_rng(0)
     content = json.loads(path.read_text())
     content["annotations"] = []
@@ -128,7 +128,7 @@ def main() -> None:
             turned = [da.RandomRotation(20, expand=True), *recipe]
             ways = {
                 "boxes": Way(recipe, {}, lambda batch: batch.boxes),
-                "key points": Way(recipe, {"keypoints": True}, lambda batch: batch.keypoints),
+                "keypoints": Way(recipe, {"keypoints": True}, lambda batch: batch.keypoints),
                 "rotated boxes": Way(recipe, {"rotated": True}, lambda batch: batch.rotated_boxes()),
                 "tight": Way(recipe, {"tight": True}, lambda batch: batch.boxes),
                 "turned": Way(turned, {}, lambda batch: batch.boxes),

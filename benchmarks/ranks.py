@@ -1,10 +1,10 @@
-"""Measure the loader on all GPUs of a host together, against one process alone with its share of the cores.
+"""Measure the loader on all GPUs of a host together, against one process alone with its fraction of the cores.
 
     torchrun --standalone --nproc-per-node 4 benchmarks/ranks.py --cases ssd300:32 retinanet:16 ssd300:32:masks
 
-Each process has a GPU and its share of the cores. A turn is the first process alone, then all together. Prints
+Each process has a GPU and its fraction of the cores. A turn is the first process alone, then all together. Prints
 images/s, medians and ranges of the turns, the ratio of all to their number times one alone, and CPU s for 1,000 images.
-":masks" asks each batch for its masks at stride 4, of seven objects an image. --bucket also packs the images into
+":masks" asks each batch for its masks at stride 4, of seven objects per image. --bucket also packs the images into
 shards, serves them by S3's protocol on the loopback, and reads them through one cache that all processes share: it
 prints the bytes that were fetched in the first epoch, relative to those of the shards, and the rate of later epochs
 against that of local shards. Without FILE.json, the images are generated: JPEGs of 500 x 375.

@@ -2,7 +2,7 @@
 
     python benchmarks/ranks_training.py --processes 4
 
-On drawn pictures with people: a training of `--processes` processes, each with a GPU of its own, that nothing disturbs;
+On drawn images with people: a training of `--processes` processes, each with a GPU of its own, that nothing disturbs;
 the same, of which the last process is killed in the middle of an epoch; the command again with --resume and one
 process less, whose batches are so much larger that a step has as many images. Then the model is scored by one process
 and by all, an image at a time. Prints the step of the checkpoint, the losses of both trainings at the same steps after

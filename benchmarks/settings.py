@@ -1,10 +1,10 @@
-"""Measure the loader and decoding alone with several settings, interleaved in one process: images a second.
+"""Measure the loader and decoding alone with several settings, interleaved in one process: images per second.
 
     python benchmarks/settings.py FILE.json IMAGES [--preset ssd300] [--batch-size 32 128] [--settings 2,2,3 3,1,2,4]
         [--cores 4]
 
 Settings are pipelines, threads of each, depth (groups of batches in flight in each), batches per group (default 1), and
-the share of the JPEG engine (default 1); the first are the loader's own. Ratios are medians of the turns' ratios.
+the fraction of the JPEG engine (default 1); the first are the loader's own. Ratios are medians of the turns' ratios.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def compare(job: BenchJob, others: list[Settings], cores: list[int], turns: int,
 
 
 def rates_of(results: list[tuple[Result, Result]]) -> tuple[list[float], list[float]]:
-    """Return the images a second of decoding, and of the loader, in each turn."""
+    """Return the images per second of decoding, and of the loader, in each turn."""
     decoding, loading = zip(*results, strict=True)
     return [each["images_per_s"] for each in decoding], [each["images_per_s"] for each in loading]
 

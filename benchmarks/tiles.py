@@ -2,10 +2,10 @@
 
     python benchmarks/tiles.py [--pictures 6] [--turns 5] [--tiles 128]
 
-Makes pictures of 4000 x 3000 (12 megapixels) as JPEGs of about 1.7 bits a pixel and as TIFFs in tiles of 512 x 512,
-of RGB and of six bands of uint16, cuts them to tiles of 1024 x 1024, and loads these in the order of training, mirrored
-at random, as uint8. Prints the CPU milliseconds of a tile, medians of the turns and in brackets their range, the ratios
-of the same turn, and the bytes on the disk. Needs tifffile, imagecodecs and jpeglib.
+Makes source images of 4000 x 3000 (12 megapixels) as JPEGs of about 1.7 bits a pixel and as TIFFs in tiles of 512 x
+512, of RGB and of six bands of uint16, cuts them to tiles of 1024 x 1024, and loads these in the order of training,
+mirrored at random, as uint8. Prints the CPU milliseconds of a tile, medians of the turns and in brackets their range,
+the ratios of the same turn, and the bytes on the disk. Needs tifffile, imagecodecs and jpeglib.
 
 - tiles / files: files of `detaug tile --format jpeg` beside JPEGs of 1024 x 1024 that Pillow wrote of other parts.
 - TIFF / its tiles: `TileReader.contents` on TIFFs beside decoding the touched tiles of the TIFF alone.
@@ -32,7 +32,7 @@ HEIGHT, WIDTH, SIZE, TIFF_TILE = 3000, 4000, 1024, 512
 
 
 def write_pictures(folder: Path, count: int) -> None:
-    """Write the pictures as JPEG and TIFF, a json of each, and parts of the pictures as JPEGs of their own."""
+    """Write the source images as JPEG and TIFF, a JSON file of each, and their parts as JPEGs of their own."""
     for name in ("jpeg", "zlib", "bands", "files"):
         (folder / name).mkdir()
     rows, parts = [], []
@@ -168,7 +168,7 @@ def main() -> None:
             "files of detaug tile, JPEG": take(loaded(sources["tiles"])),
             "files of detaug tile, JPEG, kept": take(loaded(sources["kept"])),
             "files of detaug tile, PNG": take(loaded(sources["png"])),
-            "TileReader, JPEG, all pictures kept": take(loaded(readers["jpg"])),
+            "TileReader, JPEG, all source images kept": take(loaded(readers["jpg"])),
             "TileReader, JPEG, 200 MB": take(loaded(da.TileReader(sources["jpg"], memory="200MB"))),
             "TileReader, TIFF (JPEG)": take(loaded(readers["tif"])),
             "TileReader, TIFF (zlib)": take(loaded(readers["zlib"])),

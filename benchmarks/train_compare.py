@@ -151,7 +151,7 @@ def run_cell(cell: Cell, options: argparse.Namespace, output: Path) -> dict[str,
         optimizer=options.optimizer,
         lr=getattr(options, f"{cell.model}_lr"),
         weight_decay=0.02 if adam else None,
-        warm_up=options.warm_up,
+        warmup_steps=options.warmup_steps,
         seed=cell.seed,
         eval_every=cell.epochs,
         checkpoint_every=0,
@@ -289,11 +289,11 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--ssd300-epochs", type=int, default=150)
     parser.add_argument("--retinanet-epochs", type=int, default=100)
-    parser.add_argument("--batch-size", type=int, default=16, help="images a step")
+    parser.add_argument("--batch-size", type=int, default=16, help="images per step")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="adamw")
     parser.add_argument("--ssd300-lr", type=float, default=0.0003)
     parser.add_argument("--retinanet-lr", type=float, default=0.0003)
-    parser.add_argument("--warm-up", type=int, help="steps")
+    parser.add_argument("--warmup-steps", type=int, help="steps")
     parser.add_argument("--retinanet-size", type=size, default=(384, 512), help="HxW pixels")
     parser.add_argument("--parallel", type=int, default=1, help="cells at a time")
     parser.add_argument("--timing-epochs", type=int, default=10, help="0: times of the cells that share the GPU")

@@ -4,7 +4,7 @@
     python benchmarks/trainers.py [--steps 200] [--workers 16] [--only rf_detr ...] [--json OUT]
 
 Each training has random weights, the batch size of its script and JPEGs of 500 x 375 with two or three boxes. RF-DETR's
-own loader is that of its trainer. For the others it is a DataLoader with torchvision's data set and v2 transforms of
+own loader is that of its trainer. For the others it is a DataLoader with torchvision's dataset and v2 transforms of
 the same names. Both pass what the model takes on the device. Prints images/s from step 20 on, and the losses.
 """
 
@@ -62,7 +62,7 @@ class Training(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The generated data set, and how to train on it."""
+    """The generated dataset, and how to train on it."""
 
     folder: Path
     steps: int
@@ -264,7 +264,7 @@ def rf_detr(data: Data) -> Training:
 
 
 def roboflow_folder(data: Data) -> Path:
-    """Return the folder, with the json where RF-DETR looks for it; its train split also serves as the others."""
+    """Return the folder, with the JSON file where RF-DETR looks for it; its train split also serves as the others."""
     for split in ("train", "valid", "test"):
         (data.folder / split).exists() or (data.folder / split).symlink_to("train")
     (data.folder / "train/_annotations.coco.json").write_text((data.folder / "train.json").read_text())
@@ -286,7 +286,7 @@ def default_device() -> torch.device:
 
 
 def write(folder: Path, images: int) -> None:
-    """Write the JPEGs, and a json with the fields that all trainers need."""
+    """Write the JPEGs, and a JSON file with the fields that all trainers need."""
     (folder / "train").mkdir()
     write_data(folder / "train", images)
     document = json.loads((folder / "train/train.json").read_text())

@@ -1,4 +1,4 @@
-"""Does loading slow training down? Train on the loader and on fixed batches, interleaved: images a second.
+"""Does loading slow training down? Train on the loader and on fixed batches, interleaved: images per second.
 
     python benchmarks/training_rates.py [FILE.json IMAGES] [--models ssd300 detr] [--turns 5] [--compile] [--workers 16]
 
@@ -96,7 +96,7 @@ SETUPS = {
 
 
 class Trained(NamedTuple):
-    """Images a second; share of the time in which the loop waited for a batch; CPU seconds and joules of an image."""
+    """Images per second; fraction of the time that the loop waited; CPU seconds and joules per image."""
 
     rate: float
     waiting: float

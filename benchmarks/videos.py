@@ -2,7 +2,7 @@
 
     python benchmarks/videos.py [--size 720 1280] [--frames 16] [--stride 1] [--keys 30] [--videos 4] [--turns 5]
 
-Makes H.264 videos of 300 frames of a moving picture. In each turn: PyAV decodes the clips of an epoch to RGB with as
+Makes H.264 videos of 300 frames of a moving image. In each turn: PyAV decodes the clips of an epoch to RGB with as
 many threads as there are cores; so does torchcodec on the CPU, if it is installed; on a GPU, NVDEC decodes all
 stretches, into memory and nothing else; a loader makes batches of clips, resized to 224 x 224, for `--epochs` epochs,
 its start included, and for as many again. Prints frames/s, medians of the turns and in brackets their range.
@@ -40,7 +40,7 @@ LINKED = "FFMPEG_OF_PYAV_IS_LINKED"
 
 
 def write_video(path: Path, size: tuple[int, int], keys: int, seed: int) -> None:
-    """Write a video in which a picture moves."""
+    """Write a video in which an image moves."""
     height, width = size
     picture = np.asarray(paint(seed)[0].resize((width + FRAMES, height + FRAMES // 2)))
     with av.open(str(path), "w") as container:

@@ -7,7 +7,7 @@ two GPUs also two processes on one, and four with two on each; with one GPU, or 
 that. Then the run on the most processes is resumed, from the middle of an epoch, on one less, on two and on one. The
 processes of each round run at the same time, each with another number of pipelines, threads and batches in flight.
 
-Each takes two epochs of 61 small images with every recipe and every sampler of tests/helpers/worlds.py, 24 images a
+Each takes two epochs of 61 small images with every recipe and every sampler of tests/helpers/worlds.py, 24 images per
 step on all processes together, or 32 for recipes that mix images, so that each of four processes has 8; on eight GPUs
 56 and 64.
 Pixels, boxes, masks, labels and matrices of every image are compared by their digests with the image at the same
@@ -96,7 +96,7 @@ def divides(recipe: str, layout: Layout, most: int) -> bool:
 
 
 def run_process(folder: Folder, layout: Layout, rank: int, cases: list[Case], most: int, seed: int, out: Path) -> None:
-    """Write the digests of the images of one shard, for each recipe and sampler, as json. Runs in its own process."""
+    """Write the digests of the images of one shard, for each recipe and sampler, as JSON. Runs in its own process."""
     warnings.filterwarnings("error", message=".*other pixels")  # a batch whose size does not fit the ops that mix
     out.mkdir()
     state = json.loads((folder[0] / STATES).read_text()) if layout.goes_on else {}

@@ -1,4 +1,4 @@
-"""Convert annotation formats on disk to and from COCO json, merge, split and check it. Needs neither torch nor DALI."""
+"""Convert annotation formats on disk to and from COCO JSON, merge, split and check it. Needs neither torch nor DALI."""
 
 from __future__ import annotations
 

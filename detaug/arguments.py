@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeGuard, TypeVar, get_args
+from warnings import warn
 
 import numpy as np
 
@@ -23,10 +24,10 @@ RGB = tuple[float, ...]
 """Red, green, blue, 0..255; for images of other bands a number for each, in the values of their files."""
 
 FILL = (123.0, 117.0, 104.0)
-"""The default fill around an image: the mean colour of photographs (SSD, Liu et al. 2016)."""
+"""The default fill around an image: the mean color of images (SSD, Liu et al. 2016)."""
 
 SCORE = 0.4
-"""The default score from which a detection counts in pictures and errors."""
+"""The default score from which a detection counts in images and errors."""
 
 LARGEST_SEED = 2**63 - 1
 """The largest that torch takes, without those that it reads as negative ones."""
@@ -58,6 +59,35 @@ def checks_names(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **named)
 
     return checked
+
+
+def renamed(**new_names: str) -> Callable[[R], R]:
+    """Let a function, or a class, be called with old names of its arguments, too, which are warned of.
+
+    new_names: the name of each argument, by its old one. `old_names` of the function or of __init__ has them.
+    """
+
+    def decorate(target: R) -> R:
+        function: Any = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+        name = target.__name__  # type: ignore[attr-defined]
+
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            for old in new_names.keys() & named:
+                if new_names[old] in named:
+                    raise TypeError(f"{name} got {new_names[old]} and {old}, its old name; give the first alone")
+                # Shown by default, as a DeprecationWarning is not: who reads it can change the call.
+                warn(f"{old} of {name} is called {new_names[old]} now", FutureWarning, stacklevel=2)
+                named[new_names[old]] = named.pop(old)
+            return function(*args, **named)
+
+        call.old_names = new_names  # type: ignore[attr-defined]
+        if isinstance(target, type):
+            target.__init__ = call  # type: ignore[misc]
+            return target
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 def is_number(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> TypeGuard[float]:
@@ -161,7 +191,7 @@ def check_range(name: str, bounds: Any, low: float, high: float) -> None:
 
 
 def check_share(name: str, value: Any) -> None:
-    check(name, value, is_number(value, 0, 1), "a share of the area in 0..1")
+    check(name, value, is_number(value, 0, 1), "a fraction of the area in 0..1")
 
 
 def check_fill(name: str, value: Any) -> None:

@@ -68,7 +68,7 @@ class ConversionError(InputError):
 
 
 class AnnotationError(InputError):
-    """A COCO json that training would stop at or learn wrongly from. The message names file, entry and remedy.
+    """A COCO JSON file that training would stop at or learn wrongly from. The message names file, entry and remedy.
 
     >>> try:
     ...     da.CocoReader("demo/VOC/JPEGImages", "no.json")

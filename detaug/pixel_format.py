@@ -91,5 +91,5 @@ def check_bands(name: str, values: tuple[float, ...], pixels: PixelFormat) -> No
 
 
 def for_bands(values: tuple[float, ...], pixels: PixelFormat) -> tuple[float, ...]:
-    """Return what to fill with: these numbers, and 0 for the default, which is the mean colour of photographs."""
+    """Return what to fill with: these numbers, and 0 for the default, which is the mean color of images."""
     return values if pixels.is_rgb8 or tuple(values) != FILL else (0.0,) * pixels.count

@@ -57,7 +57,7 @@ def _check_no_size(name: str, mean: Any) -> None:
 def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     """Return SSD's training recipe (Liu et al. 2016) at 300 x 300, as in torchvision's reference "ssd".
 
-    By default images are in 0..1, because torchvision's detectors normalise them; give `mean` and `std` for a model
+    By default images are in 0..1, because torchvision's detectors normalize them; give `mean` and `std` for a model
     that does not.
 
     >>> [type(op).__name__ for op in da.presets.ssd300()]
@@ -89,12 +89,12 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
 
 @checks_names
 def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int | None = None) -> list[Op]:
-    """Return a recipe after Ultralytics' for YOLO models: letterbox to 640 x 640, mosaic, colour.
+    """Return a recipe after Ultralytics' for YOLO models: letterbox to 640 x 640, mosaic, color.
 
     `until_epoch`: no mosaic from this epoch on; Ultralytics' `close_mosaic=10` is `epochs - 10`. A batch needs at least
-    two images. Differences from Ultralytics' defaults: a mosaic's partners come from the batch, not from the whole data
-    set; the mosaic is 640 x 640, not a random window of one of 1280 x 1280, scaled by 0.5 to 1.5 (put a `RandomAffine`
-    or `ScaleJitter` in front for that); the colour op is SSD's distortion, not gains in HSV.
+    two images. Differences from Ultralytics' defaults: a mosaic's partners come from the batch, not from the whole
+    dataset; the mosaic is 640 x 640, not a random window of one of 1280 x 1280, scaled by 0.5 to 1.5 (put a
+    `RandomAffine` or `ScaleJitter` in front for that); the color op is SSD's distortion, not gains in HSV.
 
     >>> [type(op).__name__ for op in da.presets.yolo640(until_epoch=90)]
     ['RandomHorizontalFlip', 'Resize', 'Mosaic', 'RandomPhotometricDistort', 'Normalize']
@@ -122,12 +122,12 @@ def for_problem(
     mild. docs/which-recipe.md gives the reason for each op.
 
     - "aerial": both flips, any angle for half of the images, scales from 0.5 to 1.5 as in MMRotate's RTMDet-R for DOTA
-      and its tiles of three scales. Colours of Ultralytics.
+      and its tiles of three scales. Colors of Ultralytics.
     - "small objects": SSD's crops, which enlarge, without its zoom-out; mosaics for half of the images, as in
-      TPH-YOLOv5 (Zhu et al. 2021), which need at least two images a batch. Colours and smallest box of Ultralytics.
-    - "text": nothing is mirrored, and no crop cuts a box. Up to 10 degrees, scales from 0.5 and colours of MMOCR's
+      TPH-YOLOv5 (Zhu et al. 2021), which need at least two images per batch. Colors and smallest box of Ultralytics.
+    - "text": nothing is mirrored, and no crop cuts a box. Up to 10 degrees, scales from 0.5 and colors of MMOCR's
       DBNet; perspective, motion blur and coarse pixels, as in STRAug (Atienza 2021).
-    - "night": darker, paler and grey colours, motion blur and noise; crops and zoom-out of MAET (Cui et al. 2021).
+    - "night": darker, paler and gray colors, motion blur and noise; crops and zoom-out of MAET (Cui et al. 2021).
     - "industrial": a camera that does not move: small shifts and turns, light and focus, after the manual of Euresys'
       Open eVision. Nothing is mirrored, mixed or cropped.
 

@@ -1,6 +1,6 @@
 """Training targets of a whole batch, computed on its device: SSD's and RetinaNet's matched boxes.
 
-Matching needs a few (N, M, A) float32 tensors for N images, at most M boxes an image, and A default boxes: 110 MB each
+Matching needs a few (N, M, A) float32 tensors for N images, at most M boxes per image, and A default boxes: 110 MB each
 for 32 images, 100 boxes and SSD300's 8,732.
 """
 
@@ -26,7 +26,7 @@ class Matched(NamedTuple):
     labels: Tensor
     """(N, A) int64: 1..K; 0 is background; -1 is ignored."""
     offsets: Tensor
-    """(N, A, 4) float32: centre x, y, log width, log height of the matched box relative to the default box; zeros
+    """(N, A, 4) float32: center x, y, log width, log height of the matched box relative to the default box; zeros
     where there is none."""
     rows: Tensor
     """(N, A) int64: the row of the matched box in `batch.boxes[n]`; -1 where there is none."""

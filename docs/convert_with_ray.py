@@ -1,4 +1,4 @@
-"""Convert a data set to one COCO json with the tasks of Ray, on disks that all of its machines share.
+"""Convert a dataset to one COCO JSON file with the tasks of Ray, on disks that all of its machines share.
 
 python convert_with_ray.py photos train.json --parts 64
 """

@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Give the other processes their share again: where root encodes, SVT-AV1 makes the thread a real-time one."""
+    """Give the other processes their fraction again: where root encodes, SVT-AV1 makes the thread a real-time one."""
     if os.sched_getscheduler(0) != os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
@@ -124,10 +124,10 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def bccd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(image folder, json) of the 205 photographs of BCCD's train split."""
+    """(image folder, JSON) of the 205 images of BCCD's train split."""
     root = SHARED_DATA / "bccd"
     if not root.is_dir():
-        pytest.skip(f"the BCCD photographs are not at {root}")
+        pytest.skip(f"the BCCD images are not at {root}")
     from detaug.converters import voc_to_coco
 
     json = tmp_path_factory.mktemp("bccd") / "train.json"
@@ -199,7 +199,7 @@ def resident() -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def cached_pictures() -> Iterator[None]:
-    """Draw each picture of the demo once: it takes 0.3 s, and test_shapes.py checks that it is always the same."""
+    """Draw each image of the demo once: it takes 0.3 s, and test_shapes.py checks that it is always the same."""
     from detaug.demo import people, shapes, ships
 
     with pytest.MonkeyPatch.context() as patch:
@@ -245,7 +245,7 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def painted(tmp_path: Path) -> Folder:
-    """21 painted PNG files of three sizes, and their json; the last one has no boxes."""
+    """21 painted PNG files of three sizes, and their JSON file; the last one has no boxes."""
     from painted_files import paint_files
 
     return paint_files(tmp_path)

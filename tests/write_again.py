@@ -1,7 +1,7 @@
 """Write what the tests compare: `python tests/write_again.py documents`, or `notebooks`, all or those that are named.
 
-documents: docs/commands.md, docs/findings.md, the table of formats, the pictures and the printed outputs of all pages.
-notebooks: their saved outputs, pictures as JPEG.
+documents: docs/commands.md, docs/findings.md, the table of formats, the images and the printed outputs of all pages.
+notebooks: their saved outputs, images as JPEG.
 """
 
 from __future__ import annotations

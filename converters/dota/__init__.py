@@ -1,1 +1,1 @@
-"""DOTA label files, to and from COCO json."""
+"""DOTA label files, to and from COCO JSON."""

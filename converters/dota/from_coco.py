@@ -1,4 +1,4 @@
-"""Convert COCO json to DOTA's label files."""
+"""Convert COCO JSON to DOTA's label files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def coco_to_dota(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert a COCO json file into DOTA's label files, rows "x1 y1 x2 y2 x3 y3 x4 y4 class difficult".
+    """Convert a COCO JSON file into DOTA's label files, rows "x1 y1 x2 y2 x3 y3 x4 y4 class difficult".
 
     Writes output/labelTxt/NAME.txt for each image. The corners are `corners`, a `segmentation` of four points, the
     smallest rectangle around it, or else those of the box, which is counted. Pixels have up to 3 decimals. A class name
@@ -42,7 +42,7 @@ def coco_to_dota(
 
     images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
     images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
+    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
     with (files written, files in all). Crowds are left out, and keys without a place in DOTA; both are counted.
     Other label files in output/labelTxt are an error.
 

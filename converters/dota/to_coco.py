@@ -1,4 +1,4 @@
-"""Convert DOTA's label files, four corners of each object, to COCO json."""
+"""Convert DOTA's label files, four corners of each object, to COCO JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def dota_to_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert DOTA's label files into one COCO json file, with rotated boxes.
+    """Convert DOTA's label files into one COCO JSON file, with rotated boxes.
 
     labels: the folder of the label files, labelTxt. images: the folder of the images; an image without a label file has
     no objects, and a label file is of the image of its stem. A row is "x1 y1 x2 y2 x3 y3 x4 y4 class difficult", pixels
@@ -40,9 +40,9 @@ def dota_to_coco(
     `corners`, and the same as `segmentation`. `bbox` is the box around them, cut at the image's edges. A difficult of
     more than 1 is 1. on_error: "stop" at images and label files that cannot be used, after reading all of them, or
     "skip" these. jobs: processes to read with. part: (number, of), such as (1, 3), for only the first third of the
-    images; merge_coco joins the jsons of all parts to the same bytes as one run writes. report: a json file for every
-    finding. progress: called with (images done, images in all).
-    Source: https://captain-whu.github.io/DOTA/dataset.html
+    images; merge_coco joins the JSON files of all parts to the same bytes as one run writes. report: a JSON file for
+    every finding. progress: called with (images done, images in all). Source:
+    https://captain-whu.github.io/DOTA/dataset.html
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 

@@ -1,1 +1,1 @@
-"""From COCO json to the files of any format: which images and objects are written, their shapes, and the folder."""
+"""From COCO JSON to the files of any format: which images and objects are written, their shapes, and the folder."""

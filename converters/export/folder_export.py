@@ -1,4 +1,4 @@
-"""Convert a COCO json into a folder of annotation files and images: the steps that all such formats share."""
+"""Convert a COCO JSON file into a folder of annotation files and images: the steps that all such formats share."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FolderExport:
         return "" if self.brings_images else str(self.images or "IMAGES")
 
     def read(self, *, one_file: bool = False) -> tuple[CocoRows, list[Finding]]:
-        """Read the json. Returns the images and boxes that annotation files can be written for, and findings.
+        """Read the JSON file. Returns the images and boxes that annotation files can be written for, and findings.
 
         one_file: the format has one file for all images, so two of them may differ only in their extension.
         """

@@ -1,4 +1,4 @@
-"""The shapes of annotations of a COCO json that is converted: rings, masks, corners of rotated boxes, key points."""
+"""The shapes of the annotations of a converted COCO JSON file: rings, masks, corners of rotated boxes, keypoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPE_KEYS = frozenset({"segmentation", "corners", "area", "keypoints", "num_key
 
 
 class Outlines(NamedTuple):
-    """The outlines of annotations, by position in the json; those without one are missing."""
+    """The polygons of annotations, by position in the JSON file; those without one are missing."""
 
     rings: dict[int, list[Floats]]
     """Polygons, and the edges of masks, those of holes too: each (n, 2) x, y in pixels."""
@@ -32,7 +32,7 @@ class Outlines(NamedTuple):
     """Of masks: where runs of pixels end, down the columns of the image, the first one outside of the object."""
 
     def rotated_box(self, at: int) -> Floats | None:
-        """Return (4, 2): `corners`, an outline of four points, or the smallest rectangle around the outline."""
+        """Return (4, 2): `corners`, a polygon of four points, or the smallest rectangle around the polygon."""
         if at in self.corners or at not in self.rings:
             return self.corners.get(at)
         rings = self.rings[at]
@@ -40,7 +40,7 @@ class Outlines(NamedTuple):
 
 
 def outlines_of(rows: CocoRows, *, trace: bool = True) -> tuple[CocoRows, Outlines, list[Finding]]:
-    """Return the outlines of the annotations; those with a wrong one are left out, with a finding.
+    """Return the polygons of the annotations; those with a wrong one are left out, with a finding.
 
     trace: masks become rings, too.
     """
@@ -67,7 +67,7 @@ def outlines_of(rows: CocoRows, *, trace: bool = True) -> tuple[CocoRows, Outlin
 
 
 def key_points_of(rows: CocoRows) -> tuple[CocoRows, dict[int, Floats], list[Finding]]:
-    """Return (K, 3) x, y, visibility of each annotation, as in the json; those with wrong ones are left out."""
+    """Return (K, 3) x, y, visibility of each annotation, as in the JSON file; those with wrong ones are left out."""
     positions = rows.boxes.tolist()
     names = {row["id"]: len(names_of_points(row)) for row in rows.table.coco.document["categories"]}
     known = [names[number] for number in rows.table.category_ids[rows.boxes].tolist()]
@@ -97,14 +97,14 @@ class Shape(NamedTuple):
     corners: Floats | None
     """(4, 2) of a rotated box. A ring that is the same is not among the rings."""
     key_points: dict[str, tuple[float, float, int]]
-    """By name, in the order of the category: x, y and COCO's visibility; none if none of them is labelled."""
+    """By name, in the order of the category: x, y and COCO's visibility; none if none of them is labeled."""
     is_crowd: bool
     columns: dict[str, Any]
     """Further keys, by the names that they had before COCO's own were in the way."""
 
     @property
     def has_own_box(self) -> bool:
-        """Return whether the box is not the one around the outline, the mask or the corners."""
+        """Return whether the box is not the one around the polygon, the mask or the corners."""
         points = np.concatenate(self.rings) if self.rings else self.corners
         if self.mask is not None:
             points = np.array(box_of_mask(self.mask), np.float64).reshape(2, 2)
@@ -115,7 +115,7 @@ class Shape(NamedTuple):
 
 
 class CocoShapes(NamedTuple):
-    """The shapes of the annotations of a json."""
+    """The shapes of the annotations of a JSON file."""
 
     rows: CocoRows
     outlines: Outlines
@@ -124,7 +124,7 @@ class CocoShapes(NamedTuple):
     """By category id."""
 
     def unordered_points(self) -> Iterator[Finding]:
-        """Yield a finding for each class with several key points, of which a format has the names alone."""
+        """Yield a finding for each class with several keypoints, of which a format has the names alone."""
         table = self.rows.table
         labelled = [at for at, points in self.key_points.items() if len(points) > 1 and points[:, 2].any()]
         for category in sorted({*table.category_ids[labelled].tolist()}):

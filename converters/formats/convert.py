@@ -1,4 +1,4 @@
-"""Convert annotations in any known format to COCO json."""
+"""Convert annotations in any known format to COCO JSON."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def convert_to_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert annotations in any known format into one COCO json file.
+    """Convert annotations in any known format into one COCO JSON file.
 
-    path: a file or a folder; what it is, is found out. format: the name of its format, as `detaug formats` lists them,
+    path: a file or a folder; what it is, is detected. format: the name of its format, as `detaug formats` lists them,
     where several are possible. images: the folder that has the images, at any depth; by default the path, or the folder
     of the file. Images are found by the paths and names that the annotations give, and by the names of label files;
     nothing outside the folder is opened. split: of formats that have some. classes: the class names in the order of
@@ -48,7 +48,7 @@ def convert_to_coco(
     on_error: "stop" at files, images and objects that cannot be used, after reading all of them, or "skip" these
     images. jobs: processes to read with; by default 1, of large shards one for each core. part: (number, of), such as
     (1, 3), for only the first third of the folder's images, in the order of their names, or of its videos; merge_coco
-    joins the jsons of all parts to the same bytes as one run writes. Shards have no parts. report: a json file for
+    joins the JSON files of all parts to the same bytes as one run writes. Shards have no parts. report: a JSON file for
     every finding. progress: called with (images done, images in all).
 
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, EXIF orientation applied, rounded to 3
@@ -94,17 +94,19 @@ def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any]
         if _is_panoptic(file):
             form = next(form for form in FORMS if form.name == COCO_PANOPTIC)
             raise ConversionError(f"{file} is {form.name}; {form.remedy}")
-        raise ConversionError(f"{file} is a COCO json; it needs no conversion: detaug check {file} IMAGES")
+        raise ConversionError(f"{file} is a COCO JSON file; it needs no conversion: detaug check {file} IMAGES")
     convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
     _refuse(found, given, ("split", "images"))
     if given["part"]:
-        raise InputError(f"{found.format.title} is converted without part; give some of the shards, and join the jsons")
+        raise InputError(
+            f"{found.format.title} is converted without part; give some of the shards, and join the JSON files"
+        )
     shards = [found.folder / file for file in found.files]
     return convert(shards, output, classes=given["classes"], jobs=given["jobs"], **more)
 
 
 def _is_panoptic(file: Path) -> bool:
-    """Return whether a COCO json too large to be parsed when it is recognised has segments."""
+    """Return whether a COCO JSON file too large to be parsed when it is recognized has segments."""
     with file.open("rb") as content:
         return any(b'"segments_info"' in part for part in iter(partial(content.read, 1 << 24), b""))
 

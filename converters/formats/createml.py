@@ -1,4 +1,4 @@
-"""Create ML: a json with the boxes of all images, by their middles, in pixels.
+"""Create ML: a JSON file with the boxes of all images, by their middles, in pixels.
 
 Source: https://developer.apple.com/documentation/createml/building-an-object-detector-data-source; Roboflow writes it.
 """
@@ -31,7 +31,7 @@ def read_createml(source: AnnotationFiles) -> Contents:
     """Read the list of images; x and y are the middle of a box. Other keys of a box, and of an image, are columns."""
 
     def read(file: str) -> Iterator[Record]:
-        for index, value in enumerate(items_of_json(source.name(file), "a Create ML json")):
+        for index, value in enumerate(items_of_json(source.name(file), "a Create ML JSON")):
             entry = object_of(value, f"entry {index}")
             name = entry.get("image") or entry.get("imagefilename") or entry.get("filename")
             called = text_of(name, f"image of entry {index}")

@@ -1,4 +1,4 @@
-"""CrowdHuman: a json for each image, one a line (.odgt).
+"""CrowdHuman: a JSON file for each image, one a line (.odgt).
 
 Source: https://www.crowdhuman.org/download.html.
 """

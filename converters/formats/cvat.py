@@ -43,7 +43,7 @@ from detaug.findings.finding import Finding
 def read_cvat(source: AnnotationFiles) -> Contents:
     """Read the images, or the tracks, of each XML.
 
-    A box with a rotation has `corners`; an ellipse is a ring of 72 points; the points of a skeleton are key points.
+    A box with a rotation has `corners`; an ellipse is a ring of 72 points; the points of a skeleton are keypoints.
     Attributes, `occluded` and `group_id` are columns; tags are a column of the image. Lines, cuboids and points that
     are in no skeleton have no place.
     """
@@ -118,7 +118,7 @@ def _meta(path: str) -> Any:
 
 
 def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]:
-    """Yield (name, names of key points, their skeleton) of the labels of a task or project, in their order."""
+    """Yield (name, names of keypoints, their skeleton) of the labels of a task or project, in their order."""
     found = [] if meta is None else meta.findall(".//labels/label")
     found = [each for each in found if each.findtext("type") != "tag"]  # about whole images
     names = [(each.findtext("name") or "", each.findtext("parent"), each.findtext("svg") or "") for each in found]
@@ -163,7 +163,7 @@ class _Video:
         self._before: tuple[int, Object] | None = None
 
     def add(self, track: Any, around: Sequence[Any], element: Any) -> None:
-        """Add a part of a track, or a track after its parts. around: the track, and a track of key points in it."""
+        """Add a part of a track, or a track after its parts. around: the track, and a track of keypoints in it."""
         if track is not self._track:
             self._end_track()
             self._track, self._number, self._index = track, self._number + 1, 0

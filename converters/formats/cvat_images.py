@@ -74,9 +74,9 @@ def _tags(element: Any) -> dict[str, Any]:
 
 
 def _join_groups(record: Record) -> None:
-    """Join shapes of one class and one group to one object, as CVAT's own COCO json does.
+    """Join shapes of one class and one group to one object, as CVAT's own COCO JSON file does.
 
-    Outlines, or masks, with at most one box, which is then the object's, or its rotated box, and at most one skeleton.
+    Polygons, or masks, with at most one box, which is then the object's, or its rotated box, and at most one skeleton.
     Several boxes in a group are several objects.
     """
     groups: dict[tuple[str, int], list[Object]] = {}
@@ -146,7 +146,7 @@ def _points(element: Any, least: int) -> list[float]:
 
 
 def key_point(element: Any) -> tuple[float, float, int]:
-    """Return a point of a skeleton: `outside` is not labelled, `occluded` is hidden. Raises ObjectError."""
+    """Return a point of a skeleton: `outside` is not labeled, `occluded` is hidden. Raises ObjectError."""
     x, y = _points(element, 1)[:2]
     return x, y, 0 if element.get("outside") == "1" else 1 if element.get("occluded") == "1" else 2
 

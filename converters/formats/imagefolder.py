@@ -36,7 +36,7 @@ _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", 
 def read_imagefolder(source: AnnotationFiles) -> Contents:
     """Read file_name and objects: lists by key, `bbox` and `categories`, or a list of objects.
 
-    The `segmentation` of an object is its outline or its mask, as COCO has them, `keypoints` x, y and visibility of
+    The `segmentation` of an object is its polygon or its mask, as COCO has them, `keypoints` x, y and visibility of
     COCO, which are called point_1, point_2, ... here. Classes are text, or numbers, which become their text. Other
     lists are columns, other keys those of the image; what is no list in `objects` is counted.
     """
@@ -65,7 +65,7 @@ def _numbers(names: set[str]) -> Iterator[str]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Yield (line, entry) of a metadata.csv, whose `objects` is the text of a json; of a row that is none its text."""
+    """Yield (line, entry) of a metadata.csv, whose `objects` is JSON text; of a row that is none its text."""
     head: list[str] = []
     for line, row in rows_of_csv(path):
         if not head:
@@ -79,7 +79,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 
 
 def _objects(text: str) -> Any:
-    """Return the objects of a cell: json, or Python, as pandas writes it. Raises ValueError and RecursionError."""
+    """Return the objects of a cell: JSON, or Python, as pandas writes it. Raises ValueError and RecursionError."""
     try:
         return json.loads(text)
     except ValueError:
@@ -121,7 +121,7 @@ def _object(record: Record, item: dict[str, Any], line: int) -> Object:
 
 
 def _key_points(value: Any) -> dict[str, tuple[float, float, int]]:
-    """Return COCO's x, y, visibility, x, ..., whose pixels count from 0 at their centres, by made-up names."""
+    """Return COCO's x, y, visibility, x, ..., whose pixels count from 0 at their centers, by made-up names."""
     numbers = numbers_of(list_of(value, "keypoints"), "keypoints")
     points = [numbers[at : at + 3] for at in range(0, len(numbers), 3)]
     if len(numbers) % 3 or any(visible not in (0, 1, 2) for _, _, visible in points):

@@ -56,17 +56,17 @@ _ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxo
 """Types of results without a shape: about the region of their id, or about the image."""
 
 _UNREAD = ("relation", "pairwise")
-"""Types of results about several regions or images, which have no place in the json."""
+"""Types of results about several regions or images, which have no place in the JSON file."""
 
 
 def read_label_studio(source: AnnotationFiles) -> Contents:
     """Read tasks. Of several annotations of a task that marked as ground truth counts, or else the first.
 
     A task without an annotation that is not cancelled is left out. A task with a list of images has a record of each,
-    with the regions of its number (item_index). A rectangle with a rotation has `corners`; a key
-    point belongs to the region that it is in, in the list of regions (parentID). Choices, texts and numbers of a region
-    are columns, by the name of their tag; of several labels the first is the class and all are in `labels`. Texts and
-    numbers of a task's data are columns of its image.
+    with the regions of its number (item_index). A rectangle with a rotation has `corners`; a keypoint belongs to the
+    region that it is in, in the list of regions (parentID). Choices, texts and numbers of a region are columns, by the
+    name of their tag; of several labels the first is the class and all are in `labels`. Texts and numbers of a task's
+    data are columns of its image.
     """
     findings: list[Finding] = []
     unread = Counter[str]()
@@ -357,7 +357,7 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
 
     read_objects(record, enumerate(regions), parse)
     read_objects(record, points, lambda item: _add_point(record, *item, by_id))
-    of_regions = {str(each.get("id")) for _, _, each in regions}  # also of key points and of shapes that have no place
+    of_regions = {str(each.get("id")) for _, _, each in regions}  # also of keypoints and of shapes that have no place
     record.columns = _columns([each for each in results if str(each.get("id")) not in of_regions], [])
 
 
@@ -467,7 +467,7 @@ def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
 
 
 def _add_point(record: Record, index: int, result: dict[str, Any], by_id: dict[str, Object]) -> None:
-    """Make a point a key point of the region that it is in."""
+    """Make a point a keypoint of the region that it is in."""
     owner, labels, value = by_id.get(str(result.get("parentID"))), _labels_of(result), result["value"]
     x, y = _numbers(record, value, "x", "y")
     name = text_of(labels[0] if labels else None, "its label")

@@ -1,4 +1,4 @@
-"""LabelMe: a json for each image, beside it. Also that of X-AnyLabeling, which has more kinds of shapes.
+"""LabelMe: a JSON file for each image, beside it. Also that of X-AnyLabeling, which has more kinds of shapes.
 
 Sources: labelme/_label_file.py and examples/instance_segmentation/labelme2coco.py of LabelMe 5; X-AnyLabeling 3.
 """
@@ -43,7 +43,7 @@ _SHAPE_KEYS = frozenset(
         *("line_color", "fill_color", "direction", "score"),
     )
 )
-"""Of a shape, those that are read, and those that say nothing more: of colours, and of the angle of its points."""
+"""Of a shape, those that are read, and those that say nothing more: of colors, and of the angle of its points."""
 
 _FILE_KEYS = frozenset(
     (
@@ -58,11 +58,11 @@ CROWD = "iscrowd"
 
 
 def read_labelme(source: AnnotationFiles) -> Contents:
-    """Read the json of each image.
+    """Read the JSON file of each image.
 
-    Shapes with one label and one group_id are one object, as in labelme2coco.py. A point is a key point of the object
+    Shapes with one label and one group_id are one object, as in labelme2coco.py. A point is a keypoint of the object
     of its group_id; a `difficult` one is hidden. A line
-    whose ends meet is an outline; other lines, and points of no object, have no place. __ignore__ is the
+    whose ends meet is a polygon; other lines, and points of no object, have no place. __ignore__ is the
     label of regions in which nothing counts.
     """
     return contents_of_files(source, _read)
@@ -71,13 +71,13 @@ def read_labelme(source: AnnotationFiles) -> Contents:
 def _read(source: AnnotationFiles, record: Record) -> None:
     document = read_json(source.name(record.file))
     if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
-        raise ObjectError("is no json of LabelMe, which has a list of shapes; move it away")
+        raise ObjectError("is no JSON of LabelMe, which has a list of shapes; move it away")
     path = document.get("imagePath")
     if isinstance(path, str) and path:
         path = path.replace("\\", "/")
         record.names = (posixpath.normpath(posixpath.join(posixpath.dirname(record.file), path)), path)
     if document.get("imageData"):
-        record.without_image = "the json has it in imageData: labelme_export_json of LabelMe writes it as a file"
+        record.without_image = "the JSON file has it in imageData: labelme_export_json of LabelMe writes it as a file"
     width, height = document.get("imageWidth"), document.get("imageHeight")
     record.size = (width, height) if type(width) is type(height) is int else None
     record.columns = _flags(document)
@@ -136,7 +136,7 @@ def _object(record: Record, index: int, shape: dict[str, Any], kind: str) -> Obj
             found.rings = [numbers]
     elif kind == "rectangle":  # two corners in any order; of X-AnyLabeling four
         found.edges = edges_of(points_of(shape.get("points"), "points", 2))
-    elif kind == "circle":  # its centre, and a point on it
+    elif kind == "circle":  # its center, and a point on it
         x, y, *on_it = points_of(shape.get("points"), "points", 2)
         radius = math.dist((x, y), on_it[:2])
         found.set_ellipse(x, y, radius, radius)
@@ -171,7 +171,7 @@ def _are_joined(one: Object, other: Object) -> bool:
 
 
 def _add_point(record: Record, item: tuple[int, dict[str, Any]], groups: dict[str, list[Object]]) -> None:
-    """Make a point a key point of the one object of its group."""
+    """Make a point a keypoint of the one object of its group."""
     index, shape = item
     x, y = points_of(shape.get("points"), "points")[:2]
     name, group = text_of(shape.get("label"), "label"), shape.get("group_id")

@@ -19,7 +19,7 @@ _MOST_TRIED = 20
 
 
 class Recognised(NamedTuple):
-    """The files of a data set, and their format."""
+    """The files of a dataset, and their format."""
 
     format: Format
     path: Path
@@ -94,7 +94,7 @@ def _some_of(files: Sequence[str]) -> Iterable[str]:
 
 
 def _is_output(path: Path) -> bool:
-    """Return whether a COCO json is the output of an earlier conversion."""
+    """Return whether a COCO JSON file is the output of an earlier conversion."""
     with path.open("rb") as file:
         return b"converted by detaug" in file.read(256)
 

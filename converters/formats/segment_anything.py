@@ -1,4 +1,4 @@
-"""Segment Anything: a json for each image, with the masks that a model found; also SA-1B.
+"""Segment Anything: a JSON file for each image, with the masks that a model found; also SA-1B.
 
 Source: https://github.com/facebookresearch/segment-anything, README: Dataset.
 """
@@ -33,12 +33,12 @@ _SHAPE = ("id", "bbox", "area", "segmentation")
 
 
 def read_segment_anything(source: AnnotationFiles) -> Contents:
-    """Read the masks (run lengths) of each image; all are of the class object. Their further keys are columns."""
+    """Read the masks (RLE) of each image; all are of the class object. Their further keys are columns."""
     return contents_of_files(source, _read, class_names=[NO_CLASS])
 
 
 def _read(source: AnnotationFiles, record: Record) -> None:
-    document = object_of(read_json(source.name(record.file)), "a json of Segment Anything")
+    document = object_of(read_json(source.name(record.file)), "a JSON file of Segment Anything")
     image = object_of(document.get("image"), "image")
     record.names = names_beside(record.file, text_of(image.get("file_name"), "file_name"))
     record.tool_id = id_of(image.get("image_id"))
@@ -56,5 +56,5 @@ def _object(value: Any, record: Record) -> Object:
     found = Object(NO_CLASS, columns=columns, tool_id=id_of(entry.get("id")))
     segmentation = entry.get("segmentation")  # its box is the one around it
     if not set_segmentation(found, segmentation, record):
-        raise ObjectError(f"the segmentation must be rings or run lengths, got {shown(segmentation)}")
+        raise ObjectError(f"the segmentation must be rings or RLE, got {shown(segmentation)}")
     return found

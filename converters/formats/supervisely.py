@@ -21,7 +21,7 @@ from detaug.files.paths import last_part, list_files
 from detaug.files.text import read_json
 
 _FOLDER = re.compile(r"(?<![^/])ann/(?=[^/]*$)")
-"""Of the annotations of a data set: the images are in img."""
+"""Of the annotations of a dataset: the images are in img."""
 
 _FILE_KEYS = frozenset(
     ("description", "tags", "size", "objects", "name", "imageId", "imageName", "createdAt", "updatedAt")
@@ -36,10 +36,10 @@ _OBJECT_KEYS = frozenset(
 
 
 def read_supervisely(source: AnnotationFiles) -> Contents:
-    """Read rectangles, polygons with holes, bitmaps and graphs, whose nodes are key points.
+    """Read rectangles, polygons with holes, bitmaps and graphs, whose nodes are keypoints.
 
     Tags of objects and images are columns: their values, or 1 for a tag without one; several of a name are a list. A
-    line whose ends meet is an outline; points and other lines have no place.
+    line whose ends meet is a polygon; points and other lines have no place.
     Coordinates are taken as they are; whole numbers that the SDK has written mean pixels, not their edges.
     """
     metas = [file for file in source.files if last_part(file) == "meta.json"]

@@ -1,7 +1,7 @@
 """KITTI, VisDrone and DOTA: a text file for each image, a row for each object.
 
-Sources: the development kit of KITTI's object benchmark, readme.txt; https://github.com/VisDrone/VisDrone2018-DET-toolkit;
-https://captain-whu.github.io/DOTA/dataset.html.
+Sources: the development kit of KITTI's object benchmark, readme.txt;
+https://github.com/VisDrone/VisDrone2018-DET-toolkit; https://captain-whu.github.io/DOTA/dataset.html.
 """
 
 from __future__ import annotations

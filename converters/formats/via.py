@@ -1,4 +1,4 @@
-"""VGG Image Annotator: projects and exports of VIA 1 and 2 (json, CSV), projects of VIA 3.
+"""VGG Image Annotator: projects and exports of VIA 1 and 2 (JSON, CSV), projects of VIA 3.
 
 Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md: shape_attributes; _VIA_RSHAPE.
 """
@@ -58,7 +58,7 @@ def read_via(source: AnnotationFiles) -> Contents:
 
     The class of a region is its only attribute, or the one called class, label, name, category, type, object or
     species, or else its first one; the others are columns. Without any attribute in the file it is "object". A line
-    whose ends meet is an outline; other lines and points have no place.
+    whose ends meet is a polygon; other lines and points have no place.
     """
     return Contents(records_of_lists(source, lambda file: _records(source, file)))
 
@@ -73,7 +73,7 @@ def _records(source: AnnotationFiles, file: str) -> Iterator[Record]:
                     keys |= dict.fromkeys(_attributes(region))
                 images.put(tuple(item))
         except RecursionError:
-            raise ObjectError("is nested too deeply for a json of annotations", "label-unreadable") from None
+            raise ObjectError("is nested too deeply for a JSON file of annotations", "label-unreadable") from None
         key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), None)
         key = next(iter(keys)).lower() if len(keys) == 1 or (keys and key is None) else key
         for name, regions, attributes in images:

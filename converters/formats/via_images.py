@@ -56,7 +56,7 @@ def items_of_file(source: AnnotationFiles, file: str, options: dict[str, dict[st
 
 
 def _members(path: str) -> Iterator[tuple[str, str, Any]]:
-    return members_of_json(path, "a VIA json", (_IMAGES, *_LISTS_OF_3))
+    return members_of_json(path, "a VIA JSON", (_IMAGES, *_LISTS_OF_3))
 
 
 def _items_of_2(path: str, options: dict[str, dict[str, str]], *, is_project: bool) -> Iterator[Item]:
@@ -81,7 +81,7 @@ def _object_or_empty(value: Any) -> dict[str, Any]:
 
 
 _COLUMNS = ("filename", "file_attributes", "region_shape_attributes", "region_attributes")
-"""Of a CSV. The last three have json."""
+"""Of a CSV. The last three have JSON."""
 
 
 def _items_of_table(path: str, folder: Path) -> Iterator[Item]:

@@ -1,1 +1,1 @@
-"""The way back: a COCO json as files of labelling tools, which keep more than boxes."""
+"""The way back: a COCO JSON file as files of labeling tools, which keep more than boxes."""

@@ -1,4 +1,4 @@
-"""Convert COCO json to a table of boxes (CSV), as TensorFlow's tutorial and Roboflow, or keras-retinanet, have it."""
+"""Convert COCO JSON to a table of boxes (CSV), as TensorFlow's tutorial and Roboflow, or keras-retinanet, have it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def coco_to_csv(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert a COCO json file into a table of boxes.
+    """Convert a COCO JSON file into a table of boxes.
 
     Writes output/annotations.csv, and the classes with their numbers, from 0, into output/classes.csv.
 
@@ -48,8 +48,8 @@ def coco_to_csv(
 
     images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
     images where they are, copy them beside the table, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
-    with (files written, files in all). Outlines and other keys without a place are counted. Existing files with other
+    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
+    with (files written, files in all). Polygons and other keys without a place are counted. Existing files with other
     content are an error.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.

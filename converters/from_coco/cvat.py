@@ -1,4 +1,4 @@
-"""Convert COCO json to CVAT for images 1.1.
+"""Convert COCO JSON to CVAT for images 1.1.
 
 Source: cvat/apps/dataset_manager/formats/cvat.py of CVAT 2, which reads and writes it.
 """
@@ -31,7 +31,7 @@ from detaug.outputs.summary import Summary
 
 _DECIMALS = 6  # of a pixel and of a degree
 _CROWD = "is_crowd"
-"""The attribute of crowds, by which CVAT's own COCO json has them, too."""
+"""The attribute of crowds, by which CVAT's own COCO JSON file has them, too."""
 
 Element = tuple[str, str]
 """Its tag, and its attributes as text."""
@@ -47,16 +47,16 @@ def coco_to_cvat(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert a COCO json file into the XML of CVAT for images 1.1, to look at it and to mend it in CVAT.
+    """Convert a COCO JSON file into the XML of CVAT for images 1.1, to look at it and to correct it in CVAT.
 
     Writes output/annotations.xml, for a task of the same images whose labels are those of its meta. An annotation
-    becomes a box, with a rotation if it has corners; a polygon for each ring; a mask; and a skeleton if it has key
-    points. An object of several shapes has them in one group (group_id), as CVAT's own COCO json does. Further keys are
-    attributes, which are text, and is_crowd those of crowds; occluded, group_id, and tags of images, stay.
+    becomes a box, with a rotation if it has corners; a polygon for each ring; a mask; and a skeleton if it has
+    keypoints. An object of several shapes has them in one group (group_id), as CVAT's own COCO JSON file does. Further
+    keys are attributes, which are text, and is_crowd those of crowds; occluded, group_id, and tags of images, stay.
 
     images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
     images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
+    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
     with (files written, files in all). Four corners that are no rectangle become a polygon; they are counted, and so
     are keys without a place. Existing files with other content are an error.
 
@@ -73,7 +73,7 @@ def coco_to_cvat(
     text = _XmlText(shapes)
     content = "".join(text.lines())
     for key, lost in (+text.dropped).items():
-        why = "made room for the group of an object" if key == "group_id" else "is no rectangle, beside an outline"
+        why = "made room for the group of an object" if key == "group_id" else "is no rectangle, beside a polygon"
         note = f"annotations.{key}, in {lost:,} of its rows, {why}"
         findings.append(Finding(str(export.source), "key-dropped", before=[f"annotations.{key}", lost], note=note))
     counts = (Finding(str(export.source), kind, count=count) for kind, count in text.counts.items() if count)
@@ -194,7 +194,7 @@ def _group_of(shape: Shape) -> int | None:
 
 
 def _is_around_points(shape: Shape) -> bool:
-    """Return whether the box is the one around the labelled key points."""
+    """Return whether the box is the one around the labeled keypoints."""
     if not shape.key_points:
         return False
     points = np.array([(x, y) for x, y, visible in shape.key_points.values() if visible])

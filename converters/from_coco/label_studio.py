@@ -1,4 +1,4 @@
-"""Convert COCO json to tasks of Label Studio.
+"""Convert COCO JSON to tasks of Label Studio.
 
 Sources: https://labelstud.io/guide/tasks, https://labelstud.io/tags; converter/imports/coco.py of label-studio-sdk.
 """
@@ -56,7 +56,7 @@ def coco_to_label_studio(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert a COCO json file into tasks of Label Studio, to mend it there or to begin with its boxes.
+    """Convert a COCO JSON file into tasks of Label Studio, to correct it there or to begin with its boxes.
 
     Writes output/tasks.json, to be imported into a project; output/label_config.xml, its labeling interface; and the
     classes in the order of their ids into output/classes.txt, since an export has no such list.
@@ -65,15 +65,15 @@ def coco_to_label_studio(
     in front of each file_name to make the address of the image: that of Label Studio's local files, or such as
     s3://bucket/photos/.
 
-    An annotation becomes a rectangle, rotated if it has corners; a polygon; or a brush, from a mask. Key points are in
+    An annotation becomes a rectangle, rotated if it has corners; a polygon; or a brush, from a mask. Keypoints are in
     its region (parentID), a hidden one is `hidden`. Several rings become one, joined by bridges of no width. Further
     keys are texts and numbers of the region, and so is iscrowd of a crowd. The `score` of predictions is that of their
     region, and the mean that of the task, by which Label Studio sorts.
 
     images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
     images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
-    with (files written, files in all). A region has one shape: a box that is not the one around its outline, and
+    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
+    with (files written, files in all). A region has one shape: a box that is not the one around its polygon, and
     corners beside one, are counted. Existing files with other content are an error.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
@@ -91,7 +91,7 @@ def coco_to_label_studio(
     content = "".join(tasks.lines())
     counts = (Finding(str(export.source), kind, count=count) for kind, count in tasks.counts.items() if count)
     if lost := tasks.lost_corners:
-        note = f"annotations.corners, in {lost:,} of its rows, are beside an outline"
+        note = f"annotations.corners, in {lost:,} of its rows, are beside a polygon"
         findings.append(Finding(str(export.source), "key-dropped", before=["annotations.corners", lost], note=note))
     known = SHAPE_KEYS | frozenset(tasks.columns) | ({_SCORE} if tasks.has_scores else frozenset())
     findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known), *shapes.unordered_points()]
@@ -220,7 +220,7 @@ class _Tasks:
 
 
 def _values(entries: Iterable[Mapping[str, Any]], name: str) -> Iterator[Any]:
-    """Yield the values of a column, by the name that it has in the json or without the prefix."""
+    """Yield the values of a column, by the name that it has in the JSON file or without the prefix."""
     return (entry[key] for entry in entries for key in (name, f"{PREFIX}{name}") if key in entry)
 
 

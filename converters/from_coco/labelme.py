@@ -1,4 +1,4 @@
-"""Convert COCO json to LabelMe: a json for each image.
+"""Convert COCO JSON to LabelMe: a JSON file for each image.
 
 Source: labelme/_label_file.py of LabelMe 5 and 6.
 """
@@ -45,20 +45,20 @@ def coco_to_labelme(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert a COCO json file into LabelMe's files, to look at it and to mend it in LabelMe.
+    """Convert a COCO JSON file into LabelMe's files, to look at it and to correct it in LabelMe.
 
     Writes output/NAME.json for each image, and the classes in the order of their ids into output/labels.txt, since
     LabelMe has no such list. An annotation becomes a rectangle; a polygon for each ring, of one group_id if there are
-    several; a mask; or an oriented_rectangle. Key points are points of its group_id; a hidden one is `difficult`, as in
+    several; a mask; or an oriented_rectangle. Keypoints are points of its group_id; a hidden one is `difficult`, as in
     X-AnyLabeling. A crowd has the flag iscrowd. Further keys stay: description, flags, difficult, and others below
     attributes, which LabelMe keeps and X-AnyLabeling shows.
 
     images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
-    images where they are, copy them beside their json, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a json file for every finding. progress: called
-    with (files written, files in all).
+    images where they are, copy them beside their JSON file, or make symbolic links there. on_error: "stop" at entries
+    that cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress:
+    called with (files written, files in all).
 
-    LabelMe opens oriented_rectangle from 6.2 on. It has no box beside an outline: one that is not the box around it is
+    LabelMe opens oriented_rectangle from 6.2 on. It has no box beside a polygon: one that is not the box around it is
     counted, and so are keys without a place. Existing files with other content, and other files of LabelMe in the
     folder, are an error before anything is written.
 

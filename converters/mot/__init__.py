@@ -1,1 +1,1 @@
-"""MOTChallenge's ground truth, to COCO json with videos and tracks."""
+"""MOTChallenge's ground truth, to COCO JSON with videos and tracks."""

@@ -1,4 +1,4 @@
-"""Find the sequences of a data set in MOTChallenge's layout: seqinfo.ini, the frames, and gt/gt.txt of each."""
+"""Find the sequences of a dataset in MOTChallenge's layout: seqinfo.ini, the frames, and gt/gt.txt of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert MOTChallenge's ground truth to COCO json with videos and tracks."""
+"""Convert MOTChallenge's ground truth to COCO JSON with videos and tracks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def mot_to_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert sequences in MOTChallenge's layout to one COCO json file with videos and tracks, for `da.ClipReader`.
+    """Convert sequences in MOTChallenge's layout to one COCO JSON file with videos and tracks, for `da.ClipReader`.
 
     root: a folder of sequences, such as MOT17/train, or one sequence. A sequence has the frames img1/000001.jpg and so
     on, or in the folder that imDir of its seqinfo.ini names, and gt/gt.txt; without that, its frames have no boxes.
@@ -72,7 +72,7 @@ def mot_to_coco(
     reported. images: the folder that has the sequences' frames, if it is not the root: IMAGES/SEQUENCE/img1.
     on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with all of
     their boxes. jobs: processes to read with. part: (number, of), such as (1, 3), for only the first third of the
-    sequences; merge_coco joins the jsons of all parts to the same bytes as one run writes. report: a json file for
+    sequences; merge_coco joins the JSON files of all parts to the same bytes as one run writes. report: a JSON file for
     every finding. progress: called with (frames done, in all).
     Sources: https://motchallenge.net/instructions/ and arXiv:1603.00831.
 

@@ -1,4 +1,4 @@
-"""All that is known of a data set when its records are read: its classes, and what of them the images have."""
+"""All that is known of a dataset when its records are read: its classes, and what of them the images have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DataSet(NamedTuple):
     last_track: int | None
     """The largest number of a track, None where no object has one."""
     has_tracks: bool
-    """Whether annotations get one: either all of a json have a track_id, or none has. Those of a part may be needed."""
+    """Whether annotations get one: either all of a file have a track_id, or none has. Those of a part may be needed."""
     videos: Mapping[str, Mapping[str, Any]]
     """Further keys of the rows of videos, by name."""
     shapes: frozenset[str]
@@ -55,7 +55,7 @@ def data_set_of(
     *,
     is_part: bool,
 ) -> tuple[DataSet, int, list[Finding]]:
-    """Return the data set with the objects of its classes, how many images have none, and findings about classes.
+    """Return the dataset with the objects of its classes, how many images have none, and findings about classes.
 
     videos: the names of those of all parts; none for a whole.
     """

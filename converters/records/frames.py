@@ -100,7 +100,7 @@ class Frames:
 
 
 def _turned_box(item: Object) -> tuple[float, float, float, float, float] | None:
-    """Return x, y of the centre, width, height and degrees of a box; None for another shape."""
+    """Return x, y of the center, width, height and degrees of a box; None for another shape."""
     if item.rings or item.masks or item.key_points:
         return None
     if item.corners:

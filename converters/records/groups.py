@@ -1,4 +1,4 @@
-"""Shapes of a labelling tool that belong together: join them to one object, make points its key points."""
+"""Shapes of a labeling tool that belong together: join them to one object, make points its keypoints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from detaug.findings.finding import Finding
 def join_shapes(record: Record, shapes: Sequence[Object], box: Edges | None = None) -> None:
     """Make the first of several shapes the object of all of them, and append a finding about the last one.
 
-    The object has the outlines or masks of all, and the rotated box, the key points and each column of the first shape
-    with one. box: that of the object, if one of the shapes is its box; without it boxes are outlines, too.
+    The object has the polygons or masks of all, and the rotated box, the keypoints and each column of the first shape
+    with one. box: that of the object, if one of the shapes is its box; without it boxes are polygons, too.
     """
     first, last = shapes[0], shapes[-1]
     first.columns = {name: value for each in reversed(shapes) for name, value in each.columns.items()}
@@ -27,7 +27,7 @@ def join_shapes(record: Record, shapes: Sequence[Object], box: Edges | None = No
 
 
 def _around(item: Object) -> Sequence[Sequence[float]]:
-    """Return the outline of a shape that is nothing but a box."""
+    """Return the polygon of a shape that is nothing but a box."""
     if item.edges is None or item.masks or item.corners or item.key_points:
         return ()
     left, top, right, bottom = item.edges
@@ -37,7 +37,7 @@ def _around(item: Object) -> Sequence[Sequence[float]]:
 def add_key_point(
     record: Record, index: int, owners: Sequence[Object], name: str, point: tuple[float, float, int]
 ) -> None:
-    """Make a point (x, y, COCO's visibility) a key point of its one owner; without one it has no place."""
+    """Make a point (x, y, COCO's visibility) a keypoint of its one owner; without one it has no place."""
     if len(owners) != 1 or name in owners[0].key_points:
         unused_shape(record, index, "point")
     else:

@@ -82,7 +82,7 @@ class Images:
         if _unclear(best) and _unclear(best := self._in_trees(name, best)):
             remedy = (
                 "give their folder: --images of convert, IMAGES of convert-dota; or convert each folder by itself, and "
-                "join the jsons: detaug merge"
+                "join the JSON files: detaug merge"
             )
             note = f"several images have the name {shown(record.called or name)}: {', '.join(best[:4])}; {remedy}"
             record.findings.append(Finding(record.file, "image-unclear", before=name, after=best[0], note=note))

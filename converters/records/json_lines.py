@@ -1,4 +1,4 @@
-"""Read files of JSON lines: an object of an image a line."""
+"""Read files of JSON lines: an object of an image per line."""
 
 from __future__ import annotations
 

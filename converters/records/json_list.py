@@ -1,4 +1,4 @@
-"""Read a json that is a list of images, or an object of them, which may be larger than the memory.
+"""Read a JSON file that is a list of images, or an object of them, which may be larger than the memory.
 
 ijson does not give the same values: of an escaped half of a surrogate pair its parser in C makes another character, it
 refuses NaN and integers of more than 64 bits, and lists in lists take memory by the square of their depth. Its parser
@@ -27,7 +27,7 @@ _KEY = re.compile(r'[ \t\n\r]*"([^"\\\x00-\x1f]*)"[ \t\n\r]*:')
 
 
 def items_of_json(path: str, name: str) -> Iterator[Any]:
-    """Yield the items of the list that a json is, one in memory at a time. `name`: of the document, in errors.
+    """Yield the items of the list that a JSON file is, one in memory at a time. `name`: of the document, in errors.
 
     Raises OSError, InputError and UnicodeDecodeError, when it comes to the fault.
     """
@@ -40,7 +40,7 @@ def items_of_json(path: str, name: str) -> Iterator[Any]:
 
 
 def members_of_json(path: str, name: str, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield ("", key, value) of the object that a json is, one in memory at a time.
+    """Yield ("", key, value) of the object that a JSON file is, one in memory at a time.
 
     Of an object whose key is one of `inside` each member is yielded by itself: (its key, key, value). For `name` and
     errors see `items_of_json`; of several members of one key all are yielded.
@@ -54,7 +54,7 @@ def members_of_json(path: str, name: str, inside: Collection[str]) -> Iterator[t
 
 @contextmanager
 def _opened(path: str, sign: str) -> Iterator[_JsonText | None]:
-    """Open a json that begins with a sign; None for one that begins with another."""
+    """Open a JSON file that begins with a sign; None for one that begins with another."""
     require_file(path)
     with open(path, "rb") as head:
         start = head.read(256)
@@ -68,7 +68,7 @@ def _opened(path: str, sign: str) -> Iterator[_JsonText | None]:
             yield text
             text.take("")
         except RecursionError:
-            raise InputError("is nested too deeply for a json of annotations") from None
+            raise InputError("is nested too deeply for a JSON file of annotations") from None
 
 
 def _members(text: _JsonText, inside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
@@ -155,4 +155,4 @@ class _JsonText:
                 return value
 
     def _fault(self, what: str, at: int) -> InputError:
-        return InputError(f"does not parse as json: {what}: character {self._before + at:,}")
+        return InputError(f"does not parse as JSON: {what}: character {self._before + at:,}")

@@ -1,4 +1,4 @@
-"""Rows of the json, from records whose objects lie in their images."""
+"""Rows of the JSON file, from records whose objects lie in their images."""
 
 from __future__ import annotations
 

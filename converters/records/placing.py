@@ -24,7 +24,7 @@ from detaug.converters.records.record import Edges, Object, Record, edges_of
 from detaug.files.text import joined_spaces
 from detaug.findings.finding import Finding
 
-_ROUNDING = 0.01  # pixels by which an outline may leave its image because of the decimals it is written with
+_ROUNDING = 0.01  # pixels by which a polygon may leave its image because of the decimals it is written with
 
 
 class Placed(NamedTuple):
@@ -55,7 +55,7 @@ _PLAIN, _FLOAT = frozenset({str, int, bool, type(None)}), frozenset({float})
 
 
 def columns_of(columns: Mapping[str, Any], tool_id: int | str | None) -> dict[str, Any]:
-    """Return the keys of a row that are its format's: the id in the labelling tool, and columns as json has them."""
+    """Return the keys of a row that are its format's: the id in the labeling tool, and columns as JSON has them."""
     found: dict[str, Any] = {} if tool_id is None else {TOOL_ID: tool_id}
     for name, value in columns.items():
         is_plain = type(value) in _PLAIN or (type(value) is float and isfinite(value))
@@ -64,7 +64,7 @@ def columns_of(columns: Mapping[str, Any], tool_id: int | str | None) -> dict[st
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a value without NaN and infinity, which json does not have, and without what is nested endlessly."""
+    """Return a value without NaN and infinity, which JSON does not have, and without what is nested endlessly."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if depth > _DEEPEST:
@@ -124,7 +124,7 @@ class Place(NamedTuple):
             seen = [number for x, y, visible in item.key_points.values() if visible for number in (x, y)]
             edges = self._scaled(edges_of(seen)) if seen else None
         box, kind = cut_to_image(edges, self.size) if edges else (None, "box-empty")
-        if kind and (box is None or not keys):  # the cut of an outline is its finding; corners may lie outside
+        if kind and (box is None or not keys):  # the cut of a polygon is its finding; corners may lie outside
             self.note(kind, item, edges and [*edges], whole_numbers(box) if box else None)
         if box is None:
             return None
@@ -151,7 +151,7 @@ class Place(NamedTuple):
     def _key_point(self, x: float, y: float, visible: int) -> tuple[float, float, int]:
         if not visible:
             return 0, 0, 0
-        x, y = x * self.scale[0] - 0.5, y * self.scale[1] - 0.5  # COCO counts pixels from 0 at their centres
+        x, y = x * self.scale[0] - 0.5, y * self.scale[1] - 0.5  # COCO counts pixels from 0 at their centers
         return whole(round(x, DECIMALS)), whole(round(y, DECIMALS)), visible
 
     def _points(self, numbers: Sequence[float]) -> Sequence[float]:

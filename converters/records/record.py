@@ -47,19 +47,19 @@ class Mask(NamedTuple):
 class Object:
     """One object. x and y are continuous, in the unit of its record; pixel i covers i to i + 1.
 
-    The box is `edges`, or else the one around the outline, the mask, the corners or the key points.
+    The box is `edges`, or else the one around the polygon, the mask, the corners or the keypoints.
     """
 
     class_name: str
     edges: Edges | None = None
     rings: Sequence[Sequence[float]] = ()
-    """Outlines, each x, y, x, y, ...; the object is what at least one of them surrounds."""
+    """Polygons, each x, y, x, y, ...; the object is what at least one of them surrounds."""
     corners: Sequence[float] = ()
-    """Of a rotated box: x, y of its four corners, in order. It is the outline where there is no other."""
+    """Of a rotated box: x, y of its four corners, in order. It is the polygon where there is no other."""
     masks: Sequence[Mask] = ()
     """The object is what at least one of them has."""
     key_points: Mapping[str, tuple[float, float, int]] = field(default_factory=dict)
-    """By name: x, y and COCO's visibility, 0 not labelled, 1 hidden, 2 visible."""
+    """By name: x, y and COCO's visibility, 0 not labeled, 1 hidden, 2 visible."""
     is_crowd: bool = False
     is_ignored: bool = False
     """A region of no class, in which nothing counts: it becomes a crowd of each class."""
@@ -68,7 +68,7 @@ class Object:
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the annotation."""
     tool_id: int | str | None = None
-    """By which the labelling tool finds it."""
+    """By which the labeling tool finds it."""
     line: int | None = None
     """In its file, from 1."""
     object_index: int | None = None
@@ -90,7 +90,7 @@ class Object:
         self.corners = [*chain.from_iterable(corners)]
 
     def set_ellipse(self, x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0) -> None:
-        """Set the outline, 72 points, and the box of an ellipse that is rotated clockwise about its centre."""
+        """Set the polygon, 72 points, and the box of an ellipse that is rotated clockwise about its center."""
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         ring = []
         for at in range(72):
@@ -123,7 +123,7 @@ class Record:
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the image."""
     tool_id: int | str | None = None
-    """By which the labelling tool finds it, such as the number of a task."""
+    """By which the labeling tool finds it, such as the number of a task."""
     video: str = ""
     frame: int | None = None
     """Number of the frame in its video, from 0."""
@@ -159,7 +159,7 @@ class Contents(NamedTuple):
     key_points: Mapping[str, Sequence[str]] = {}
     """By class, in their order, if the format has one."""
     skeletons: Mapping[str, Sequence[tuple[int, int]]] = {}
-    """By class, pairs of key points, from 1."""
+    """By class, pairs of keypoints, from 1."""
     findings: Iterable[Finding] = ()
     """About what is in no record. Read after the records."""
     files: int | None = None
@@ -170,14 +170,14 @@ class Contents(NamedTuple):
     """All images, if the reader has looked for them itself, such as in another folder than that of the source."""
     find: Callable[[Images, Record], tuple[str | None, int]] | None = None
     """Finds the image of a record, if the rules of the format are not those of `Images.find`: in any process."""
-    unlabelled: str = "label-missing"
+    unlabeled: str = "label-missing"
     """Kind of the finding about an image without a file, if the format has one for each; "dropped" leaves it out."""
     compares_images: bool = False
     """Whether images with the same bytes are findings."""
     title: str = ""
-    """What the json says it was converted from, if it is not the name of the format."""
+    """What the JSON file says it was converted from, if it is not the name of the format."""
     info: Mapping[str, Any] = {}
-    """Further keys of the json's `info`."""
+    """Further keys of the JSON file's `info`."""
     keeps_folder: bool = False
     """Whether file names stay relative to the folder of the images, not to the deepest one that holds all of them."""
     keeps_unused: bool = True
@@ -196,7 +196,7 @@ class Contents(NamedTuple):
 
 
 class AnnotationFiles(NamedTuple):
-    """The files of a data set in one format."""
+    """The files of a dataset in one format."""
 
     folder: Path
     files: Sequence[str]
@@ -248,12 +248,12 @@ def read_objects(
 
 
 def unused_shape(record: Record, index: int | None, what: str, line: int | None = None) -> None:
-    """Append a finding about a shape that has no place in the json."""
+    """Append a finding about a shape that has no place in the JSON file."""
     record.findings.append(Finding(record.about(line), "shape-unused", index, line, before=what))
 
 
 _CLOSED = 0.05
-"""How far apart the ends of a line may be, of its length: who draws an outline as a line rarely hits its start."""
+"""How far apart the ends of a line may be, of its length: who draws a polygon as a line rarely hits its start."""
 
 
 def ring_of_line(
@@ -275,7 +275,7 @@ def ring_of_line(
 
 
 def count_unread(record: Record, entry: Any, read: Collection[str]) -> None:
-    """Count the keys of an entry of a json that are not read and have a value; what is no object has none."""
+    """Count the keys of an entry of a JSON file that are not read and have a value; what is no object has none."""
     values = entry if isinstance(entry, dict) else {}
     record.unread.update(key for key, value in values.items() if key not in read and value not in (None, "", [], {}))
 
@@ -292,7 +292,7 @@ _LARGEST = 1e9
 
 
 def number_of(value: object, name: str) -> float:
-    """Return a finite number, of json or of text. Raises ObjectError."""
+    """Return a finite number, of JSON or of text. Raises ObjectError."""
     number = math.nan
     if type(value) in (int, float):
         number = value  # type: ignore[assignment]
@@ -307,7 +307,7 @@ def number_of(value: object, name: str) -> float:
 
 
 def numbers_of(values: Iterable[Any], name: str | Sequence[str]) -> list[float]:
-    """Return finite numbers, of json or of text. name: of all of them, or of each. Raises ObjectError."""
+    """Return finite numbers, of JSON or of text. name: of all of them, or of each. Raises ObjectError."""
     values = [*values]
     is_text = bool(values) and type(values[0]) is str
     try:  # all at once, which takes half of the time
@@ -322,7 +322,7 @@ def numbers_of(values: Iterable[Any], name: str | Sequence[str]) -> list[float]:
 
 
 def points_of(value: object, name: str, least: int = 1) -> list[float]:
-    """Return x, y, x, y, ... of json's [[x, y], ...]. Raises ObjectError, also for fewer points than `least`."""
+    """Return x, y, x, y, ... of JSON's [[x, y], ...]. Raises ObjectError, also for fewer points than `least`."""
     points = value if isinstance(value, list) else []
     if points is not value or not {*map(type, points)} <= {list} or not {*map(len, points)} <= {2}:
         raise ObjectError(f"{name} must be points [[x, y], ...], got {shown(value)}")
@@ -351,14 +351,14 @@ def id_of(value: object) -> int | str | None:
 
 
 def object_of(value: object, name: str) -> dict[str, Any]:
-    """Return json's {...}. Raises ObjectError."""
+    """Return JSON's {...}. Raises ObjectError."""
     if not isinstance(value, dict):
         raise ObjectError(f"{name} must be an object {{...}}, got {shown(value)}")
     return value
 
 
 def list_of(value: object, name: str) -> list[Any]:
-    """Return json's [...]; [] for None. Raises ObjectError."""
+    """Return JSON's [...]; [] for None. Raises ObjectError."""
     if value is None:
         return []
     if not isinstance(value, list):

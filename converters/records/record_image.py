@@ -14,7 +14,7 @@ from detaug.findings.finding import Finding
 
 @dataclass(slots=True, eq=False)
 class RecordImage:
-    """One image: what stays in memory, of every image of a data set."""
+    """One image: what stays in memory, of every image of a dataset."""
 
     name: str
     """"" where there is none."""
@@ -35,7 +35,7 @@ class About(NamedTuple):
     """What is stored of an image, beside its objects."""
 
     row: dict[str, Any]
-    """Of the json, without the id and the name."""
+    """Of the JSON file, without the id and the name."""
     file: str
     """The annotation file, as findings name it."""
     entry: str
@@ -43,7 +43,7 @@ class About(NamedTuple):
     counts: dict[str, int]
     """Objects by class."""
     key_points: dict[str, list[str]]
-    """Names of key points that objects have, by class, in the order in which they occur."""
+    """Names of keypoints that objects have, by class, in the order in which they occur."""
     last_track: int | None
     shapes: frozenset[str]
     """What objects have beside boxes and keypoints: masks, rotated."""

@@ -1,4 +1,4 @@
-"""The run lengths of thi.ng/rle-pack, in which Label Studio's brush has masks.
+"""The RLE of thi.ng/rle-pack, in which Label Studio's brush has masks.
 
 Source: converter/brush.py of label-studio-sdk.
 """

@@ -1,4 +1,4 @@
-"""COCO's `segmentation` of an object of another format: rings, or the run lengths of a mask."""
+"""COCO's `segmentation` of an object of another format: rings, or the RLE of a mask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def set_segmentation(found: Object, value: Any, record: Record) -> bool:
         size: Any = value.get("size")
         are_sides = isinstance(size, list) and len(size) == 2 and all(type(side) is int and side > 0 for side in size)
         if not are_sides or size[0] * size[1] > _MOST_PIXELS:
-            raise ObjectError(f"size of run lengths must be [height, width], got {shown(size)}")
+            raise ObjectError(f"size of RLE must be [height, width], got {shown(size)}")
         record.size = size[1], size[0]
     width, height = map(int, record.size)
     ends, fault = read_runs(value, height, width)

@@ -1,4 +1,4 @@
-"""Convert records to one COCO json: find the images and their sizes, put the objects into them, count, write."""
+"""Convert records to one COCO JSON file: find the images and their sizes, put the objects into them, count, write."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Options:
     report: PathLike | None = None
     progress: Progress | None = None
     part: Part | None = None
-    """Only the images of this part of the folder's, whose json `merge_coco` joins with the others; videos whole."""
+    """Only the images of this part of the folder's, whose JSON `merge_coco` joins with the others; videos whole."""
     jobs: int = 1
     """Processes to read with."""
 
@@ -78,14 +78,13 @@ def records_to_coco(
     *,
     is_whole: bool = True,
 ) -> Summary:
-    """Write the records of a data set as one COCO json file.
+    """Write the records of a dataset as one COCO JSON file.
 
-    images: the folder that the images are below, if the contents do not say it; the json's file names are relative to
-    the deepest folder that holds all of them: Summary.image_folder. inputs: every file and folder that is read. title:
-    of the format.
-    is_whole: there is a record for each image that has objects, if the format has a file for each image; images without
-    one have no boxes. Otherwise, and in other formats, they are left out and counted. Images are sorted by name, frames
-    by video. Raises ConversionError and InputError.
+    images: the folder that the images are below, if the contents do not say it; the JSON file's file names are relative
+    to the deepest folder that holds all of them: Summary.image_folder. inputs: every file and folder that is read.
+    title: of the format. is_whole: there is a record for each image that has objects, if the format has a file for each
+    image; images without one have no boxes. Otherwise, and in other formats, they are left out and counted. Images are
+    sorted by name, frames by video. Raises ConversionError and InputError.
     """
     title, found = contents.title or title, contents.found or Images(images)
     images = found.folder
@@ -217,7 +216,7 @@ def _usable_images(
     if contents.read and options.part is None:
         _note_similar(read, unnamed)
     if is_whole and contents.read:
-        rest = [_image_without_record(name, found, stored, contents.unlabelled) for name in unnamed]
+        rest = [_image_without_record(name, found, stored, contents.unlabeled) for name in unnamed]
     elif unnamed and contents.images is None:
         note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
         findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
@@ -261,7 +260,7 @@ def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str)
 
 
 def _refuse_mixed(images: Sequence[RecordImage], videos: Sequence[str], title: str) -> None:
-    """Raise ConversionError for images and frames of videos in one json: its reader would not know the images.
+    """Raise ConversionError for images and frames of videos in one JSON file: its reader would not know the images.
 
     videos: those of all parts.
     """

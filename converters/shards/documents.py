@@ -1,4 +1,4 @@
-"""Read the json text of a sample: the image's keys and its annotations in COCO's form.
+"""Read the JSON text of a sample: the image's keys and its annotations in COCO's form.
 
 Two forms are read. That of `detaug pack` is in pack.py: {"image": {...}, "annotations": [...], "dataset": {...}}; it
 comes back unchanged. In any other, the image's keys are beside "annotations".
@@ -33,7 +33,7 @@ _PLACE = ("id", "file_name", "width", "height", "shard", "offset", "length", "cr
 
 
 class Document(NamedTuple):
-    """The json text of a sample, parsed."""
+    """The JSON text of a sample, parsed."""
 
     image: Row
     annotations: list[Any] | None
@@ -57,15 +57,15 @@ class ShardPlace(NamedTuple):
 
 
 def parse_document(text: bytes) -> Document:
-    """Parse the json text of a sample. Raises SampleError."""
+    """Parse the JSON text of a sample. Raises SampleError."""
     try:
         document = _decode(text.decode("utf-8-sig"))
         if isinstance(document, dict) and "dataset" in document:
             json_text(document["dataset"])  # what is nested too deep to be written
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"not readable as json ({error})") from None
+        raise _invalid(f"not readable as JSON ({error})") from None
     if not isinstance(document, dict):
-        raise _invalid(f"its json must be an object {{...}}, got {shown(document)}")
+        raise _invalid(f"its JSON file must be an object {{...}}, got {shown(document)}")
     packed = isinstance(document.get("image"), dict)
     image = document["image"] if packed else document.copy()
     annotations, dataset = document.get("annotations"), document.get("dataset") if packed else None
@@ -88,7 +88,7 @@ def _are_objects(value: Any) -> bool:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"json has no {constant}")
+    raise ValueError(f"JSON has no {constant}")
 
 
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
@@ -109,10 +109,10 @@ def document_sample(document: Document, header: ImageHeader, place: ShardPlace) 
     if _is_id(image.get("id")):
         more["id"] = image["id"]
     elif image.get("id") is not None:
-        more.setdefault("source_id", image["id"])  # some data sets have text there
+        more.setdefault("source_id", image["id"])  # some datasets have text there
     rows = [_annotation(row, document.packed, header, place) for row in document.annotations or ()]
     annotations = [row for row in rows if row is not None]
-    if not document.packed:  # by detaug, from a json that is checked
+    if not document.packed:  # by detaug, from a JSON file that is checked
         given = [row["bbox"] for row in document.annotations or () if row.get("bbox")]
         boxes = [(x, y, x + width, y + height) for x, y, width, height in given]
         place.content.numbers.add(boxes, (), (header.height, header.width))

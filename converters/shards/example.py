@@ -32,7 +32,7 @@ class WireError(ValueError):
 
 
 def parse_example(data: bytes) -> dict[str, Span]:
-    """Return the positions of the features in a serialised tf.train.Example by name. Raises WireError.
+    """Return the positions of the features in a serialized tf.train.Example by name. Raises WireError.
 
     A name that occurs twice has its last value, as in protobuf. Unknown fields are ignored.
     """

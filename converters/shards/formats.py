@@ -76,7 +76,7 @@ def _record(source: SampleContent) -> PackedSample:
 
 
 def _features(source: SampleContent) -> dict[str, bytes]:
-    """Return the features but the image: name -> a serialised Feature."""
+    """Return the features but the image: name -> a serialized Feature."""
     rows, size = source.annotations, (source.width, source.height, source.width, source.height)
     boxes = [[value / side for value, side in zip(box, size, strict=True)] for box in source.boxes]
     columns = {

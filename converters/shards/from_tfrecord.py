@@ -55,7 +55,7 @@ FEATURES = {
     "class_text": "image/class/text",
     "coco": "image/coco",
 }
-"""The names of the features that are read, by what they hold. image/coco is the json text of `detaug pack`."""
+"""The names of the features that are read, by what they hold. image/coco is the JSON text of `detaug pack`."""
 
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _LABELS = frozenset((*_CORNERS, "label", "text", "class_label", "class_text", "coco"))
@@ -92,7 +92,7 @@ def read_tfrecord(options: TFRecordOptions, shard: Shard) -> ShardContent:
     known = {*options.features.values(), *_REDUNDANT}
     for name, count in sorted(content.parts.items()):
         if name not in known:
-            note = f"the feature {name}, in {count:,} records, has no place in the json"
+            note = f"the feature {name}, in {count:,} records, has no place in the JSON file"
             content.note("element-unused", "", note, name, count=count)
     return content
 
@@ -261,7 +261,7 @@ def _label(number: int | None, name: str, first_label: int) -> ClassLabel:
 
 
 def _attributes(values: _Values, count: int) -> dict[str, Sequence[float]]:
-    """Return the further columns that the record has, by their keys in the json."""
+    """Return the further columns that the record has, by their keys in the JSON file."""
     columns = {
         "difficult": values.ints("difficult"),
         "truncated": values.ints("truncated"),

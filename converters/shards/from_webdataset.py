@@ -128,7 +128,7 @@ def _groups(file: int, unused: _Unused) -> Iterator[_Group]:
 
 
 def _label_extension(extension: str, extensions: set[str]) -> str:
-    """Return json for jpg.json beside jpg, unless there is a json too: labels with the whole name of their image."""
+    """Return `json` for `jpg.json` beside `jpg`, without a `json` of its own: labels with their image's whole name."""
     image, _, label = extension.rpartition(".")
     is_label = label in _LABELS and label not in extensions and image in _IMAGES and image in extensions
     return label if is_label else extension

@@ -1,4 +1,4 @@
-"""Join the contents of shards into one COCO json: classes, ids, file names, rows."""
+"""Join the contents of shards into one COCO JSON file: classes, ids, file names, rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class JoinedShards:
-    """The samples of all shards, with the ids and names that they have in the json."""
+    """The samples of all shards, with the ids and names that they have in the JSON file."""
 
     def __init__(self, contents: Sequence[ShardContent], classes: Sequence[str] | None, extract: Path | None) -> None:
         """Number the classes, images and annotations. Raises ConversionError where classes contradict each other."""
@@ -36,7 +36,7 @@ class JoinedShards:
         if any(each.get("videos") != self.dataset.get("videos") for each in datasets):
             raise ConversionError(
                 "the shards are of packs with different videos; convert those of each pack on their own and merge the "
-                "json files"
+                "JSON files"
             )
         labels = (label for content in contents for label in content.labels)
         self.categories = Categories(labels, classes, packed_categories(datasets))
@@ -74,7 +74,7 @@ class JoinedShards:
             if content.dataset is not None and (found := _REFERENCE.search(sample.more)):
                 raise ConversionError(
                     f"{content.shard.name}: images have {found[1]}, an id of their own pack, and the shards are of "
-                    "several packs; convert those of each pack on their own and merge the json files"
+                    "several packs; convert those of each pack on their own and merge the JSON files"
                 )
 
     def _unique_names(self) -> Iterator[str]:
@@ -143,7 +143,7 @@ class JoinedShards:
         return extracted(images, self.extract)
 
     def text(self, description: str) -> Iterator[str]:
-        """Yield the json. description: of where it is from, unless the shards have an info."""
+        """Yield the JSON file. description: of where it is from, unless the shards have an info."""
         document: Row = {"info": {"description": description}} | self.dataset
         document |= {"images": [], "annotations": [], "categories": self._category_rows()}
         return document_text(document, {"images": self._image_rows(), "annotations": self._annotation_rows()})
@@ -177,12 +177,13 @@ class JoinedShards:
 
 
 class Categories:
-    """The categories of a json, and the category id of each label."""
+    """The categories of a JSON file, and the category id of each label."""
 
     def __init__(self, labels: Iterable[ClassLabel], classes: Sequence[str] | None, packed: Sequence[Row]) -> None:
         """Collect the classes that records name by id, by name or by both; raises ConversionError for contradictions.
 
-        classes: the names of the ids 1, 2, ... packed: the categories of the json that was packed, with all their keys.
+        classes: the names of the ids 1, 2, ... packed: the categories of the JSON file that was packed, with all their
+        keys.
         """
         labels = list(dict.fromkeys(labels))
         self.rows: dict[int, Row] = {int(row["id"]): row for row in packed}
@@ -209,7 +210,7 @@ class Categories:
         if row["name"] != name:
             raise ConversionError(
                 f"category id {number} is both {shown(row['name'])} and {shown(name)}; convert shards with other "
-                "classes on their own and merge the json files"
+                "classes on their own and merge the JSON files"
             )
 
     def _add_names(self, names: Iterable[str], classes: Sequence[str] | None) -> None:
@@ -231,12 +232,12 @@ class Categories:
         return self.ids[str(label.name)] if label.id is None else label.id
 
     def in_order(self, packed: bool) -> list[Row]:
-        """Return the json's categories: in the order of the json that was packed, else by id."""
+        """Return the JSON file's categories: in the order of the JSON file that was packed, else by id."""
         return [*self.rows.values()] if packed else [self.rows[number] for number in sorted(self.rows)]
 
 
 def packed_categories(datasets: Iterable[Row]) -> list[Row]:
-    """Return the categories of json files that were packed. Raises ConversionError where two contradict each other."""
+    """Return the categories of JSON files that were packed. Raises ConversionError where two contradict each other."""
     rows: dict[int, Row] = {}
     for dataset in datasets:
         categories: Any = dataset.get("categories")
@@ -247,6 +248,6 @@ def packed_categories(datasets: Iterable[Row]) -> list[Row]:
             if earlier != row:
                 raise ConversionError(
                     f"category id {row['id']} is both {shown(earlier['name'])} and {shown(row['name'])}; "
-                    "convert shards of different packs on their own and merge the json files"
+                    "convert shards of different packs on their own and merge the JSON files"
                 )
     return list(rows.values())

@@ -1,4 +1,4 @@
-"""Divide a data set into shards, samples with their offsets, before any image is read; then write the samples."""
+"""Divide a dataset into shards, samples with their offsets, before any image is read; then write the samples."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class SampleContent(NamedTuple):
     extension: str
     """In lower case, without the dot."""
     image: dict[str, Any]
-    """The image's entry of the json."""
+    """The image's entry of the JSON file."""
     height: int
     width: int
     boxes: Sequence[Sequence[float]]
     """(M, 4) XYXY pixels, cut at the image's edges."""
     annotations: Sequence[dict[str, Any]]
-    """M entries of the json, with the key "category"."""
+    """M entries of the JSON file, with the key "category"."""
     text: bytes
-    """The sample's json."""
+    """The sample's JSON file."""
 
 
 class ShardFormat(NamedTuple):
@@ -78,14 +78,14 @@ Shard = list[tuple[int, PackedSample]]
 
 
 class Layout:
-    """The samples of a json's images, in its order, and the shards that they fill."""
+    """The samples of a JSON file's images, in its order, and the shards that they fill."""
 
     def __init__(self, rows: CocoRows, images: Path, shard_format: ShardFormat, limit: int) -> None:
         """Lay out `rows`, with the images of a folder. limit: the most bytes of a shard with several images."""
         self.rows, self.images, self.format, self.limit = rows, images, shard_format, limit
 
     def shards(self) -> Iterator[Shard]:
-        """Yield the shards. The json texts of one are in memory, but none of its images. Raises OSError."""
+        """Yield the shards. The JSON texts of one are in memory, but none of its images. Raises OSError."""
         shard: Shard = []
         size, keys = 0, set[str]()
         for at, boxes in self.rows:
@@ -106,7 +106,7 @@ class Layout:
 
     @cached_property
     def _dataset(self) -> bytes:
-        """The end of the json text of a shard's first sample."""
+        """The end of the JSON text of a shard's first sample."""
         document, names = self.rows.table.coco.document, self.rows.table.categories
         rest = {key: value for key, value in document.items() if key not in ("images", "annotations")}
         rest["categories"] = [row | {"name": names.get(row["id"], "")} for row in document["categories"]]
@@ -139,7 +139,7 @@ def image_extension(name: str) -> str:
 
 
 def _encoded(value: object) -> bytes:
-    """Return compact json; lone surrogates, which names that are not UTF-8 have, as json's escapes."""
+    """Return compact JSON; lone surrogates, which names that are not UTF-8 have, as JSON file's escapes."""
     return json_text(value).encode("utf-8", "backslashreplace")
 
 
@@ -180,7 +180,7 @@ def masked_crc(data: bytes) -> bytes:
 
 
 def _read_image(sample: PackedSample) -> bytes:
-    """Read the image. Raises InputError if it changed since its json or the layout was made, and OSError."""
+    """Read the image. Raises InputError if it changed since its JSON file or the layout was made, and OSError."""
     try:
         data = sample.file.read()
     except ImageChanged as error:

@@ -1,4 +1,4 @@
-"""Pack a COCO json and its images into shards, WebDataset or TFRecord."""
+"""Pack a COCO JSON file and its images into shards, WebDataset or TFRecord."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ from detaug.outputs.summary import (
 )
 
 # The layout of the shards that `detaug pack` writes. `detaug convert-webdataset` and `detaug convert-tfrecord` turn
-# them into the same json again, but for `shard`, `offset`, `length` and `crc32c` of the images.
+# them into the same JSON file again, but for `shard`, `offset`, `length` and `crc32c` of the images.
 #
-# Each image is one sample with one json text:
+# Each image is one sample with one JSON text:
 #
-#   {"image": {...},        the image's entry of the json, unchanged: id, file_name, width, height, any further key
-#    "annotations": [...],  the image's entries of the json, unchanged, in their order: id, image_id, category_id, bbox,
+#   {"image": {...},        the image's entry of the JSON file, unchanged: id, file_name, width, height, any further key
+#    "annotations": [...],  the image's entries of the JSON file, unchanged, in their order: id, image_id, category_id,
+# bbox,
 #                           any further key; and "category", the name of the category, which converting takes out again
-#    "dataset": {...}}      only in the first sample of each shard: the json without its images and annotations, so that
+#    "dataset": {...}}      only in the first sample of each shard: the JSON file without its images and annotations, so
+# that
 #                           info, licenses and all categories with their ids (also those without an object) come back
 #
 # Without "dataset", such as after shuffling into other shards, the categories are those of the annotations.
@@ -84,23 +86,23 @@ def pack_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Pack a COCO json file and its images into shards that webdataset and DALI's readers read.
+    """Pack a COCO JSON file and its images into shards that webdataset and DALI's readers read.
 
-    Writes output/NAME-00000.tar, or .tfrecord, and so on, with the name of the json; beside each its index for DALI,
-    NAME-00000.idx, the same as wds2idx or tfrecord2idx write; and output/NAME.json: the json with "shard", "offset",
-    "length" (bytes of the image in that shard) and "crc32c" (of these bytes) in each image. The bytes of the images,
-    all ids, categories and further keys stay. The same input gives the same bytes. Images may also be in shards;
-    `images` is then their folder. Needs google-crc32c (`pip install 'detaug[shards]'`).
+    Writes output/NAME-00000.tar, or .tfrecord, and so on, with the name of the JSON file; beside each its index for
+    DALI, NAME-00000.idx, the same as wds2idx or tfrecord2idx write; and output/NAME.json: the JSON file with "shard",
+    "offset", "length" (bytes of the image in that shard) and "crc32c" (of these bytes) in each image. The bytes of the
+    images, all ids, categories and further keys stay. The same input gives the same bytes. Images may also be in
+    shards; `images` is then their folder. Needs google-crc32c (`pip install 'detaug[shards]'`).
 
     format: "webdataset": members KEY.jpg (or another extension) and KEY.json, with "image", "annotations", and in the
     first sample of a shard "dataset": info and all categories. KEY is the file name's stem with _ for characters other
     than A-Z a-z 0-9 _ - /. "tfrecord": TensorFlow's object-detection features, labels being category ids, and the same
-    json as the bytes feature image/coco. shard_size: the most bytes of a shard, such as "256MB", "1GB", "64MiB" or a
-    number; a larger image has a shard of its own. on_error: "stop" at missing images and entries that cannot be used,
+    JSON file as the bytes feature image/coco. shard_size: the most bytes of a shard, such as "256MB", "1GB", "64MiB" or
+    a number; a larger image has a shard of its own. on_error: "stop" at missing images and entries that cannot be used,
     after looking at all of them, or "skip" these. part: (number, of), such as (1, 3), to write only each third shard,
-    from the first, and NAME-part-1-of-3.json instead of NAME.json; merge_coco joins the jsons of all parts to the same
-    bytes as one run writes. report: a json file for every finding. progress: called with (images done, images in all)
-    after each shard.
+    from the first, and NAME-part-1-of-3.json instead of NAME.json; merge_coco joins the JSON files of all parts to the
+    same bytes as one run writes. report: a JSON file for every finding. progress: called with (images done, images in
+    all) after each shard.
 
     Existing files with other content are an error. All files appear at the end, NAME.json last. One image at a time is
     in memory. An annotation's own key "category" is replaced by the category's name.
@@ -224,9 +226,9 @@ class _ShardFiles(NamedTuple):
 
 
 def _write(layout: Layout, document: Path, start: Path, part: Part | None, progress: Progress | None) -> CocoRows:
-    """Write the shards of a part, or all, their indexes and the json, and return the rows in them.
+    """Write the shards of a part, or all, their indexes and the JSON file, and return the rows in them.
 
-    They get their names at the end, the json last. start: of the names of the shards.
+    They get their names at the end, the JSON file last. start: of the names of the shards.
     """
     places: list[_Place] = []
     names, at = set[str](), list[int]()
@@ -296,7 +298,7 @@ def _places(files: _ShardFiles, checksums: Iterable[int]) -> Iterator[_Place]:
 
 
 def _document(layout: Layout, rows: CocoRows, places: Iterable[_Place], part: Part | None) -> Iterator[str]:
-    """Return the text of the json: rows that are packed, in the order of the input."""
+    """Return the text of the JSON file: rows that are packed, in the order of the input."""
     table = rows.table
     images = (table.row("images", at) | place for at, place in zip(rows.images.tolist(), places, strict=True))
     boxes = sorted(rows.boxes.tolist())
@@ -310,11 +312,11 @@ def _document(layout: Layout, rows: CocoRows, places: Iterable[_Place], part: Pa
 
 
 def _refuse_other_shards(folder: Path, stem: str, names: Container[str]) -> None:
-    """Raise ConversionError for shards of this data set's name from another time: NAME-*.tar would read them, too."""
+    """Raise ConversionError for shards of this dataset's name from another time: NAME-*.tar would read them, too."""
     pattern = re.compile(rf"{re.escape(stem)}-\d{{5,}}\.(tar|tfrecord|idx)")
     other = sorted(name for name in os.listdir(folder) if pattern.fullmatch(name) and name not in names)
     if other:
         raise ConversionError(
-            f"{folder} has {counted(len(other), 'shard file')} of another data set of this name, such as {other[0]}; "
+            f"{folder} has {counted(len(other), 'shard file')} of another dataset of this name, such as {other[0]}; "
             "give another folder, or move them away"
         )

@@ -1,4 +1,4 @@
-"""The samples of a shard: images with their labels, as read, and as texts of json without ids and file names."""
+"""The samples of a shard: images with their labels, as read, and as texts of JSON without ids and file names."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Annotation(NamedTuple):
 
     label: ClassLabel
     row: Row
-    """The json's row without image_id and category_id. Its id is an int or missing."""
+    """The JSON file's row without image_id and category_id. Its id is an int or missing."""
 
 
 class ShardSample(NamedTuple):
@@ -98,14 +98,14 @@ class ShardSample(NamedTuple):
     """Of the encoded image."""
     header: ImageHeader
     image: Row
-    """Further keys of the json's row, and the id, an int, if the shard has one."""
+    """Further keys of the JSON file's row, and the id, an int, if the shard has one."""
     label: ClassLabel | None
     """Of the image as a whole."""
     annotations: list[Annotation]
 
 
 class EncodedSample(NamedTuple):
-    """A sample that needs little memory: texts of json, and positions in ShardContent.labels."""
+    """A sample that needs little memory: texts of JSON, and positions in ShardContent.labels."""
 
     name: str
     image_id: int | None
@@ -132,7 +132,7 @@ class ShardContent:
     labels: dict[ClassLabel, int] = field(default_factory=dict)
     """Each label that occurs, and its position."""
     dataset: Row | None = None
-    """The rest of the json that `detaug pack` packed: its info and categories."""
+    """The rest of the JSON file that `detaug pack` packed: its info and categories."""
     findings: list[Finding] = field(default_factory=list)
     shapes: set[str] = field(default_factory=set)
     """What annotations have beside boxes, see `shapes_of`."""
@@ -152,11 +152,11 @@ class ShardContent:
         self.findings.append(Finding(file, kind, before=before, after=after, note=note, count=count))
 
     def add(self, sample: ShardSample) -> None:
-        """Append a sample. Raises SampleError for values that json does not have."""
+        """Append a sample. Raises SampleError for values that JSON does not have."""
         try:
             self.samples.append(_encoded(sample, self.labels))
         except (ValueError, RecursionError) as error:
-            raise SampleError("sample-invalid", f"its labels cannot be written as json: {error}") from None
+            raise SampleError("sample-invalid", f"its labels cannot be written as JSON: {error}") from None
         self.crowds += sum(annotation.row.get("iscrowd") == 1 for annotation in sample.annotations)
         self.shapes |= shapes_of(annotation.row for annotation in sample.annotations)
 
@@ -181,7 +181,7 @@ def _encoded(sample: ShardSample, positions: dict[ClassLabel, int]) -> EncodedSa
 
 
 def _row_text(row: Row) -> str:
-    """Return the json of an annotation from its bbox on; the encoder is slow for small rows of plain numbers."""
+    """Return the JSON file of an annotation from its bbox on; the encoder is slow for small rows of plain numbers."""
     x, y, width, height = row["bbox"]
     text = f'"bbox":[{x!r},{y!r},{width!r},{height!r}]'
     for key, value in row.items():
@@ -225,7 +225,7 @@ def file_name(wanted: str, fallback: str, header: ImageHeader, content: ShardCon
 
 
 def is_safe(name: str) -> bool:
-    """Return whether a name is a normalised path below its folder, of printable text."""
+    """Return whether a name is a normalized path below its folder, of printable text."""
     normal = {"", "."}.isdisjoint(name.split("/"))
     return normal and is_below(name) and is_plain(name) and len(name.encode()) < 4096
 

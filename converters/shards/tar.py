@@ -17,7 +17,7 @@ from detaug.findings.finding import shown
 BLOCK = tarfile.BLOCKSIZE
 """Bytes of a header; a member's content is padded to a multiple."""
 
-_HEAD_BYTES = 4096  # most of what is read of an image, and most json files
+_HEAD_BYTES = 4096  # most of what is read of an image, and most JSON files
 _LARGEST_EXTENSION = 1 << 20
 _FILES = frozenset((tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE))
 _KINDS = {

@@ -1,4 +1,4 @@
-"""Convert shards, TFRecord or WebDataset, to a COCO json that has the place of each image (decision 13)."""
+"""Convert shards, TFRecord or WebDataset, to a COCO JSON file that has the place of each image (decision 13)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tfrecord_to_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert TFRecord shards into one COCO json file, without unpacking them.
+    """Convert TFRecord shards into one COCO JSON file, without unpacking them.
 
     shards: TFRecord files of tf.train.Example with the features of TensorFlow's Object Detection API, or with
     image/class/label or image/class/text for classification. features: other names for some of them, by the keys of
@@ -93,7 +93,7 @@ def webdataset_to_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert WebDataset shards, tar files, into one COCO json file, without unpacking them.
+    """Convert WebDataset shards, tar files, into one COCO JSON file, without unpacking them.
 
     shards: uncompressed tar files. Members with the same key, the name up to the first dot, are a sample: an image and
     its labels. These are a .json with "annotations", each with "bbox" [x, y, width, height] in pixels and "category", a
@@ -104,13 +104,13 @@ def webdataset_to_coco(
     classes: the names of the category ids 1, 2, ...; without them, names in the shards, or "class 1". Classes without a
     number are sorted by name. first_label: the number of the first class in .cls and .txt; it gets the category id 1.
 
-    The json has shard, offset, length and crc32c (of its bytes) of each image, and the size of its header, EXIF
+    The JSON file has shard, offset, length and crc32c (of its bytes) of each image, and the size of its header, EXIF
     orientation applied (decision 2). Checksums need google-crc32c (`pip install 'detaug[shards]'`). Shards are named
     relative to their folder, or the deepest one that holds all: Summary.image_folder, which is what CocoReader takes.
-    extract: a folder to write the images to, as plain files; the json then has no shards.
+    extract: a folder to write the images to, as plain files; the JSON file then has no shards.
 
     on_error: "stop" at shards and samples that cannot be used, after reading all of them, or "skip" these. A damaged
-    shard is used up to the damage. jobs: processes; None for one for each core. report: a json file for every finding.
+    shard is used up to the damage. jobs: processes; None for one for each core. report: a JSON file for every finding.
     progress: called with (shards done, shards in all). The same input gives the same bytes, with any number of jobs.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
@@ -120,7 +120,7 @@ def webdataset_to_coco(
     ...     webdataset_to_coco(["train.json"], "shards.json")
     ... except da.InputError as error:
     ...     print(str(error).splitlines()[0])
-    train.json: is a COCO json; it needs no conversion: detaug check FILE.json IMAGES [shard-unreadable]
+    train.json: is a COCO JSON file; it needs no conversion: detaug check FILE.json IMAGES [shard-unreadable]
     """
     check_first_label(first_label)
     conversion = _Conversion(

@@ -1,1 +1,1 @@
-"""Pascal VOC, to and from COCO json."""
+"""Pascal VOC, to and from COCO JSON."""

@@ -1,4 +1,4 @@
-"""Find the folders of a Pascal VOC data set, and read its splits, ImageSets/Main/NAME.txt."""
+"""Find the folders of a Pascal VOC dataset, and read its splits, ImageSets/Main/NAME.txt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from detaug.findings.finding import Finding
 
 @dataclass(frozen=True)
 class Folders:
-    """The folders of a data set: the devkit's layout, or images beside their XML below root."""
+    """The folders of a dataset: the devkit's layout, or images beside their XML below root."""
 
     root: Path
     annotations: Path
@@ -45,7 +45,7 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
     """Return ROOT/Annotations with ROOT/JPEGImages (or ROOT/images) where they exist, else ROOT for both."""
     for folder in filter(None, (root, images, annotations)):
         if not folder.is_dir():
-            raise ConversionError(f"{folder} is not a folder; give the folder of the VOC data set")
+            raise ConversionError(f"{folder} is not a folder; give the folder of the VOC dataset")
     if images is None and annotations is None:
         _refuse_folder_of_a_data_set(root)
     children = {path.name.lower(): path for path in sorted(root.iterdir(), reverse=True) if path.is_dir()}
@@ -60,12 +60,12 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
 
 
 def _refuse_folder_of_a_data_set(root: Path) -> None:
-    """Raise ConversionError for the Annotations or JPEGImages of a data set, unless it has the other one's files."""
+    """Raise ConversionError for the Annotations or JPEGImages of a dataset, unless it has the other one's files."""
     partners, extensions = _PARTNERS.get(root.resolve().name.lower(), ((), ()))
     above = root.resolve().parent if root.name in ("", "..") else root.parent
     has_partner = partners and any(path.name.lower() in partners for path in above.iterdir())
     if has_partner and not any(path.suffix.lower() in extensions for path in root.iterdir()):
-        raise ConversionError(f"{root} is one folder of a VOC data set; give the folder above it: convert {above}")
+        raise ConversionError(f"{root} is one folder of a VOC dataset; give the folder above it: convert {above}")
 
 
 _PARTNERS = {
@@ -77,7 +77,7 @@ _PARTNERS = {
 def _refuse_devkit_parent(root: Path) -> None:
     parts = sorted(path.parent.name for path in root.glob("*/Annotations") if (path.parent / "JPEGImages").is_dir())
     if parts:
-        raise ConversionError(f"{root} contains the data sets {', '.join(parts)}; convert each: {root / parts[0]}")
+        raise ConversionError(f"{root} contains the datasets {', '.join(parts)}; convert each: {root / parts[0]}")
 
 
 _MARKED_ENTRY = re.compile(r"(.*\S)\s+(-1|0|1)")

@@ -1,4 +1,4 @@
-"""Convert COCO json to Pascal VOC: the inverse of voc_to_coco."""
+"""Convert COCO JSON to Pascal VOC: the inverse of voc_to_coco."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ATTRIBUTES = frozenset({*_FLAGS, "pose"})
 _OF_ROTATED = frozenset({"corners", "segmentation", "area"})
 Rectangle = tuple[float, float, float, float, float]
 """(cx, cy, w, h, angle) of a <robndbox>."""
-_DECIMALS = 9  # of a pixel: what double precision leaves of a photograph's coordinates after adding 1
+_DECIMALS = 9  # of a pixel: what double precision leaves of an image's coordinates after adding 1
 
 
 def coco_to_voc(
@@ -49,30 +49,31 @@ def coco_to_voc(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert a COCO json file into a Pascal VOC data set.
+    """Convert a COCO JSON file into a Pascal VOC dataset.
 
-    Writes output/Annotations/NAME.xml for each image, in subfolders where file_name has them; the names in the json's
-    order into output/ImageSets/Main/SPLIT.txt; and the classes in the order of their ids into output/classes.txt,
-    since XML cannot store it. voc_to_coco with that split and those classes gives the same ids, names and boxes again.
+    Writes output/Annotations/NAME.xml for each image, in subfolders where file_name has them; the names in the JSON
+    file's order into output/ImageSets/Main/SPLIT.txt; and the classes in the order of their ids into
+    output/classes.txt, since XML cannot store it. voc_to_coco with that split and those classes gives the same ids,
+    names and boxes again.
 
-    split: the name of the split; without it that of the json. origin: "one" for pixels counted from 1 and boxes that
-    include their last pixel, the devkit's rule (decision 1): x, y, width, height become x + 1, y + 1, x + width,
-    y + height. "zero" for x, y, x + width, y + height. Decimals stay, up to 9 places. rotated: write roLabelImg's
-    <robndbox> for objects with `corners`, a `segmentation` of four points, or another outline, which becomes the
+    split: the name of the split; without it that of the JSON file. origin: "one" for pixels counted from 1 and boxes
+    that include their last pixel, the devkit's rule (decision 1): x, y, width, height become x + 1, y + 1, x + width, y
+    + height. "zero" for x, y, x + width, y + height. Decimals stay, up to 9 places. rotated: write roLabelImg's
+    <robndbox> for objects with `corners`, a `segmentation` of four points, or another polygon, which becomes the
     smallest rectangle around it; others keep their <bndbox>. images: the folder that file_name is relative to; with it,
     a missing image is an error. with_images: leave the images where they are, copy them to output/JPEGImages, or make
     symbolic links there. on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
-    report: a json file for every finding. progress: called with (files written, files in all).
+    report: a JSON file for every finding. progress: called with (files written, files in all).
 
     A <robndbox> has cx, cy, w, h in continuous pixels, whatever `origin` is, and angle: radians, clockwise on the
     screen, of the side w, which goes from the first corner to the second. voc_to_coco gives the corners again, in their
     order if it is clockwise. The angle is in 0 to 2 pi; roLabelImg reads that, and writes 0 to pi. Source:
     libs/pascal_voc_io.py and libs/labelFile.py of https://github.com/cgvict/roLabelImg
 
-    difficult, truncated, occluded and pose are written as in the json; a crowd becomes difficult. Other keys
+    difficult, truncated, occluded and pose are written as in the JSON file; a crowd becomes difficult. Other keys
     (segmentation, ...), and an area that is not the box's, have no place in VOC: they are counted in the findings, as
-    are outlines that became rectangles. The depth is 3, what DALI decodes to, since a json does not have it. Existing
-    files with other content are an error before anything is written. The split's file is written last.
+    are polygons that became rectangles. The depth is 3, what DALI decodes to, since a JSON file does not have it.
+    Existing files with other content are an error before anything is written. The split's file is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -120,11 +121,11 @@ class _Boxes(NamedTuple):
     origin: Origin
     rotated: bool
     rectangles: dict[int, Rectangle]
-    """Those of rotated boxes, by position in the json."""
+    """Those of rotated boxes, by position in the JSON file."""
 
 
 def _rectangles(rows: CocoRows, outlines: Outlines) -> tuple[dict[int, Rectangle], list[Finding]]:
-    """Return the rotated boxes of the annotations that have an outline, and what changes with them."""
+    """Return the rotated boxes of the annotations that have a polygon, and what changes with them."""
     rectangles, counts = {}, {"outline-rectangle": 0, "box-outline": 0}
     for at in rows.boxes.tolist():
         corners = outlines.rotated_box(at)

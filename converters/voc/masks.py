@@ -1,6 +1,6 @@
 """Read VOC's masks of objects, SegmentationObject/NAME.png: 0 is the background, n the n-th object, 255 no object.
 
-A PNG has these numbers, or, as Datumaro writes it, their colours: the n-th of VOC's colour map.
+A PNG has these numbers, or, as Datumaro writes it, their colors: the n-th of VOC's color map.
 Source: the VOC2012 development kit, section 5.2, and its VOClabelcolormap.m.
 """
 
@@ -37,13 +37,13 @@ def read_masks(path: str, size: tuple[int, int]) -> _Array | str:
             if image.mode in ("P", "L", "1", "I", "I;16"):
                 return np.asarray(image).astype(np.int64)
             numbers = _numbers_of_colors(np.asarray(image.convert("RGB")).astype(np.int64))
-            return "has colours that are not in VOC's colour map" if numbers is None else numbers
+            return "has colors that are not in VOC's color map" if numbers is None else numbers
     except PILLOW_ERRORS as error:
         return f"cannot be read: {error}"
 
 
 def _numbers_of_colors(pixels: _Array) -> _Array | None:
-    """Return (H, W) the positions of colours (H, W, 3) in VOC's colour map; None if one is not in it.
+    """Return (H, W) the positions of colors (H, W, 3) in VOC's color map; None if one is not in it.
 
     The bits of a number, from the lowest on, are the highest bits of red, green, blue, the next ones, and so on.
     """

@@ -91,7 +91,7 @@ def _box_of(item: Object, size: tuple[int, int], origin: Origin) -> CocoBox:
     left, top, right, bottom = _corners_of(item)
     if item.corners:  # continuous pixels
         origin = "zero"
-    elif origin == "one" and not item.edges:  # an outline ends at its last point; a box includes its last pixel
+    elif origin == "one" and not item.edges:  # a polygon ends at its last point; a box includes its last pixel
         right, bottom = right - 1, bottom - 1
     return to_coco_box((left, top, right, bottom), origin, size)
 

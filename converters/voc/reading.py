@@ -23,12 +23,12 @@ from detaug.findings.finding import Finding, has_error, shown
 _FLAGS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1, "": 0, "unspecified": 0}
 
 
-def contents_of(folders: Folders, split: str | None, rules: VocRules, *, keeps_unlabelled: bool) -> Contents:
+def contents_of(folders: Folders, split: str | None, rules: VocRules, *, keeps_unlabeled: bool) -> Contents:
     """Return the records of a dataset, or of a split in its order. Raises ConversionError for another folder."""
     xmls = list_files(folders.annotations, (".xml",), regular=False)
     if not xmls:
         what = what_folder_has(folders.root)
-        raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC data set{what}")
+        raise ConversionError(f"{folders.annotations} has no XML files; give the folder of the VOC dataset{what}")
     images = Images(folders.images, prefix=folders.image_prefix)
     contents = Contents(
         (_record(folders, xml) for xml in xmls),
@@ -39,7 +39,7 @@ def contents_of(folders: Folders, split: str | None, rules: VocRules, *, keeps_u
         files=1,  # the name of an image tells its XML
         found=images,
         find=find_image,
-        unlabelled="unlabelled-kept" if keeps_unlabelled else "unlabelled-skipped",
+        unlabeled="unlabeled-kept" if keeps_unlabeled else "unlabeled-skipped",
         compares_images=True,
         keeps_folder=True,
     )
@@ -114,7 +114,7 @@ def _columns_of(bits: tuple[int, ...], pose: str) -> Mapping[str, Any]:
 
 
 def _columns(record: Record, item: Object) -> Mapping[str, Any]:
-    """Return the flags and the pose of an object as the json has them."""
+    """Return the flags and the pose of an object as the JSON file has them."""
     bits = []
     for tag in FLAGS:
         text = item.columns[tag]

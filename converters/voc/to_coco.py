@@ -1,4 +1,4 @@
-"""Convert Pascal VOC to COCO json. Numbered decisions are those of the design page."""
+"""Convert Pascal VOC to COCO JSON. Numbered decisions are those of the design page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from detaug.arguments import renamed
 from detaug.converters.records.record import AnnotationFiles, Contents
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.converters.voc.folders import Folders, find_folders
@@ -20,13 +21,14 @@ from detaug.outputs.guards import OnError, check_choice, output_files
 from detaug.outputs.part import check_part
 from detaug.outputs.summary import Summary
 
-Unlabelled = Literal["keep", "skip"]
+Unlabeled = Literal["keep", "skip"]
 
 VocSummary = Summary
 
 TITLE = "Pascal VOC"
 
 
+@renamed(unlabelled="unlabeled")
 def voc_to_coco(
     root: PathLike,
     output: PathLike,
@@ -35,7 +37,7 @@ def voc_to_coco(
     *,
     origin: Origin = "one",
     difficult: Difficult = "keep",
-    unlabelled: Unlabelled = "keep",
+    unlabeled: Unlabeled = "keep",
     on_error: OnError = "stop",
     images: PathLike | None = None,
     annotations: PathLike | None = None,
@@ -45,7 +47,7 @@ def voc_to_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> VocSummary:
-    """Convert a Pascal VOC data set into one COCO json file.
+    """Convert a Pascal VOC dataset into one COCO JSON file.
 
     root: the devkit's folder (Annotations, JPEGImages, ImageSets/Main), or a folder with images beside their XML,
     subfolders included. images, annotations: other folders for either. split: a file of ImageSets/Main, without .txt.
@@ -54,12 +56,12 @@ def voc_to_coco(
 
     origin: "one" for pixels counted from 1 and boxes that include their last pixel, the devkit's rule (decision 1);
     "zero" for corners counted from 0 with an exclusive end. difficult: "keep" it as an attribute, make a "crowd"
-    (iscrowd 1), or "drop" the object (decision 5). unlabelled: "keep" an image without XML as an image without boxes,
-    or "skip" it. masks: read the masks of objects, ROOT/SegmentationObject/NAME.png, as `segmentation`, run lengths.
-    The n-th object of the XML has the number n in them; where its box is elsewhere, masks go to the boxes that they
-    fit. on_error: "stop" at files that cannot be used, after reading all of them, or "skip" these. jobs: processes to
-    read with. part: (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the jsons of
-    all parts to the same bytes as one run writes. report: a json file for every finding. progress: called with (files
+    (iscrowd 1), or "drop" the object (decision 5). unlabeled: "keep" an image without XML as an image without boxes, or
+    "skip" it. masks: read the masks of objects, ROOT/SegmentationObject/NAME.png, as `segmentation`, RLE. The n-th
+    object of the XML has the number n in them; where its box is elsewhere, masks go to the boxes that they fit.
+    on_error: "stop" at files that cannot be used, after reading all of them, or "skip" these. jobs: processes to read
+    with. part: (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the JSON files of
+    all parts to the same bytes as one run writes. report: a JSON file for every finding. progress: called with (files
     done, files in all).
 
     The <polygon> of an object (<x1>, <y1>, ... of supervision, Roboflow and RectLabel) becomes `segmentation`, x - 1
@@ -86,14 +88,14 @@ def voc_to_coco(
     written: val.json
     load it: da.CocoReader("demo/VOC/JPEGImages", "val.json")
     """
-    _check(origin, difficult, unlabelled)
+    _check(origin, difficult, unlabeled)
     options = Options(classes, on_error, report, progress, check_part(part), jobs)
     inputs = [path for path in (root, images, annotations) if path is not None]
     output_files({"output": output, "report": report}, *inputs)
     folders = find_folders(
         Path(root), None if images is None else Path(images), None if annotations is None else Path(annotations)
     )
-    contents = _contents(folders, split, origin, difficult, unlabelled, masks=masks)
+    contents = _contents(folders, split, origin, difficult, unlabeled, masks=masks)
     return records_to_coco(contents, folders.images, output, inputs, options, TITLE)
 
 
@@ -103,27 +105,25 @@ def read_voc(
     *,
     origin: Origin = "one",
     difficult: Difficult = "keep",
-    unlabelled: Unlabelled = "keep",
+    unlabeled: Unlabeled = "keep",
     masks: bool = False,
 ) -> Contents:
     """Read the XML files of the source's folder, of which they are all, as `voc_to_coco` does."""
-    _check(origin, difficult, unlabelled)
+    _check(origin, difficult, unlabeled)
     if source.path not in (None, source.folder):
         raise ConversionError(f"{source.path} is the Pascal VOC XML of one image; give its folder, {source.folder}")
-    return _contents(
-        find_folders(source.folder, source.other_images), split, origin, difficult, unlabelled, masks=masks
-    )
+    return _contents(find_folders(source.folder, source.other_images), split, origin, difficult, unlabeled, masks=masks)
 
 
-def _check(origin: Origin, difficult: Difficult, unlabelled: Unlabelled) -> None:
+def _check(origin: Origin, difficult: Difficult, unlabeled: Unlabeled) -> None:
     check_choice("origin", origin, Origin)
     check_choice("difficult", difficult, Difficult)
-    check_choice("unlabelled", unlabelled, Unlabelled)
+    check_choice("unlabeled", unlabeled, Unlabeled)
 
 
 def _contents(
-    folders: Folders, split: str | None, origin: Origin, difficult: Difficult, unlabelled: Unlabelled, *, masks: bool
+    folders: Folders, split: str | None, origin: Origin, difficult: Difficult, unlabeled: Unlabeled, *, masks: bool
 ) -> Contents:
     if masks and not (folders.root / FOLDER).is_dir():
         raise ConversionError(f"{folders.root / FOLDER} is not a folder; leave masks out (--masks)")
-    return contents_of(folders, split, VocRules(origin, difficult, masks), keeps_unlabelled=unlabelled == "keep")
+    return contents_of(folders, split, VocRules(origin, difficult, masks), keeps_unlabeled=unlabeled == "keep")

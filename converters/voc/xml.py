@@ -40,7 +40,7 @@ _ROOT_CHILDREN = frozenset({"folder", "filename", "path", "source", "owner", "si
 _OBJECT_CHILDREN = frozenset({"name", "bndbox", "robndbox", "pose", *FLAGS})
 _TEXTS = (*FLAGS, "pose")
 _POLYGON = "polygon"
-"""The element of an outline, of which an object may have several: <x1>, <y1>, <x2>, ... of supervision, Roboflow and
+"""The element of a polygon, of which an object may have several: <x1>, <y1>, <x2>, ... of supervision, Roboflow and
 RectLabel, or points <pt> of <x> and <y>."""
 _SAYS_NOTHING = frozenset({_POLYGON, "type", "id"})
 """Further elements that are read, or say nothing more: roLabelImg's <type> is robndbox."""

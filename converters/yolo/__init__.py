@@ -1,1 +1,1 @@
-"""YOLO labels, to and from COCO json."""
+"""YOLO labels, to and from COCO JSON."""

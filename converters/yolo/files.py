@@ -1,4 +1,4 @@
-"""Find the files of a YOLO data set in Ultralytics' layout: data.yaml, its splits, the labels of each image."""
+"""Find the files of a YOLO dataset in Ultralytics' layout: data.yaml, its splits, the labels of each image."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class DataYaml(NamedTuple):
     splits: dict[str, tuple[str, ...]]
     task: YoloTask | None
     key_points: tuple[int, int] | None
-    """kpt_shape: (number of key points, numbers of each) of pose labels."""
+    """kpt_shape: (number of keypoints, numbers of each) of pose labels."""
     mirrored: list[int] | None
-    """flip_idx: where each key point goes in a mirrored image, from 0."""
+    """flip_idx: where each keypoint goes in a flipped image, from 0."""
     point_names: list[list[str]]
-    """kpt_names: of the key points of each class; [] where they have none."""
+    """kpt_names: of the keypoints of each class; [] where they have none."""
     images: Path
     """The folder in which the images lie as the splits say: the root, or another one with the same folders."""
 
@@ -161,7 +161,7 @@ def _key_points(content: Mapping[str, Any], path: Path) -> tuple[int, int] | Non
         return None
     whole = isinstance(shape, list) and len(shape) == 2 and all(type(number) is int for number in shape)
     if not whole or shape[0] < 1 or shape[1] not in (2, 3):
-        raise ConversionError(f"{path}: kpt_shape must be [number of key points, 2 or 3], got {shown(shape)}")
+        raise ConversionError(f"{path}: kpt_shape must be [number of keypoints, 2 or 3], got {shown(shape)}")
     return shape[0], shape[1]
 
 
@@ -170,13 +170,13 @@ def _mirrored(content: Mapping[str, Any], path: Path, count: int) -> list[int] |
     if not count or not flips:
         return None
     if not (isinstance(flips, list) and all(type(at) is int for at in flips) and sorted(flips) == [*range(count)]):
-        rule = f"flip_idx must have each of 0..{count - 1} once, where each key point goes in a mirrored image"
+        rule = f"flip_idx must have each of 0..{count - 1} once, where each keypoint goes in a flipped image"
         raise ConversionError(f"{path}: {rule}, got {shown(flips)}")
     return flips
 
 
 def _point_names(content: Mapping[str, Any], path: Path, count: int, classes: int) -> list[list[str]]:
-    """Return the names of the key points of each class: Ultralytics has a list by class number, or one for all."""
+    """Return the names of the keypoints of each class: Ultralytics has a list by class number, or one for all."""
     given = content.get("kpt_names")
     if not count or not given:
         return [[]] * classes
@@ -256,7 +256,7 @@ def _images_of(source: Path, data: DataYaml, findings: list[Finding]) -> list[st
     try:
         lines = lines_of(read_text(source))
     except ValueError as error:
-        raise ConversionError(f"{source} {error}; a split is a folder or a text file with an image a line") from None
+        raise ConversionError(f"{source} {error}; a split is a folder or a text file with an image per line") from None
     return [*_listed(source, lines, data, findings)]
 
 

@@ -1,4 +1,4 @@
-"""Convert COCO json to YOLO text labels, in Ultralytics' layout."""
+"""Convert COCO JSON to YOLO text labels, in Ultralytics' layout."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def coco_to_yolo(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert a COCO json file into labels for YOLO.
+    """Convert a COCO JSON file into labels for YOLO.
 
     Writes output/labels/SPLIT/NAME.txt for each image, empty where it has no boxes, and output/data.yaml with the split
-    and the names. A row is "class cx cy w h", relative to the image's width and height in the json, with up to 9
+    and the names. A row is "class cx cy w h", relative to the image's width and height in the JSON file, with up to 9
     decimals. Class numbers count from 0, in the order of the category ids.
 
-    task: what rows are. "segment": the class and the outline of an object, one ring; several are joined by bridges of
+    task: what rows are. "segment": the class and the polygon of an object, one ring; several are joined by bridges of
     no width, and masks and rings that overlap are traced along the edges of their pixels. "pose": the box, and x, y,
-    visibility of each key point; data.yaml gets kpt_shape, kpt_names, and flip_idx from the categories' `flip_idx` or
+    visibility of each keypoint; data.yaml gets kpt_shape, kpt_names, and flip_idx from the categories' `flip_idx` or
     the names. "obb": four corners: `corners`, a `segmentation` of four points, or the smallest rectangle around it. An
-    object without an outline gets that of its box, and what reaches past its image is cut; both are counted.
+    object without a polygon gets that of its box, and what reaches past its image is cut; both are counted.
 
     flip_pairs: for "pose", the pairs of keypoints that swap when an image is flipped, such as [(1, 2)], by names or
-    positions from 0; [] if none do. None: by flip_idx or the names of the json. Where these do not tell, a finding says
-    so, and data.yaml gets no flip_idx: Ultralytics then leaves flips out.
+    positions from 0; [] if none do. None: by flip_idx or the names of the JSON file. Where these do not tell, a finding
+    says so, and data.yaml gets no flip_idx: Ultralytics then leaves flips out.
 
     split: train, val or test. It is added to a data.yaml that this function wrote before for the same names;
     Ultralytics needs train and val in it. images: the folder that file_name is relative to; with it, a missing image is
     an error. with_images: leave the images where they are, copy them to output/images/SPLIT, where Ultralytics looks
     for them, or make symbolic links there. on_error: "stop" at entries that cannot be used, after reading all of them,
-    or "skip" these. report: a json file for every finding. progress: called with (files written, files in all).
+    or "skip" these. report: a JSON file for every finding. progress: called with (files written, files in all).
 
     Crowds, which are not single objects, are left out and counted, and so are keys without a place in rows of the task
     (difficult, ...). YOLO has no order of images; a finding says so where converting back would change it. Existing
@@ -80,7 +80,7 @@ def coco_to_yolo(
       house         20
       mug           28
       tree          20
-     dropped       3  key-dropped: a key of the json has no place in the other format: annotations.difficult, ...
+     dropped       3  key-dropped: a key of the JSON file has no place in the other format: annotations.difficult, ...
     each of these, with its file: --report FILE
     written: yolo
     train with it: yolo detect train data=yolo/data.yaml

@@ -1,4 +1,4 @@
-"""The rows of YOLO's label files, from the annotations of a COCO json: boxes, outlines, key points, rotated boxes."""
+"""The rows of YOLO's label files, from annotations of a COCO JSON file: boxes, polygons, keypoints, rotated boxes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from detaug.errors import ConversionError, InputError
 from detaug.files.text import decimal
 from detaug.findings.finding import Finding, shown
 
-_DECIMALS = 9  # so that the boxes of any photograph come back to a thousandth of a pixel
+_DECIMALS = 9  # so that the boxes of any image come back to a thousandth of a pixel
 _ROUNDING = 0.01  # pixels by which a point may leave its image because of the decimals it is written with
 
 KEYS: dict[YoloTask, frozenset[str]] = {
@@ -50,7 +50,7 @@ class LabelRows(NamedTuple):
 
 
 def label_rows(rows: CocoRows, task: YoloTask, flip_pairs: Pairs | None = None) -> LabelRows:
-    """Return the rows of a task. Raises ConversionError where the json has nothing of it."""
+    """Return the rows of a task. Raises ConversionError where the JSON file has nothing of it."""
     if task == "pose":
         return _poses(rows, flip_pairs)
     if task == "detect":
@@ -103,7 +103,7 @@ def _poses(rows: CocoRows, flip_pairs: Pairs | None) -> LabelRows:
 
 
 def _relative_points(points: Floats, size: tuple[int, int]) -> tuple[Floats, int]:
-    """Return (K, 3) key points relative to the image of size (H, W), and how many lie outside of it."""
+    """Return (K, 3) keypoints relative to the image of size (H, W), and how many lie outside of it."""
     height, width = size
     places = points[:, :2] + 0.5  # COCO counts pixels
     inside = ((places >= -_ROUNDING) & (places <= np.array([width, height]) + _ROUNDING)).all(1)
@@ -115,7 +115,7 @@ def _relative_points(points: Floats, size: tuple[int, int]) -> tuple[Floats, int
 def _sides(
     rows: CocoRows, points: Mapping[int, Floats], flip_pairs: Pairs | None, findings: list[Finding]
 ) -> dict[str, Any]:
-    """Return the keys of data.yaml about the names of key points, and their places in mirrored images."""
+    """Return the keys of data.yaml about the names of keypoints, and their places in flipped images."""
     path, names, places = rows.table.path, dict[int, list[str]](), dict[str, list[int]]()
     count = max(map(len, points.values()))
     by_id = {category["id"]: category for category in rows.table.coco.document["categories"]}
@@ -140,9 +140,9 @@ def _sides(
     first = next(iter(places), "")
     for name, other in places.items():
         if other != places[first]:
-            rule = "YOLO has one flip_idx for all classes, but key points of"
+            rule = "YOLO has one flip_idx for all classes, but keypoints of"
             raise ConversionError(
-                f"{path}: {rule} {shown(first)} and {shown(name)} change places in other ways; split the json"
+                f"{path}: {rule} {shown(first)} and {shown(name)} swap places in other ways; split the JSON file"
             )
     if unknown:
         findings.append(Finding(str(path), "flips-unknown", note=unknown))

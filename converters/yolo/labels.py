@@ -1,4 +1,4 @@
-"""Read the rows of a YOLO label file: boxes, outlines, rotated boxes, boxes with key points."""
+"""Read the rows of a YOLO label file: boxes, polygons, rotated boxes, boxes with keypoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from detaug.files.known_files import what_is
 from detaug.findings.finding import Finding, shown
 
 YoloTask = Literal["detect", "segment", "pose", "obb"]
-"""What rows are, by Ultralytics' names: boxes, outlines, boxes with key points, rotated boxes."""
+"""What rows are, by Ultralytics' names: boxes, polygons, boxes with keypoints, rotated boxes."""
 
 _LARGEST = 1.01  # as in Ultralytics: a larger coordinate is not relative to the image
 
@@ -52,14 +52,14 @@ class _RowError(ValueError):
 
 
 class RowForm(NamedTuple):
-    """What the rows of a data set may be."""
+    """What the rows of a dataset may be."""
 
     classes: int
     """How many there are."""
     key_points: tuple[int, int] | None = None
-    """(number of key points, numbers of each) of pose labels: kpt_shape of data.yaml."""
+    """(number of keypoints, numbers of each) of pose labels: kpt_shape of data.yaml."""
     rotated: bool = False
-    """Whether eight numbers are the corners of a rotated box; otherwise they are an outline of four points."""
+    """Whether eight numbers are the corners of a rotated box; otherwise they are a polygon of four points."""
 
 
 def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -> Iterator[LabelBox]:
@@ -108,9 +108,9 @@ def _keys(numbers: list[float], form: RowForm, size: tuple[int, int]) -> dict[st
 
 
 def _keys_of_key_points(numbers: list[float], each: int, size: tuple[int, int]) -> dict[str, Any]:
-    """Return COCO's key points, which count pixels from 0 at their centres.
+    """Return COCO's keypoints, which count pixels from 0 at their centers.
 
-    Of two numbers each, a point that is negative or 0, 0 is not labelled; Ultralytics' rule is negative alone.
+    Of two numbers each, a point that is negative or 0, 0 is not labeled; Ultralytics' rule is negative alone.
     """
     height, width = size
     found: list[float] = []
@@ -123,7 +123,7 @@ def _keys_of_key_points(numbers: list[float], each: int, size: tuple[int, int]) 
 
 
 def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
-    """Return (class number, coordinates, or the box and the key points) of a row. Raises _RowError."""
+    """Return (class number, coordinates, or the box and the keypoints) of a row. Raises _RowError."""
     try:
         numbers = [float(word) for word in words]
     except ValueError:
@@ -144,17 +144,17 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
         rule = "coordinates must be relative to the image, from 0 to 1"
         remedy = "; divide pixels by its size" if max(wrong) > 2 else ""
         if {*wrong} == {2} and len(coordinates) > 6 and not form.key_points:
-            remedy = ", which may be the visibility of a key point; write kpt_shape into the data.yaml"
+            remedy = ", which may be the visibility of a keypoint; write kpt_shape into the data.yaml"
         raise _RowError("row-not-relative", f"{rule}, got {max(wrong, key=abs):g}{remedy}")
     return int(number), coordinates
 
 
 def _wrong_key_points(numbers: list[float], each: int) -> list[float]:
-    """Return coordinates of labelled points that are not relative. Raises _RowError for a wrong visibility."""
+    """Return coordinates of labeled points that are not relative. Raises _RowError for a wrong visibility."""
     if each == 3:
         for visible in numbers[2::3]:
             if visible not in (0, 1, 2):
-                rule = "the visibility of a key point must be 0 (not labelled), 1 (hidden) or 2"
+                rule = "the visibility of a keypoint must be 0 (not labeled), 1 (hidden) or 2"
                 raise _RowError("row-invalid", f"{rule}, got {visible:g}")
     points = [numbers[at : at + each] for at in range(0, len(numbers), each)]
     labelled = [point[:2] for point in points if (point[2] if each == 3 else min(point) >= 0)]
@@ -171,7 +171,7 @@ def _check_length(words: Sequence[str], numbers: Sequence[float], form: RowForm)
     if form.key_points:
         points, each = form.key_points
         if count not in (5, 5 + points * each):
-            rule = f"must be a class, 4 numbers and {points} key points of {each} numbers (kpt_shape of data.yaml)"
+            rule = f"must be a class, 4 numbers and {points} keypoints of {each} numbers (kpt_shape of data.yaml)"
             raise _RowError("row-invalid", f"{rule}, {5 + points * each} numbers; got {count} numbers")
         return
     if form.rotated:

@@ -1,4 +1,4 @@
-"""Find the label file of each image of a YOLO data set, by Ultralytics' rule and the rules of names (decision 3)."""
+"""Find the label file of each image of a YOLO dataset, by Ultralytics' rule and the rules of names (decision 3)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOT_LABELS = (
 class Labels:
     """The label files of the images of a split. All are paths from the root on.
 
-    root: of the data set; label files in findings are relative to it. images: of the split and beside its images.
+    root: of the dataset; label files in findings are relative to it. images: of the split and beside its images.
     """
 
     def __init__(self, root: Path, images: ImageNames) -> None:
@@ -103,7 +103,7 @@ class Labels:
 
 
 def relative_to(root: Path, path: str) -> str:
-    """Return a path relative to the data set's root, if below it."""
+    """Return a path relative to the dataset's root, if below it."""
     relative = os.path.relpath(path, root)
     return path if relative.startswith("..") else Path(relative).as_posix()
 

@@ -1,4 +1,4 @@
-"""Tell rows of boxes with key points, whose data.yaml has no kpt_shape, from outlines."""
+"""Tell rows of boxes with keypoints, whose data.yaml has no kpt_shape, from polygons."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 _FEWEST = 3
-"""Rows that it takes: a single outline may look like anything."""
+"""Rows that it takes: a single polygon may look like anything."""
 _SPREAD = 0.3
-"""Of a side of the box, that key points span at least. Of outlines, whose second point is taken for the sides of a box,
+"""Of a side of the box, that keypoints span at least. Of polygons, whose second point is taken for the sides of a box,
 points lie closer together."""
 
 
 @dataclass
 class PoseSigns:
-    """Whether all outlines of a data set may be boxes with key points, of 2 or of 3 numbers each."""
+    """Whether all polygons of a dataset may be boxes with keypoints, of 2 or of 3 numbers each."""
 
     rows: int = 0
     numbers: int = 0
@@ -42,19 +42,19 @@ class PoseSigns:
         self.triples &= same and threes is not None and set(threes[:, 2].tolist()) <= {0, 1}
 
     def fault(self) -> str:
-        """Return what is wrong, and a remedy; "" where rows may be outlines."""
+        """Return what is wrong, and a remedy; "" where rows may be polygons."""
         each = 3 if self.triples else 2
         if self.rows < _FEWEST or not (self.pairs or self.triples):
             return ""
         shape = f"[{(self.numbers - 4) // each}, {each}]"
         return (
-            f"all {self.rows:,} rows that are no boxes have {self.numbers + 1} numbers and look like boxes with key "
-            f"points; write kpt_shape: {shape} into the data.yaml, or give convert-yolo --task segment for outlines"
+            f"all {self.rows:,} rows that are no boxes have {self.numbers + 1} numbers and look like boxes with "
+            f"keypoints; write kpt_shape: {shape} into the data.yaml, or give convert-yolo --task segment for polygons"
         )
 
 
 def fault_of_outlines(objects: Iterable[tuple[tuple[int, int], Mapping[str, Any]]]) -> str:
-    """Return that all outlines are boxes with keypoints, and a remedy; "" where they may be outlines.
+    """Return that all polygons are boxes with keypoints, and a remedy; "" where they may be polygons.
 
     objects: size (H, W) of the image and keys of the annotation of each.
     """

@@ -1,4 +1,4 @@
-"""Convert YOLO text labels, in Ultralytics' layout, to COCO json."""
+"""Convert YOLO text labels, in Ultralytics' layout, to COCO JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def yolo_to_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Convert one split of a YOLO data set into one COCO json file.
+    """Convert one split of a YOLO dataset into one COCO JSON file.
 
     data: a data.yaml or an obj.data, or the folder that holds one, or a folder with classes.txt or obj.names. A
     data.yaml has path (relative to the yaml's folder; the yaml's folder itself if it does not exist), train, val, test
@@ -56,25 +56,26 @@ def yolo_to_coco(
     boxes.
 
     A row is "class cx cy w h", relative to the image as displayed, EXIF orientation applied. A row of a class and at
-    least three points is an outline: `segmentation`, and its box is the smallest that holds its points. With kpt_shape
-    in the data.yaml, key points follow the box: `keypoints` in COCO's pixels, which count from 0 at their centres.
+    least three points is a polygon: `segmentation`, and its box is the smallest that holds its points. With kpt_shape
+    in the data.yaml, keypoints follow the box: `keypoints` in COCO's pixels, which count from 0 at their centers.
     Anything else is an error, such as 6 numbers (a prediction with its confidence), and so are coordinates over 1.01 or
     under -0.01. Boxes are pixels, COCO's [x, y, width, height], rounded to 3 decimals and cut at the image's edges; a
     cut of more than 0.01 pixel is reported. Class number 0 becomes category id 1.
 
-    task: "obb" for rows of a class and the four corners of a rotated box, which cannot be told from an outline of four
+    task: "obb" for rows of a class and the four corners of a rotated box, which cannot be told from a polygon of four
     points: `corners`, in the order of the row, also outside of the image, and the same points as `segmentation`.
     "pose" needs kpt_shape. None: `task` of the data.yaml, or else what the rows show. Categories get `flip_idx`, and
     as `keypoints` the names of kpt_names; without these point_1, ... if there is a flip_idx: names say which points
-    change places in a mirrored image.
+    swap places in a flipped image.
 
     classes: the class names in the order of their category ids; objects of other classes are dropped and reported.
     Without it those of the data.yaml. images: the folder that the splits' folders of images are below, if it is not
     that of the labels: IMAGES/images/train of ROOT/labels/train. on_error: "stop" at images and label files that cannot
-    be used, after reading all of them, or "skip" these. jobs: processes to read with. part: (number, of), such as
-    (1, 3), for only the first third of the images; merge_coco joins the jsons of all parts to the same bytes as one run
-    writes. report: a json file for every finding. progress: called with (images done, images in all). The json's file
-    names are relative to the split's folder, or the deepest one that holds all its images: Summary.image_folder.
+    be used, after reading all of them, or "skip" these. jobs: processes to read with. part: (number, of), such as (1,
+    3), for only the first third of the images; merge_coco joins the JSON files of all parts to the same bytes as one
+    run writes. report: a JSON file for every finding. progress: called with (images done, images in all). The JSON
+    file's file names are relative to the split's folder, or the deepest one that holds all its images:
+    Summary.image_folder.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
@@ -133,12 +134,12 @@ def _contents(dataset: DataYaml, split: str) -> Contents:
 
 
 def _with_task(dataset: DataYaml, task: YoloTask | None) -> DataYaml:
-    """Return the data set with the task that its rows are read for. Raises ConversionError for pose without points."""
+    """Return the dataset with the task that its rows are read for. Raises ConversionError for pose without points."""
     if task is not None:
         check_choice("task", task, YoloTask)
     task = task or dataset.task
     if task == "pose" and not dataset.key_points:
-        rule = "task pose needs kpt_shape: [number of key points, 2 or 3] in the data.yaml"
+        rule = "task pose needs kpt_shape: [number of keypoints, 2 or 3] in the data.yaml"
         raise ConversionError(f"{dataset.path}: {rule}; write it, or give another task")
     return dataset._replace(task=task, key_points=None if task in ("segment", "obb") else dataset.key_points)
 

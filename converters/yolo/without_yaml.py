@@ -1,4 +1,4 @@
-"""Find the classes and the splits of YOLO data sets without a data.yaml: of Darknet, CVAT, labelImg, Label Studio.
+"""Find the classes and the splits of YOLO datasets without a data.yaml: of Darknet, CVAT, labelImg, Label Studio.
 
 Classes are in a file with a name on each line: that of obj.data, or obj.names, or classes.txt. Splits are those of
 obj.data, or lists of images, such as train.txt, or folders.

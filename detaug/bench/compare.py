@@ -24,7 +24,6 @@ from detaug.findings.finding import rate_text
 from detaug.loading.devices import resolve_device
 from detaug.machine.child_process import child_process
 from detaug.machine.cores import available_cores
-from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 from detaug.pipelines.jpeg_engine import has_jpeg_engine
 
 LOADERS = {
@@ -62,7 +61,6 @@ def bench(
     measure; "cached", the loader with images decoded once, is measured only if named. `after_turn`: is called with the
     results so far after each turn. Raises InputError where two loaders do not make the same kind of batches.
     """
-    check_json_and_folder(annotations, images, IMAGES_ORDER)
     device = str(resolve_device(device))
     job = BenchJob(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
     jobs = _jobs(job, workers or (min(16, available_cores()),), others or {}, only)

@@ -1,4 +1,4 @@
-"""Measure one loader: its job, its batches, images a second and their costs."""
+"""Measure one loader: its job, its batches, images per second and their costs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def new_images(images: int, step: int, batch_size: int) -> int:
 Result = dict[str, Any]
 
 WARM_UP = 0.3
-"""Seconds of warm-up, as a share of the timed seconds."""
+"""Seconds of warm-up, as a fraction of the timed seconds."""
 
 LEAST_BATCHES = 8
 

@@ -73,7 +73,7 @@ TITLES = {"loader": "detaug", "cached": "detaug, images cached", LIMIT: "decodin
 
 
 class Scale(NamedTuple):
-    """The name and the rate of the first row, and the pixels of one image a second."""
+    """The name and the rate of the first row, and the pixels of one image per second."""
 
     name: str
     first: float
@@ -81,12 +81,12 @@ class Scale(NamedTuple):
 
 
 def draw_chart(result: Result, output: str | Path) -> None:
-    """Draw a bar for each row: the median of its images a second, the range as a line, the first row in colour."""
+    """Draw a bar for each row: the median of its images per second, the range as a line, the first row in color."""
     rows, job, machine = result["rows"], result["job"], result["machine"]
     image = Image.new("RGB", (WIDTH, TOP + ROW * len(rows) + 20), "white")
     draw = ImageDraw.Draw(image)
     where = _where(machine)
-    draw.text((20, 16), f"{job['preset']}, batch {job['batch_size']}: images a second", INK, _font(24))
+    draw.text((20, 16), f"{job['preset']}, batch {job['batch_size']}: images per second", INK, _font(24))
     draw.text((20, 48), f"{where}, {machine['cores']} cores; {machine['date']}; detaug bench", GRAY, _font(15))
     rates = {name: [turn["images_per_s"] for turn in turns] for name, turns in rows.items()}
     name, first = next(iter(rates.items()))

@@ -25,7 +25,7 @@ WORTH_IT = 1.03
 """The speedup over the defaults from which other settings are chosen; less is noise."""
 
 SHARE_OF_TRIALS = 0.7
-"""Share of the time of `tune` for trials; the rest is for measuring the best settings again."""
+"""Fraction of the time of `tune` for trials; the rest is for measuring the best settings again."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Tuned:
 
     settings: Settings
     rate: float
-    """Images a second with them."""
+    """Images per second with them."""
     default_rate: float
     tried: int
     device: str
@@ -124,7 +124,7 @@ def _interleaved_rates(loader: Loader, candidates: Iterable[Settings], seconds: 
 
 
 def _rate(loader: Loader, settings: Settings, seconds: float) -> float:
-    """Return the images a second of the loader with these settings, after a warm-up that is not timed."""
+    """Return the images per second of the loader with these settings, after a warm-up that is not timed."""
     loader.close()
     loader.settings = settings
     batches = (batch for _ in iter(int, 1) for batch in loader)

@@ -1,6 +1,6 @@
 """Measure one loader in this process.
 
-python -m detaug.bench.worker MODULE:FUNCTION JOB prints the result as json: the measurements, or the message of an
+python -m detaug.bench.worker MODULE:FUNCTION JOB prints the result as JSON: the measurements, or the message of an
 error in the input as {"error": MESSAGE}. A bug ends with a traceback and exit code 1.
 """
 

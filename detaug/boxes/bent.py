@@ -17,7 +17,7 @@ def bend(views: Views, field: Field) -> Views:
     """Return the views, after all layers are drawn, with the outputs bent by a field.
 
     A box becomes the hull of its bent outline, which is cut into pieces that lie at most `CHORD_ERROR` pixels beside
-    it, and is clipped at the border; `visible` shrinks by the share of the outline's area that leaves the output.
+    it, and is clipped at the border; `visible` shrinks by the fraction of the outline's area that leaves the output.
     """
     bends = (views.labels >= 0) & field.bends[:, None]
     image, place = np.nonzero(bends)
@@ -40,7 +40,7 @@ def bend(views: Views, field: Field) -> Views:
 
 
 def _clipped(points: Floats, count: Ints) -> tuple[Floats, Floats]:
-    """Return the hulls (B, 4) of outlines clipped to the unit square, and which shares of their areas are left.
+    """Return the hulls (B, 4) of outlines clipped to the unit square, and which fractions of their areas are left.
 
     `points`: (Q, 2) their vertices, `count` (B,) of each.
     """

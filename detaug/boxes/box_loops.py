@@ -26,9 +26,9 @@ def crop(boxes, labels, start, end):
 
 @compiled
 def clip(boxes, labels):
-    """Return boxes (N, M, 4) clipped to the unit square; the share of their areas that is left, (N, M); where any is.
+    """Return boxes (N, M, 4) clipped to the unit square; the fraction of their areas left, (N, M); where any is.
 
-    The share is 1 for boxes without an area.
+    The fraction is 1 for boxes without an area.
     """
     clipped, share, seen = np.zeros(boxes.shape), np.ones(labels.shape), np.zeros(labels.shape, np.bool_)
     for image in range(len(boxes)):

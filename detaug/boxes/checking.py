@@ -11,7 +11,7 @@ from detaug.arrays import Floats, Ints
 OUTSIDE = 1.0
 """Pixels by which a box may reach out of its image, and is clipped; one that is farther out is a mistake.
 
-Annotation tools round to whole pixels and count them from 0 or from 1, and jsons are read by the same rule.
+Annotation tools round to whole pixels and count them from 0 or from 1, and JSON files are read by the same rule.
 """
 
 

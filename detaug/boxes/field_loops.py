@@ -13,7 +13,7 @@ CLOSE = 1e-5
 
 @compiled
 def undo_shifts(image, x, y, size, control, spacing):
-    """Change points (P,) x, y of undistorted pictures to those of the outputs that show them, by Newton's method.
+    """Change points (P,) x, y of undistorted images to those of the outputs that show them, by Newton's method.
 
     The first guess for a point follows the slopes at the point before it, since outlines have their points close
     together. A step that starts d pixels from the place ends at most 4 d^2 / spacing pixels from it, because shifts are

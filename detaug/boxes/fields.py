@@ -1,8 +1,8 @@
-"""Fields: maps of finished pictures that no matrix describes, such as the distortion of a lens.
+"""Fields: maps of finished images that no matrix describes, such as the distortion of a lens.
 
-A field says for each point of the output which point of the undistorted picture is seen there: that is what renders
-pixels. Annotations go the other way, from the undistorted picture to the output, by Newton's method. Views and layers
-know nothing of it: they describe the undistorted picture, which a field bends once, at the end.
+A field says for each point of the output which point of the undistorted image is seen there: that is what renders
+pixels. Annotations go the other way, from the undistorted image to the output, by Newton's method. Views and layers
+know nothing of it: they describe the undistorted image, which a field bends once, at the end.
 
 The sums take NumPy's arrays and torch's tensors alike, so that masks on a GPU are sampled where its pixels are.
 """
@@ -25,7 +25,7 @@ CHORD_ERROR = 0.05
 """Output pixels that the straight pieces of a bent line may lie beside it."""
 
 STRONGEST = -0.3
-"""The lowest coefficient of a lens: below -4/11 the corners of a picture would fold over."""
+"""The lowest coefficient of a lens: below -4/11 the corners of an image would fold over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,17 +40,17 @@ class Field:
     size: Floats
     """(N, 2): height and width of the output."""
     lens: Floats
-    """(N,): the coefficient k of the lens. A point at (x, y) from the centre, as shares of width and height, shows what
-    is at (x, y) (1 + k r^2 + k r^4) of the undistorted picture, r^2 = x^2 + y^2; 0 leaves it as it is."""
+    """(N,): the coefficient k of the lens. A point at (x, y) from the center, as fractions of width and height, shows
+    is at (x, y) (1 + k r^2 + k r^4) of the undistorted image, r^2 = x^2 + y^2; 0 leaves it as it is."""
     control: NDArray[np.float32]
     """(N, R, C, 2): shifts of the control points along x and y, output pixels. The first ones lie one distance left of
-    and above the picture; a picture smaller than others does not use the last ones."""
+    and above the image; an image smaller than others does not use the last ones."""
     spacing: Floats
     """(N,): the distance between control points, output pixels."""
 
     @classmethod
     def none(cls, size: Floats) -> Field:
-        """Return fields that leave pictures of these sizes as they are."""
+        """Return fields that leave images of these sizes as they are."""
         count = len(size)
         return cls(size, np.zeros(count), np.zeros((count, 4, 4, 2), np.float32), np.full(count, NOT_SHIFTED))
 
@@ -72,7 +72,7 @@ class Field:
 
     @property
     def bends(self) -> Bools:
-        """Return (N,): whether a picture changes at all."""
+        """Return (N,): whether an image changes at all."""
         return np.asarray((self.lens != 0) | self._shifts)
 
     @cached_property
@@ -81,7 +81,7 @@ class Field:
         return np.asarray(self.control.any((1, 2, 3)))
 
     def undistorted(self, image: Any, x: Any, y: Any) -> tuple[Any, Any]:
-        """Return where in the undistorted pictures points of the outputs come from: x and y, output pixels.
+        """Return where in the undistorted images points of the outputs come from: x and y, output pixels.
 
         `image` holds their images, 0..N - 1, and broadcasts with x and y. Tensors must have double precision.
         """
@@ -98,7 +98,7 @@ class Field:
     def undistorted_units(self, image: int, x: Ints, y: Ints) -> tuple[Ints, Ints]:
         """Return where points of an output come from, x and y (R, C), all in units of 1/256 pixel, rounded.
 
-        `x` (C,), `y` (R, 1). What comes from outside of the picture is far away, since it is fill.
+        `x` (C,), `y` (R, 1). What comes from outside of the image is far away, since it is fill.
         `mask_kernels.undistort` gives the same bits.
         """
         height, width = self.size[image].tolist()
@@ -110,7 +110,7 @@ class Field:
         return from_x, from_y
 
     def placed(self, image: Ints, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Return where points of the undistorted pictures are seen in the outputs: the inverse of `undistorted`.
+        """Return where points of the undistorted images are seen in the outputs: the inverse of `undistorted`.
 
         Beyond the corners, where the map of a negative coefficient folds over, points are placed outside of the output.
         """
@@ -129,7 +129,7 @@ class Field:
         return moved[0].reshape(shape), moved[1].reshape(shape)
 
     def _shift(self, image: Any, x: Any, y: Any) -> tuple[Any, Any]:
-        """Return how far the deformations shift points in the pictures, along x and y."""
+        """Return how far the deformations shift points in the images, along x and y."""
         spacing, (rows, columns) = _like(self.spacing[image], x), self.control.shape[1:3]
         (row, down), (column, across) = (_cell_of(each / spacing) for each in (y, x))
         start = (_like(np.asarray(image), row) * rows + row) * columns + column
@@ -142,7 +142,7 @@ class Field:
         return along_x, along_y
 
     def place(self, image: Ints, points: Floats) -> Floats:
-        """Return points (B, ..., 2) of the undistorted pictures in the outputs. `image`: (B,)."""
+        """Return points (B, ..., 2) of the undistorted images in the outputs. `image`: (B,)."""
         image = image.reshape(-1, *[1] * (points.ndim - 2))
         return np.stack(self.placed(image, points[..., 0], points[..., 1]), axis=-1)
 
@@ -152,7 +152,7 @@ class Field:
         return np.asarray(((points >= -EDGE) & (points <= sides + EDGE)).all(-1))
 
     def pieces(self, image: Ints, lengths: Floats) -> Ints:
-        """Return into how many straight pieces to cut lines of the undistorted pictures before they are bent.
+        """Return into how many straight pieces to cut lines of the undistorted images before they are bent.
 
         `image`: (Q,); `lengths`: (Q,) output pixels. A piece of length s and curvature c lies up to s^2 c / 8 off.
         """
@@ -166,7 +166,7 @@ class Field:
         return np.asarray(count.clip(1).astype(np.int64))
 
     def growth(self) -> Floats:
-        """Return (N,): at most how many times larger an area is in the undistorted picture than in the output."""
+        """Return (N,): at most how many times larger an area is in the undistorted image than in the output."""
         wider, slope = np.maximum(self.lens, 0), 2 * np.abs(self.control).max((1, 2, 3)) / self.spacing
         return np.asarray((1 + 0.75 * wider) * (1 + 2.75 * wider) * ((1 + slope) ** 2 + slope**2))
 
@@ -199,7 +199,7 @@ def _weights(part: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def cut_to_pictures(start: Floats, end: Floats, size: Floats) -> tuple[Bools, Floats, Floats]:
-    """Cut segments (P, 2) to (P, 2) to pictures of `size` (P, 2), height and width: return which are seen, and ends."""
+    """Cut segments (P, 2) to (P, 2) to images of `size` (P, 2), height and width: return which are seen, and ends."""
     along, sides = end - start, size[:, ::-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         to_low, to_high = -start / along, (sides - start) / along
@@ -212,7 +212,7 @@ def cut_to_pictures(start: Floats, end: Floats, size: Floats) -> tuple[Bools, Fl
 
 
 LONGEST = 1e5
-"""Output pixels: longer lines, which leave the picture, get no more pieces."""
+"""Output pixels: longer lines, which leave the image, get no more pieces."""
 
 
 def _like(array: NDArray[Any], other: Any) -> Any:

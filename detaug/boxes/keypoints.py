@@ -1,7 +1,7 @@
-"""Key points: named points of objects, such as the joints of a person, and the rule by which a mirror swaps them.
+"""Keypoints: named points of objects, such as the joints of a person, and the rule by which a mirror swaps them.
 
-Points are in continuous source pixels: pixel i covers i to i + 1, so the centre of the first one is 0.5. COCO's key
-points count pixels instead, from 0: `CocoReader` adds 0.5 to them, as Detectron2 does (decision 22).
+Points are in continuous source pixels: pixel i covers i to i + 1, so the center of the first one is 0.5. COCO's
+keypoints count pixels instead, from 0: `CocoReader` adds 0.5 to them, as Detectron2 does (decision 22).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from detaug.findings.finding import shown
 
 @dataclass(frozen=True, eq=False)
 class KeyPoints:
-    """K key points of each of A annotations.
+    """K keypoints of each of A annotations.
 
     >>> points = [[[40, 30, 2], [60, 30, 2], [50, 50, 1]]]  # x, y in pixels of the image, visibility
     >>> faces = da.KeyPoints(points, [["left_eye", "right_eye", "mouth"]])
@@ -29,11 +29,11 @@ class KeyPoints:
     """
 
     points: Floats
-    """(A, K, 3): x, y in continuous pixels of the image, v: 0 not labelled, 1 labelled but hidden, 2 visible."""
+    """(A, K, 3): x, y in continuous pixels of the image, v: 0 not labeled, 1 labeled but hidden, 2 visible."""
     names: Sequence[Sequence[str]] = ()
     """The names of the points of each class, or one list for all classes."""
     skeletons: Sequence[Sequence[tuple[int, int]]] = ()
-    """Pairs of points, from 0, which pictures connect, of each class, or one list for all."""
+    """Pairs of points, from 0, which images connect, of each class, or one list for all."""
     swapped: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """(C, K), or (1, K) for all classes: the position that each point has after a mirror; by default from `names`."""
     flips_unknown: str = ""
@@ -42,9 +42,9 @@ class KeyPoints:
     def __post_init__(self) -> None:
         points = np.asarray(self.points, np.float64)
         if points.ndim != 3 or points.shape[2] != 3:
-            raise InputError(f"key points must be (A, K, 3): x, y, visibility; got shape {points.shape}")
+            raise InputError(f"keypoints must be (A, K, 3): x, y, visibility; got shape {points.shape}")
         if not np.isfinite(points).all() or not np.isin(points[..., 2], (0, 1, 2)).all():
-            raise InputError("key points must be finite numbers, and their visibility 0, 1 or 2")
+            raise InputError("keypoints must be finite numbers, and their visibility 0, 1 or 2")
         count = points.shape[1]
         object.__setattr__(self, "points", points)
         swapped = np.asarray(self.swapped, np.int64)

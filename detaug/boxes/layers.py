@@ -2,7 +2,7 @@
 
 An image that is not mixed is one layer: itself, seen through the map of its view. Mosaic, MixUp, CutMix and CopyPaste
 put several images into one output. Each of them stays a layer with its own map to its own source, in the order in which
-they are drawn, so that a box, a point or a mask can be taken back to the photograph that it is of, and so that what a
+they are drawn, so that a box, a point or a mask can be taken back to the image that it is of, and so that what a
 later layer covers is known. A hole, which erasing leaves, is a layer without an image.
 
 Training seldom asks for layers, so ops keep a `Drawing`, from which they are worked out when they are asked for.

@@ -1,4 +1,4 @@
-"""Numba's loops that rasterise masks: see `masks.py`. `detaug/gpu/mask_kernels.py` gives the same bits.
+"""Numba's loops that rasterize masks: see `masks.py`. `detaug/gpu/mask_kernels.py` gives the same bits.
 
 Every step is in whole numbers, or in floating point in the same order and without fused products. Positions in the
 source are in single precision. An object is a row of the outlines and the number of a layer; `table` is points,
@@ -161,7 +161,7 @@ def _fill_outline(table, row, layer, outline, y, x, mask):
 def _place(table, layer, row):
     """Return the vertices of an object in units: x and y, in the output or, of one behind the horizon, in the source.
 
-    Also whether it is tested in its source, as one behind the horizon and run lengths are, and the box around it.
+    Also whether it is tested in its source, as one behind the horizon and RLE are, and the box around it.
     """
     points, first_point, first_ring, _, first_run, run_boxes, _ = table
     begin, end = first_point[first_ring[row]], first_point[first_ring[row + 1]]

@@ -21,7 +21,7 @@ class MaskTable:
     heights: Ints
     """(A,): the height of the source image of each."""
     run_boxes: NDArray[np.float32]
-    """(A, 4) XYXY, source pixels: the boxes around masks of run lengths; zeros for others."""
+    """(A, 4) XYXY, source pixels: the boxes around RLE masks; zeros for others."""
 
     @classmethod
     def of(cls, outlines: OutlineColumns, heights: Ints) -> MaskTable:
@@ -37,7 +37,7 @@ class MaskTable:
 
     @cached_property
     def areas(self) -> NDArray[np.float32]:
-        """Return (A,): the area of the largest ring of each object, or of its mask of run lengths, in source pixels."""
+        """Return (A,): the area of the largest ring of each object, or of its mask of RLE, in source pixels."""
         outlines, count = self.outlines, len(self.heights)
         result = outlines.pixels_of_runs().astype(np.float32)
         first, real = outlines.first_point, np.diff(outlines.first_point) > 0
@@ -51,7 +51,7 @@ class MaskTable:
 
     @cached_property
     def has_runs(self) -> Bools:
-        """Return (A,): which annotations are masks of run lengths."""
+        """Return (A,): which annotations are RLE masks."""
         return np.diff(self.outlines.first_run) > 0
 
 
@@ -67,7 +67,7 @@ def boxes_of_outlines(outlines: OutlineColumns, heights: Ints) -> NDArray[np.flo
 
 
 def boxes_of_runs(outlines: OutlineColumns, heights: Ints) -> NDArray[np.float32]:
-    """Return (A, 4) XYXY: the boxes around masks of run lengths; zeros where there is none."""
+    """Return (A, 4) XYXY: the boxes around RLE masks; zeros where there is none."""
     low, high = (np.full((len(heights), 2), limit) for limit in (np.inf, -np.inf))
     points, row = outlines.corners_of_runs(heights)
     np.minimum.at(low, row, points)

@@ -1,8 +1,8 @@
-"""Rasterise masks: which pixels of the output show an object.
+"""Rasterize masks: which pixels of the output show an object.
 
 The rings of an object's outline go once, in double precision, through the map of its layer, and are rounded to whole
-numbers of 1/256 pixel. A pixel is in the object if its centre is in a ring by the even-odd rule, in any of the rings.
-For a mask of run lengths, and for an outline that reaches behind the horizon of a perspective, the centre of the pixel
+numbers of 1/256 pixel. A pixel is in the object if its center is in a ring by the even-odd rule, in any of the rings.
+For an RLE mask, and for an outline that reaches behind the horizon of a perspective, the center of the pixel
 goes back to the source. Then the pixel must show the object: its source must lie in the bounds of the layer, it must
 lie in the clip region, and no later layer and no hole may cover it.
 
@@ -121,13 +121,13 @@ class Grid(NamedTuple):
 
 
 def pixel_grid(height: int, width: int, stride: int) -> Grid:
-    """Return the centres of pixels of `stride` x `stride` pixels, as many as fit into (height, width)."""
+    """Return the centers of pixels of `stride` x `stride` pixels, as many as fit into (height, width)."""
     y, x = ((np.arange(side // stride)[None] * 2 + 1) * (stride * ONE // 2) for side in (height, width))
     return Grid(y, x)
 
 
 def cell_grid(box: Sequence[float], height: int, width: int) -> Grid:
-    """Return the centres of `height` x `width` cells of a box, XYXY in pixels."""
+    """Return the centers of `height` x `width` cells of a box, XYXY in pixels."""
     y, x = (
         to_units(start + (end - start) * (np.arange(cells)[None] + 0.5) / cells)
         for start, end, cells in ((box[1], box[3], height), (box[0], box[2], width))
@@ -145,7 +145,7 @@ def whole_objects(rows: Ints, height: int, width: int) -> PlacedObjects:
 
 
 def masks_within(table: MaskTable, objects: PlacedObjects, box: Sequence[float]) -> Callable[[int, int], Bools]:
-    """Return a function that takes the height and width of a picture of a part of the output, `box` XYXY in pixels.
+    """Return a function that takes the height and width of an image of a part of the output, `box` XYXY in pixels.
 
     It returns the masks in that part, (B, height, width).
     """
@@ -231,7 +231,7 @@ def label_map(masks: Bools, labels: NDArray[np.int32], counts: Sequence[int]) ->
 def placed_outlines(table: MaskTable, placement: Placement) -> tuple[NDArray[np.float32], Ints, Ints]:
     """Return the outlines of B objects in output pixels: points (P, 2), the first of each ring, the first ring of each.
 
-    Masks of run lengths have rings along the edges of their pixels, those of holes too.
+    RLE masks have rings along the edges of their pixels, those of holes too.
     """
     rows = placement.rows
     chosen = table.outlines.of(rows)

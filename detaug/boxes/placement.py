@@ -1,6 +1,6 @@
 """Where annotations lie in the output, and what of them is seen there: points go through the map of their layer.
 
-Shapes (key points, corners, outlines) stay in source pixels while ops move views; they are moved once, at the end
+Shapes (keypoints, corners, outlines) stay in source pixels while ops move views; they are moved once, at the end
 (decision 20). What is seen respects the view, its fill, layers that are drawn later, and holes (decision 21).
 """
 
@@ -20,7 +20,7 @@ from detaug.boxes.stencils import joined_bits
 from detaug.boxes.views import Views, invert, mirrors
 
 NEAR = 1.5
-"""Output pixels from a side of a box, within which a mask has a pixel: a corner of a pixel has its centre near it."""
+"""Output pixels from a side of a box, within which a mask has a pixel: a corner of a pixel has its center near it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Placement:
 
 
 def in_their_places(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
-    """Return (B, K, 3): the source's key points, those that have sides swapped in mirrored objects.
+    """Return (B, K, 3): the source's keypoints, those that have sides swapped in flipped objects.
 
     `classes`: (A,) the class of each annotation, 0..C - 1.
     """
@@ -132,8 +132,8 @@ def _shown_points(key_points: KeyPoints, classes: Ints, placement: Placement) ->
 def place_key_points(key_points: KeyPoints, classes: Ints, placement: Placement) -> Floats:
     """Return (B, K, 3) x, y in output pixels, v: 0 out of view with x = y = 0, 1 hidden, 2 visible.
 
-    Points in fill are out of view; what a later layer or a hole covers becomes 1. In a mirrored object, points that
-    have sides change places. `classes`: see `in_their_places`.
+    Points in fill are out of view; what a later layer or a hole covers becomes 1. In a flipped object, points that
+    have sides are swapped. `classes`: see `in_their_places`.
     """
     layers, own = placement.layers, (placement.image, placement.layer)
     stencils, bits = joined_bits(layers.stencil, layers.image.shape)

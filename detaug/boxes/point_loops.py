@@ -1,4 +1,4 @@
-"""Numba's loop that places key points: see `placement.py`."""
+"""Numba's loop that places keypoints: see `placement.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HIDDEN, VISIBLE = 1, 2
 
 @compiled
 def place(points, rows, swaps, to_output, own, edges, borders, layers, bits, out):
-    """Write K key points of B annotations in output pixels to `out`, (B, K, 3): x, y, v, zeros where out of view.
+    """Write K keypoints of B annotations in output pixels to `out`, (B, K, 3): x, y, v, zeros where out of view.
 
     `points`: (A, K, 3) of the source; `rows`: (B,); `swaps`: (B, K) which point each shows; `to_output`: (B, 3, 3);
     `own`: (B, 2) the image and the layer of each; `edges`: (B, 4) XYXY of what is shown of the source; `borders`:

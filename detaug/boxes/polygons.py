@@ -1,6 +1,6 @@
 """Convex polygons: what boxes become when a view turns. Arrays (..., V, 2) of points (x, y), in order.
 
-A turned box is no longer a box, and its hull is larger than it; clipping the hull at the view's border, or turning it
+A rotated box is no longer a box, and its hull is larger than it; clipping the hull at the view's border, or turning it
 again, would make it larger still. So each box keeps its polygon through all ops, and its hull is taken at the end.
 Clipping gives polygons of different lengths. To keep all of them in one array, shorter ones repeat a point, which
 changes neither hull nor area.

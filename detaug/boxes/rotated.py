@@ -17,7 +17,7 @@ Angle = Literal["le90", "le135", "oc", "yolo", "torchvision"]
 
 
 def rotated_boxes(corners: Floats, placement: Placement, angle: Angle, *, visible: bool) -> Floats:
-    """Return (B, 5): centre x, y, width, height, angle of the smallest rectangles around corners (B, 4, 2) once placed.
+    """Return (B, 5): center x, y, width, height, angle of the smallest rectangles around corners (B, 4, 2) once placed.
 
     `corners`: source pixels. `angle`: see `Batch.rotated_boxes`. `visible`: cut them to what is in view.
     """

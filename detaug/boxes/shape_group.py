@@ -43,10 +43,10 @@ class ShapeGroup:
 
     @cached_property
     def keypoints(self) -> Floats:
-        """Return (B, K, 3): see `place_key_points`. Raises InputError for shapes without key points."""
+        """Return (B, K, 3): see `place_key_points`. Raises InputError for shapes without keypoints."""
         if self.shapes.keypoints is None:
             raise InputError(
-                "there are no key points: make the reader with CocoReader(..., keypoints=True), or give da.batch "
+                "there are no keypoints: make the reader with CocoReader(..., keypoints=True), or give da.batch "
                 "shapes=da.Shapes(keypoints=...)"
             )
         return place_key_points(self.shapes.keypoints, self.shapes.classes, self.placement)
@@ -67,7 +67,7 @@ class ShapeGroup:
 
     @cached_property
     def objects(self) -> PlacedObjects:
-        """Return the B objects as the rasteriser takes them."""
+        """Return the B objects as the rasterizer takes them."""
         return objects_of(self.placement)
 
     @cached_property

@@ -48,11 +48,11 @@ class Shapes:
     stray_corners: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """(A,): the same of the corners of rotated boxes."""
     run_heights: Ints | None = None
-    """(A,): the image height that the run lengths of each annotation say, 0 for rings; None once `of` compared it."""
+    """(A,): the image height that the RLE of each annotation say, 0 for rings; None once `of` compared it."""
 
     @classmethod
     def of_segmentations(cls, segmentations: Sequence[Any], **others: Any) -> Shapes:
-        """Return shapes with outlines in COCO's form: lists of rings [x, y, x, y, ...], or run lengths with their size.
+        """Return shapes with outlines in COCO's form: lists of rings [x, y, x, y, ...], or RLE with their size.
 
         `segmentations`: A of them, None for none. `others`: further fields. Raises InputError for one that is wrong.
         """
@@ -60,8 +60,8 @@ class Shapes:
         for row, each in enumerate(segmentations):
             if not (each is None or isinstance(each, list | dict)):
                 raise InputError(
-                    f"segmentations[{row}] must be rings [[x, y, ...], ...], run lengths {{size, counts}} or None, got "
-                    f"{type(each).__name__}; pycocotools.mask.encode makes run lengths of a mask"
+                    f"segmentations[{row}] must be rings [[x, y, ...], ...], RLE {{size, counts}} or None, got "
+                    f"{type(each).__name__}; pycocotools.mask.encode makes RLE of a mask"
                 )
         sizes = [each.get("size") if isinstance(each, dict) else None for each in segmentations]
         given = [[*each] if isinstance(each, list | tuple | np.ndarray) else None for each in sizes]
@@ -127,7 +127,7 @@ class Shapes:
             other = np.flatnonzero((self.run_heights > 0) & (self.run_heights != heights))
             for row in other[:1].tolist():
                 raise InputError(
-                    f"{origin}: the run lengths of segmentations[{row}] are of an image of height "
+                    f"{origin}: the RLE of segmentations[{row}] are of an image of height "
                     f"{self.run_heights[row]}, its image has {heights[row]}"
                 )
         corners = None if self.corners is None else np.asarray(self.corners)

@@ -80,7 +80,7 @@ def places_of(stencils: Stencils | None) -> list[tuple[int, int]]:
 
 
 def joined_bits(stencils: Stencils | None, shape: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """Return (N, L, 4) where the bits of each stencil begin, -1 without one, its x, y and bytes a row; and all bits."""
+    """Return (N, L, 4) where the bits of each stencil begin, -1 without one, x, y and bytes per row; and all bits."""
     table, parts = np.full((*shape, 4), -1.0), [np.zeros(0, np.uint8)]
     begin = 0
     for at in places_of(stencils):

@@ -18,7 +18,7 @@ from detaug.boxes.views import Views
 from detaug.boxes.visible_part import rings_of, rings_of_polygons, seen_boxes
 
 MIN_SIDE = 0.01
-"""Output pixels: a thinner box is dropped, as in a json."""
+"""Output pixels: a thinner box is dropped, as in a JSON file."""
 
 
 def fit_to_shapes(views: Views) -> Views:
@@ -113,7 +113,7 @@ def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats, unsure
     """Return boxes (B, 4) XYXY around what is seen of outlines, with the sides that `seen_boxes` does not know.
 
     `boxes`: those of `seen_boxes`, exact but for two things. It does not know later layers and holes: a side that these
-    touch, `unsure` (B, 4), moves if they change where the pixels end. And it fills the gaps in columns of run lengths,
+    touch, `unsure` (B, 4), moves if they change where the pixels end. And it fills the gaps in columns of RLE,
     so that some boxes, `rough` (B,), are too large: their sides move to the pixels if none is near.
     """
     objects, boxes = objects_of(placement), boxes.copy()

@@ -1,4 +1,4 @@
-"""Units of rasterised masks, and where the numbers of a layer are, for NumPy, Numba and Triton."""
+"""Units of rasterized masks, and where the numbers of a layer are, for NumPy, Numba and Triton."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ EDGE = 1e-6
 
 TO_OUTPUT, TO_SOURCE, BOUNDS, RECTANGLE, INTERVAL, COPY, STENCIL, NUMBERS = 0, 9, 18, 22, 26, 28, 29, 33
 """Where the numbers of a layer start: maps, bounds, rectangle, what it fills of an average, its copy, its stencil
-(where that begins, -1 without one, its x, y and bytes a row); and how many they are."""
+(where that begins, -1 without one, its x, y and bytes per row); and how many they are."""

@@ -5,7 +5,7 @@ canvases ends in one map, and `Resize` resamples the image once. Coordinates are
 a change of coordinates, whatever the image's size. As long as no op has turned the view, a box stays a box and costs
 four numbers; from the first turn on it has a polygon too (see `polygons.py`). What an op puts outside of the view is
 gone: a later op that shows it again shows fill. `source_bounds` stores this in source pixels, and `clip_region` for a
-turned view.
+rotated view.
 
 All is in double precision, for many images at once. Loops over boxes are Numba's, see `box_loops.py`. The rest is
 NumPy, where a call costs much and a number little: keep the short axis (coordinates, rows of a matrix) first, since it
@@ -63,9 +63,9 @@ class Views:
     Nothing is changed in place: the methods return new views, and so does `dataclasses.replace`. `len(views)` is N. M
     is the largest number of boxes of an image.
 
-    Until an op turns the view, its axes are the source's. `warp` gives each box an outline, a polygon. From then on
+    Until an op rotates the view, its axes are the source's. `warp` gives each box a polygon. From then on
     `boxes` are the hulls of `outlines`, and an edit of `boxes` alone is lost: edit boxes before the turn, or drop the
-    outlines too, by `replace(views, boxes=boxes, outlines=None)`. Drop boxes with `keep`, and change their number or
+    polygons too, by `replace(views, boxes=boxes, outlines=None)`. Drop boxes with `keep`, and change their number or
     order with `select_boxes`, which takes along all that belongs to a box.
 
     >>> from dataclasses import dataclass
@@ -88,7 +88,7 @@ class Views:
     labels: Ints
     """(N, M), 1..K; -1 for padding and for dropped boxes."""
     visible: Floats
-    """(N, M): the share of the object's area that is left, 0..1."""
+    """(N, M): the fraction of the object's area that is left, 0..1."""
     rows: Ints
     """(N, M): the row of each box in the columns of its source, `Source.columns`; any number if there is none."""
     matrix: Floats
@@ -123,7 +123,7 @@ class Views:
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
     limits: BoxLimits = NO_LIMITS
-    """Boxes of what is seen of outlines are dropped at the end if they are outside of these."""
+    """Boxes of what is seen of polygons are dropped at the end if they are outside of these."""
     min_mask_area: float = 1.0
     """Output pixels: boxes whose masks show fewer are dropped at the end, for a source with masks."""
     shapes: Shapes = NO_SHAPES
@@ -269,8 +269,8 @@ class Views:
     def shrink_boxes(self, boxes: Floats, share: Floats, min_share: float) -> Views:
         """Shrink boxes to what is left of them, `boxes` (N, M, 4) XYXY pixels. For ops after `Resize`.
 
-        `share` (N, M): the share of the area that is left, 0..1. Boxes with less than `min_share` are dropped, and
-        those that got thinner than a pixel. Outlines are discarded, their hulls stay.
+        `share` (N, M): the fraction of the area that is left, 0..1. Boxes with less than `min_share` are dropped, and
+        those that got thinner than a pixel. Polygons are discarded, their hulls stay.
         """
         before, after = ((each[..., 2:] - each[..., :2]) for each in (self.pixel_boxes(), boxes))
         sliver = ((after < 1 - 1e-6) & (after < before - 1e-6)).any(2)

@@ -1,1 +1,1 @@
-"""`detaug check`: find what is wrong with a data set."""
+"""`detaug check`: find what is wrong with a dataset."""

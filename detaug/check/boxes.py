@@ -162,7 +162,7 @@ def _unusual(table: Table, rows: Ints) -> Iterator[Findings]:
 
 
 def _describe_area(_: float, usual: float, pixels: float, name: str) -> str:
-    """Name the usual area, a share of an image, in an image of so many `pixels`."""
+    """Name the usual area, a fraction of an image, in an image of so many `pixels`."""
     side = math.sqrt(usual * pixels)
     return f"; usual for {name} is the area of {side:.3g} x {side:.3g}, in an image of this size"
 

@@ -1,4 +1,4 @@
-"""Check a COCO json and its images for everything that training would stop at or learn wrongly from."""
+"""Check a COCO JSON file and its images for everything that training would stop at or learn wrongly from."""
 
 from __future__ import annotations
 
@@ -64,24 +64,24 @@ def check_coco(
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> CheckSummary:
-    """Check a COCO json and its images.
+    """Check a COCO JSON file and its images.
 
-    annotations: the json. images: the folder that its file names are relative to. decode: decode every image, with
+    annotations: the JSON file. images: the folder that its file names are relative to. decode: decode every image, with
     DALI, on the CUDA device if there is one, and open every video file. isolated: for untrusted files, decode in
-    processes with limits of memory and time, images of any size; no video is opened. part: (number, of), such as
-    (1, 3), to decode only the first third of the images, in the json's order; all else is checked whole, and there is
-    no clean. against: json files of other splits; images that are in one of them too are errors, and so are videos,
+    processes with limits of memory and time, images of any size; no video is opened. part: (number, of), such as (1,
+    3), to decode only the first third of the images, in the JSON file's order; all else is checked whole, and there is
+    no clean. against: JSON files of other splits; images that are in one of them too are errors, and so are videos,
     images whose tiles are in both, and groups of `group_key` and `group_name`, see `split_coco`. Their images are
     beside them or in `images`. size: the (H, W) pixels that training resizes to, which decide what boxes are tiny; None
-    for the images' own. clean: a json file to write without the entries that have errors, or with these repaired; it is
+    for the images' own. clean: a JSON file to write without the entries that have errors, or with these repaired; it is
     not written where no object would be left, or boxes are corners, and the summary says so. drop_classes: names of
     classes without objects that `clean` leaves out. channels, dtype: those of the reader, see `CocoReader`; images that
-    have others are errors. report: a json file for every finding. progress: called with (images done, images in all),
+    have others are errors. report: a JSON file for every finding. progress: called with (images done, images in all),
     for their headers and then, with decode, for their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
-    Raises AnnotationError, an InputError, for a file that is not a COCO json and for a folder without its images.
+    Raises AnnotationError, an InputError, for a file that is not a COCO JSON file and for a folder without its images.
 
     >>> from detaug.converters import check_coco
     >>> summary = check_coco("train.json", "demo/VOC/JPEGImages")
@@ -92,7 +92,7 @@ def check_coco(
     if isolated and not decode:
         raise InputError("isolated is about how images are decoded; give decode (--decode), too")
     if drop_classes and clean is None:
-        raise InputError("drop_classes are left out of the json that is written; give clean (--clean), too")
+        raise InputError("drop_classes are left out of the JSON file that is written; give clean (--clean), too")
     own = check_part(part)
     if own and not decode:
         raise InputError("part is about which images are decoded; give decode (--decode), too")
@@ -129,9 +129,10 @@ def check_coco(
 
 
 def _read(annotations: Path, folder: Path, progress: Progress | None) -> tuple[Table, list[Header]]:
-    """Return the json, repaired where its image files tell how, and the images' headers.
+    """Return the JSON file, repaired where its image files tell how, and the images' headers.
 
-    Raises AnnotationError for a folder without its images, unless there are errors in the json, which may be the cause.
+    Raises AnnotationError for a folder without its images, unless there are errors in the JSON file, which may be the
+    cause.
     """
     table = examine_file(annotations)
     headers = read_headers(table, folder, progress)
@@ -182,18 +183,18 @@ def _check_dropped(table: Table, names: Sequence[str]) -> None:
     for name in names:
         if name not in table.categories.values() or name in used:
             unused = ", ".join(shown(each) for each in table.categories.values() if each not in used) or "none"
-            fault = "has objects" if name in used else "is no class of the json"
+            fault = "has objects" if name in used else "is no class of the JSON file"
             raise InputError(f"drop_classes must be classes without objects, which are {unused}; {shown(name)} {fault}")
 
 
 def _other_split(path: PathLike, folder: Path) -> OtherSplit:
-    """Return another split with the folder of its images: beside its json, or this one, where more of them are."""
+    """Return another split with the folder of its images: beside its JSON file, or this one, where more of them are."""
     other = examine_file(Path(path))
 
     def found(there: Path) -> int:
         return sum(bool(name) and other.image_file(there, at).exists() for at, name in enumerate(other.file_names))
 
-    there = max(other.path.parent, folder, key=found)  # with as many in both, beside its json
+    there = max(other.path.parent, folder, key=found)  # with as many in both, beside its JSON file
     return OtherSplit(with_files(other, there, read_headers(other, there)), there)
 
 

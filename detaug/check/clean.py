@@ -1,4 +1,4 @@
-"""Write a COCO json without the entries that cannot be used, everything else unchanged."""
+"""Write a COCO JSON file without the entries that cannot be used, everything else unchanged."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class NotCleaned:
 def write_clean(
     table: Table, findings: Iterable[Findings], path: Path, drop_classes: Sequence[str] = ()
 ) -> Cleaned | NotCleaned:
-    """Write the json without the rows that have errors and without the annotations of images and classes left out.
+    """Write the JSON file without the rows that have errors and without the annotations of images and classes left out.
 
     All other rows stay, with their ids and all their keys, but for shapes that `CocoReader` would refuse. Nothing is
     written where no object would be left, or where those left would be wrong. drop_classes: names of classes to leave
@@ -196,7 +196,7 @@ def _changes(table: Table, usable: Bools, new_ids: dict[int, int], joined: dict[
 
 
 def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[str, dict[int, Row]]) -> None:
-    """Leave out shapes that readers refuse, and count key points again."""
+    """Leave out shapes that readers refuse, and count keypoints again."""
     for found in findings:
         removes = CHECK_KINDS[found.kind].removes
         for at in found.rows.tolist() if removes or found.kind == "keypoints-count" else ():
@@ -207,7 +207,7 @@ def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[
 
 
 def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Bools]) -> str:
-    """Return why the rows left would be no data set; "" where they are one."""
+    """Return why the rows left would be no dataset; "" where they are one."""
     relative = [found.kind.partition("-")[0] for found in errors if found.kind.endswith("-relative")]
     if relative:
         return f"since {' and '.join(relative)} are relative to their images; write pixels"

@@ -1,7 +1,7 @@
 """Decode images with DALI, as training does: the process that `decode` starts.
 
-It reads lists of images from stdin, each an ImageFile as json, and answers each list with the reasons why some of them
-do not decode whole, both as json on one line. It is the only module of the converters that needs DALI and torch.
+It reads lists of images from stdin, each an ImageFile as JSON, and answers each list with the reasons why some of them
+do not decode whole, both as JSON on one line. It is the only module of the converters that needs DALI and torch.
 """
 
 from __future__ import annotations

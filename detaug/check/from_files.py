@@ -1,4 +1,4 @@
-"""Repair a COCO json with its image files: sizes that are missing, and names that begin with another folder."""
+"""Repair a COCO JSON file with its image files: sizes that are missing, and names that begin with another folder."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Row = dict[str, Any]
 
 
 def with_files(table: Table, folder: Path, headers: Sequence[Header]) -> Table:
-    """Return the json with the paths and sizes of its image files, with findings; the same table if nothing changes.
+    """Return the JSON file with the paths and sizes of its image files, with findings; the same table if none changes.
 
-    headers: of the images where the json says that they are.
+    headers: of the images where the JSON file says that they are.
     """
     names = _paths(table, folder, headers)
     sizes = _sizes(table, folder, headers, names)
@@ -79,10 +79,10 @@ def _header(path: Path) -> ImageHeader | None:
 
 
 def _paths(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
-    """Return the paths of images that are not where the json says, by row: of those that one file alone can be.
+    """Return the paths of images that are not where the JSON file says, by row: of those that one file alone can be.
 
     This is the file whose path ends as the image's, or the other way round: C:\\data\\a.jpg is a.jpg, and a.jpg is
-    images/a.jpg. It must have the size that the json has, and no other image may be this file.
+    images/a.jpg. It must have the size that the JSON file has, and no other image may be this file.
     """
     given = {at: table.row("images", at).get("file_name") for at, header in enumerate(headers) if header is None}
     single = (table.places[:, 0] < 0) & ~table.videos.in_files
@@ -121,7 +121,7 @@ def _longest(parts: tuple[str, ...], files: Iterable[tuple[tuple[str, ...], str]
 
 
 def _has_size(table: Table, at: int, path: Path) -> bool:
-    """Return whether an image file has the size that the json has, if it has one."""
+    """Return whether an image file has the size that the JSON file has, if it has one."""
     header, (height, width) = _header(path), table.sizes[at].tolist()
     if header is None:
         return False

@@ -1,4 +1,4 @@
-"""Compare a COCO json with its image files: missing, other sizes, EXIF rotations, identical images. Headers only."""
+"""Compare a COCO JSON file with its image files: missing, other sizes, EXIF rotations, equal images. Headers only."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ Header: TypeAlias = "ImageHeader | ImageError | None"
 
 
 class OtherSplit(NamedTuple):
-    """The json of another split, and the folder of its images."""
+    """The JSON file of another split, and the folder of its images."""
 
     table: Table
     folder: Path
 
 
 def read_headers(table: Table, folder: Path, progress: Progress | None = None) -> list[Header]:
-    """Read the header of every image of the json, in its order."""
+    """Read the header of every image of the JSON file, in its order."""
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must have the images of {table.path}")
     names = with_progress(table.file_names, progress, step=256)
@@ -158,7 +158,7 @@ def _similar_key(name: str) -> str:
 def _unreferenced(
     table: Table, folder: Path, listed: Sequence[str], others: Sequence[OtherSplit]
 ) -> Iterator[Findings]:
-    """Yield a finding about files that neither a json nor a split of the data set names."""
+    """Yield a finding about files that neither a JSON file nor a split of the dataset names."""
     named = named_by_other_splits(table, folder, listed)
     named.update(posixpath.normpath(name) for other in others for name in other.table.file_names)
     extra = [name for name in listed if name not in named]
@@ -200,7 +200,7 @@ def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[
 
 
 def find_changed(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
-    """Return the images in shards whose bytes have another checksum than the json's, with the reason, by position."""
+    """Return the images in shards whose checksum is not the JSON file's, with the reason, by position."""
     changed = {}
     for at in np.flatnonzero(table.checksums >= 0).tolist():
         if headers[at] is not None:
@@ -233,7 +233,7 @@ def _size_fault(width: int, height: int, header: ImageHeader) -> tuple[str, str]
             if 2 <= header.orientation <= 8 and not shows
             else None
         )
-    sizes = f"{width} x {height} in the json, {header.width} x {header.height} in the file"
+    sizes = f"{width} x {height} in the JSON file, {header.width} x {header.height} in the file"
     if (width, height) == header.stored_size:
         return "size-unrotated", f"{sizes} with {turned}: its boxes are those of the unrotated image"
     return "size-wrong", sizes
@@ -281,7 +281,7 @@ def _leaked(table: Table, folder: Path, headers: Sequence[Header], other: OtherS
 
 
 def _refuse_other_folder(table: Table, folder: Path, other: OtherSplit) -> None:
-    """Raise InputError where all files of the other json are in this one too, and most have other boxes there.
+    """Raise InputError where all files of the other JSON file are in this one too, and most have other boxes there.
 
     Where each split has a folder of its own, its images often are 000001.jpg and so on.
     """
@@ -317,9 +317,9 @@ def _categories_differ(table: Table, other: Table) -> Iterator[Findings]:
 
 
 def check_image_classes(table: Table) -> Iterator[Findings]:
-    """Find a json of which only some images have a class as a whole: it is no classification.
+    """Find a JSON file of which only some images have a class as a whole: it is no classification.
 
-    In a data set of objects these are too many, and `--clean` leaves the key out; else the others are without one.
+    In a dataset of objects these are too many, and `--clean` leaves the key out; else the others are without one.
     """
     has_class = table.image_categories >= 0
     if not has_class.any() or has_class.all():

@@ -1,4 +1,4 @@
-"""Find annotations whose outlines are almost the same, though their boxes are not."""
+"""Find annotations whose polygons are almost the same, though their boxes are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mask_twins(
 ) -> dict[int, tuple[int, float]]:
     """Return later annotation -> the earlier one of its image and class with its mask, and their IoU.
 
-    `around`: (A, 4) XYXY of the outlines. `boxes`: (A, 4) as the json has them; pairs that they show are left out.
+    `around`: (A, 4) XYXY of the polygons. `boxes`: (A, 4) as the JSON file has them; pairs that they show are left out.
     `sizes`: (A, 2) (height, width) of the images.
     """
     first, second = close_pairs(around, image)
@@ -34,7 +34,7 @@ def mask_twins(
 
 
 def _runs(read: OutlineColumns, at: int, height: int, width: int) -> Any:
-    """Return the mask of an annotation as run lengths of pycocotools."""
+    """Return the mask of an annotation as RLE of pycocotools."""
     runs = read.runs[read.first_run[at] : read.first_run[at + 1]]
     if len(runs):
         return {"size": [height, width], "counts": encode_counts(np.diff(np.append(0, runs.astype(np.int64))))}

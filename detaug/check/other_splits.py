@@ -1,7 +1,7 @@
-"""Find the images of a folder that other splits of its data set name: a normal folder has the images of several.
+"""Find the images of a folder that other splits of its dataset name: a normal folder has the images of several.
 
-Read are the lists of Pascal VOC, the data.yaml of YOLO, the sequences of MOTChallenge, and the jsons beside the one
-that is checked. What cannot be read, or leads out of the data set, names no image.
+Read are the lists of Pascal VOC, the data.yaml of YOLO, the sequences of MOTChallenge, and the JSON files beside the
+one that is checked. What cannot be read, or leads out of the dataset, names no image.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from detaug.files.text import lines_of
 _LEVELS_ABOVE = 3
 """How far above the image folder a data.yaml is looked for."""
 _MOST_JSONS = 16
-"""If more jsons are in one folder, each is about one image, as LabelMe writes them, and none is read."""
+"""If more JSON files are in one folder, each is about one image, as LabelMe writes them, and none is read."""
 
 
 def named_by_other_splits(table: Table, folder: Path, listed: Sequence[str]) -> set[str]:
-    """Return those of the files `listed` in the image folder, relative to it, that a split of its data set names.
+    """Return those of the files `listed` in the image folder, relative to it, that a split of its dataset names.
 
-    The json itself names some of them; only where it does not name all, other splits are read.
+    The JSON file itself names some of them; only where it does not name all, other splits are read.
     """
     named = {posixpath.normpath(name) for name in table.file_names}
     for names in (_in_voc_lists, _in_yolo_splits, _in_mot_sequences, _in_other_jsons):
@@ -61,7 +61,7 @@ def _in_yolo_splits(table: Table, folder: Path, listed: Sequence[str]) -> Iterat
 
 
 def _in_mot_sequences(table: Table, folder: Path, listed: Sequence[str]) -> Iterator[set[str]]:
-    """Yield the frames of the sequences of which the json has none."""
+    """Yield the frames of the sequences of which the JSON file has none."""
     own = {posixpath.normpath(name).partition("/")[0] for name in table.file_names}
     with suppress(InputError, OSError):
         others = {*find_sequences(folder, ())} - own
@@ -69,7 +69,7 @@ def _in_mot_sequences(table: Table, folder: Path, listed: Sequence[str]) -> Iter
 
 
 def _in_other_jsons(table: Table, folder: Path, listed: Sequence[str]) -> Iterator[set[str]]:
-    """Yield the images of each COCO json beside this one, if most of them are in the folder."""
+    """Yield the images of each COCO JSON file beside this one, if most of them are in the folder."""
     paths = [path for path in sorted(table.path.parent.glob("*.json")) if path.is_file()]
     for path in paths if len(paths) <= _MOST_JSONS else ():
         with suppress(InputError, OSError):

@@ -1,6 +1,6 @@
-"""Find what is wrong with outlines, corners of rotated boxes and key points.
+"""Find what is wrong with polygons, corners of rotated boxes and keypoints.
 
-A json of boxes trains all the same, so these are warnings. What `CocoReader` refuses when it is asked for shapes is
+A JSON of boxes trains all the same, so these are warnings. What `CocoReader` refuses when it is asked for shapes is
 found by the functions that it reads them with: `read_outlines` and `read_key_points`.
 """
 
@@ -31,13 +31,13 @@ from detaug.findings.entries import Findings, from_messages
 from detaug.findings.finding import shown
 
 LARGEST_GAP = 2.0
-"""Pixels between a side of a box and that of its outline."""
+"""Pixels between a side of a box and that of its polygon."""
 
 _MOST_NEIGHBOURS = 1000  # edges of a ring compared with each edge: a bound on time for absurd files
 
 
 def check_shapes(table: Table) -> Iterator[Findings]:
-    """Yield findings about the shapes of annotations whose image is known, and about the key points of categories."""
+    """Yield findings about the shapes of annotations whose image is known, and about the keypoints of categories."""
     rows = np.flatnonzero((table.image_index >= 0) & np.append(table.has_size, False)[table.image_index])
     entries = [table.row("annotations", at) for at in rows.tolist()]
     if any(entry.get("segmentation") or entry.get("corners") is not None for entry in entries):
@@ -61,7 +61,7 @@ def _worst_first(kind: str, rows: Ints, badness: Floats, limit: float, text: str
 
 
 class _Outlines:
-    """The outlines and corners of annotations."""
+    """The polygons and corners of annotations."""
 
     def __init__(self, table: Table, rows: Ints, entries: list[dict[str, Any]]) -> None:
         self.table, self.rows, self.entries = table, rows, entries
@@ -124,9 +124,9 @@ class _Outlines:
         sound = self.sound & ~crossed  # the halves of a ring that crosses itself may cancel each other
         yield from self._those("segmentation-empty", empty & sound, "the segmentation has no area in its image")
         thin = there & sound & ~empty & (2 * areas < around) & (self.read.pixels_of_runs() == 0)
-        for n in np.flatnonzero(thin).tolist():  # a wider one has a pixel's centre inside
+        for n in np.flatnonzero(thin).tolist():  # a wider one has a pixel's center inside
             thin[n] = not any(_has_centre(ring) for ring in self._rings(n))
-        yield from self._those("segmentation-between", thin, "no pixel's centre is inside of the segmentation")
+        yield from self._those("segmentation-between", thin, "no pixel's center is inside of the segmentation")
 
     def _rings(self, n: int) -> list[Floats]:
         starts = self.read.first_point
@@ -147,9 +147,9 @@ class _Outlines:
         yield from _worst_first("corners-outside", self.rows, past, 0, text)
 
     def _areas(self, crossed: Bools) -> Iterator[Findings]:
-        """Compare `area` with that of the outline, from the largest ring's to the sum of all, and half a pixel more.
+        """Compare `area` with that of the polygon, from the largest ring's to the sum of all, and half a pixel more.
 
-        Rings of an object may overlap; half a pixel along the outline is what methods of counting differ by.
+        Rings of an object may overlap; half a pixel along the polygon is what methods of counting differ by.
         """
         least, most, around = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
         runs = self.read.pixels_of_runs()
@@ -171,7 +171,7 @@ class _Outlines:
             )
 
     def _missing(self) -> Iterator[Findings]:
-        """Find objects without an outline where others have one."""
+        """Find objects without a polygon where others have one."""
         there, crowd = self.read.are_there(np.arange(len(self.rows))), self.table.crowd[self.rows]
         given = np.array([bool(entry.get("segmentation")) for entry in self.entries])
         if (there & ~crowd).any():
@@ -179,7 +179,7 @@ class _Outlines:
             yield from self._those("segmentation-missing", ~given & ~crowd & ~self.has_corners, text)
 
     def _around(self) -> tuple[Floats, Bools]:
-        """Return (A, 4) XYXY: the box around each outline, or else around the corners; and which of them are known."""
+        """Return (A, 4) XYXY: the box around each polygon, or else around the corners; and which of them are known."""
         low, high = (np.full((len(self.rows), 2), limit) for limit in (np.inf, -np.inf))
         for points, row in ((self.points, self.point_row), self.read.corners_of_runs(self.sizes[:, 0])):
             np.minimum.at(low, row, points)
@@ -190,7 +190,7 @@ class _Outlines:
         return np.concatenate([low, high], axis=1), known
 
     def _boxes(self, around: Floats, known: Bools) -> Iterator[Findings]:
-        """Compare each box with the one around its outline, or else around its corners, cut at the image's edges."""
+        """Compare each box with the one around its polygon, or else around its corners, cut at the image's edges."""
         boxes = self.table.boxes[self.rows]
         limits = np.tile(self.sizes[:, ::-1], 2)
         gap = np.where(known, np.abs(around.clip(0, limits) - boxes).max(1, initial=0), 0)
@@ -217,7 +217,7 @@ class _Outlines:
         yield from_messages("segmentation-repeated", "annotations", messages, badness=badness, like=like)
 
     def _gap_of_cut(self, n: int, box: Floats) -> float:
-        """Return how far a box is from the one around the outline that was cut first, as some programs do."""
+        """Return how far a box is from the one around the polygon that was cut first, as some programs do."""
         height, width = self.sizes[n].tolist()
         rings = self._rings(n) or [self.corners[n]]
         cut = np.concatenate([cut_ring(ring, width, height) for ring in rings])
@@ -310,12 +310,12 @@ def _labelled_points(
     sides = table.sizes[table.image_index[rows], ::-1][:, None]
     places = points[..., :2] + 0.5  # COCO counts pixels
     past = np.where(labelled, _past(places, sides), 0).max(1, initial=0)
-    text = "a labelled key point is {:.4g} pixels outside its image"
+    text = "a labeled keypoint is {:.4g} pixels outside its image"
     yield from _worst_first("keypoints-outside", rows, past, TOLERANCE, text)
     counts = labelled.sum(1).tolist()
     given = [entry.get("num_keypoints") for entry in entries]
     wrong = {
-        n: f"num_keypoints is {shown(value)}, and {counts[n]} key points are labelled"
+        n: f"num_keypoints is {shown(value)}, and {counts[n]} keypoints are labeled"
         for n, value in enumerate(given)
         if value is not None and value != counts[n] and not faulty[n]
     }

@@ -34,7 +34,7 @@ def check_groups(table: Table, other: Table, rule: GroupRule, *, one_folder: boo
 
 
 def _marks(table: Table, rule: GroupRule) -> list[list[Mark]]:
-    """Return the marks of each image, its video's name among them: ids of videos are those of one json."""
+    """Return the marks of each image, its video's name among them: ids of videos are those of one JSON file."""
     marks, names = rule.marks(table), _names_of_videos(table)
     return [[*own, ("video", names[at])] if at in names else own for at, own in enumerate(marks)]
 

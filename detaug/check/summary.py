@@ -23,14 +23,14 @@ class CheckFinding:
     kind: str
     severity: Severity
     entry: str
-    """Such as annotations[5]; "" for the json as a whole and for files of the folder."""
+    """Such as annotations[5]; "" for the JSON file as a whole and for files of the folder."""
     id: int | str | None
     file_name: str | None
     message: str
     like: str = ""
     """The earlier entry that this one repeats or contradicts, such as annotations[3]; "" for other kinds."""
     origin: str = ""
-    """The annotation file and the ids in the labelling tool, where the json has them."""
+    """The annotation file and the ids in the labeling tool, where the JSON file has them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CheckSummary:
     cleaned: Cleaned | NotCleaned | None
     report: Path | None
     table: Table = field(repr=False)
-    """The json as columns."""
+    """The JSON file as columns."""
     groups: tuple[Findings, ...] = field(repr=False)
     """The findings, one record for each kind and list, errors first."""
     part: str = ""
@@ -165,4 +165,4 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
     elif summary.cleaned or any(CHECK_KINDS[kind].clean == "cannot" for kind in summary.kind_counts):
         yield f"{counts}: training would stop or learn wrongly"
     else:
-        yield f"{counts}: training would stop or learn wrongly; --clean FILE writes a json without what is wrong"
+        yield f"{counts}: training would stop or learn wrongly; --clean FILE writes the JSON without these"

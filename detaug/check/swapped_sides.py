@@ -1,4 +1,4 @@
-"""Find objects whose left and right key points look swapped."""
+"""Find objects whose left and right keypoints look swapped."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from detaug.findings.entries import Findings, from_messages
 from detaug.findings.finding import shown
 
 USUAL = 0.95
-"""The share of a class's objects that must lie one way for the others to be found: people are seen from behind too."""
+"""The fraction of a class's objects that must lie one way for the others to count: people are seen from behind too."""
 
 
 def swapped_sides(table: Table, rows: Ints, points: Floats) -> Iterator[Findings]:
     """Yield objects whose points of the left all lie where nearly all of their class have those of the right.
 
-    rows: (A,) positions of annotations. points: (A, K, 3) their key points. Two pairs or more must be labelled.
+    rows: (A,) positions of annotations. points: (A, K, 3) their keypoints. Two pairs or more must be labeled.
     """
     messages = dict[int, str]()
     for category in (table.row("categories", at) for at in range(len(table.coco.document["categories"]))):
@@ -41,7 +41,7 @@ def swapped_sides(table: Table, rows: Ints, points: Floats) -> Iterator[Findings
             continue
         for n in np.flatnonzero(way == -usual).tolist():
             messages[int(rows[own[n]])] = (
-                f"the left of {count[n]} pairs of key points lies where {share:.1%} of the objects of "
+                f"the left of {count[n]} pairs of keypoints lies where {share:.1%} of the objects of "
                 f"{shown(table.categories[category['id']])} have the right"
             )
     if messages:

@@ -1,4 +1,4 @@
-"""Open the video files of a json: which cannot be used, and which images are no frames of theirs."""
+"""Open the video files of a JSON file: which cannot be used, and which images are no frames of theirs."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def _faults(table: Table, images: Ints, index: VideoIndex) -> Iterator[tuple[str
     others = table.has_size[images] & (table.sizes[images] != index.size).any(1)
     for at in images[others].tolist():
         (height, width), (h, w) = table.sizes[at].tolist(), index.size
-        yield "size-wrong", at, f"{width} x {height} in the json, {w} x {h} in the file"
+        yield "size-wrong", at, f"{width} x {height} in the JSON file, {w} x {h} in the file"

@@ -39,13 +39,13 @@ _preset = click.option(
     multiple=True,
     help="Rows to measure: loader, decode, by hand, torchvision; or cached, the loader with images decoded once.",
 )
-@click.option("--json", "json_file", type=FILE, help="A json file of all measurements, written after each turn.")
+@click.option("--json", "json_file", type=FILE, help="A JSON file of all measurements, written after each turn.")
 @click.option("--chart", type=FILE, help="A PNG file for a chart.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the table and nothing else.")
 def bench(
     annotations: Path, images: Path, json_file: Path | None, chart: Path | None, quiet: bool, **more: Any
 ) -> None:
-    """Measure the loader on this machine and this data.
+    """Measure the loader's speed on your data.
 
     Compares it with decoding alone, which is its limit; with the same recipe as DALI's examples write it; and with
     torchvision's transforms in a DataLoader, if torchvision is installed. They take turns, each in a process of its
@@ -80,14 +80,14 @@ def bench(
 @options.batch_size
 @options.device
 @_preset
-@click.option("-o", "--output", type=FILE, help="A json file for Loader(settings=...).")
+@click.option("-o", "--output", type=FILE, help="A JSON file for Loader(settings=...).")
 @click.option("--seconds", type=click.FloatRange(min=1), default=90.0, show_default=True, help="Time to spend.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the result and nothing else.")
 def tune(annotations: Path, images: Path, quiet: bool, device: str | None, **more: Any) -> None:
     """Find the loader's fastest settings.
 
     Tries numbers of pipelines, threads and batches in flight on this machine and this data, one after the other, and on
-    a GPU the share of its JPEG engine. The batches are the same with all of them.
+    a GPU the fraction of its JPEG engine. The batches are the same with all of them.
 
     \b
     detaug tune train.json VOC2012/JPEGImages --batch-size 32 -o settings.json

@@ -11,9 +11,9 @@ from detaug.cli import options
 from detaug.cli.options import AT_LEAST_0, FOLDER, PATH, print_converted, print_unless
 
 
-def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float]:
+def _read_ratios(_: click.Context, __: click.Parameter, text: str) -> list[float]:
     try:
-        return [float(share) for share in text.split(",")]
+        return [float(ratio) for ratio in text.split(",")]
     except ValueError:
         raise click.BadParameter(f"must be numbers, such as 80,20, got {text!r}") from None
 
@@ -32,7 +32,7 @@ def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float
     help="Objects marked difficult: keep the mark, write iscrowd 1 as well, or leave them out.",
 )
 @click.option(
-    "--unlabelled",
+    "--unlabeled",
     type=click.Choice(["keep", "skip"]),
     default="keep",
     show_default=True,
@@ -43,11 +43,11 @@ def _read_shares(_: click.Context, __: click.Parameter, text: str) -> list[float
 @click.option("--annotations", type=FOLDER, help="The folder of the XML.  [default: ROOT/Annotations, else ROOT]")
 @click.option("--masks", is_flag=True, help="Read ROOT/SegmentationObject/NAME.png, the masks of objects.")
 @options.jobs
-@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
+@options.part("Only the I-th of N parts of the images; detaug merge joins the JSON files")
 @options.report
 @options.quiet
 def convert_voc(**given: Any) -> None:
-    """Convert a Pascal VOC data set to COCO json.
+    """Convert Pascal VOC to COCO JSON.
 
     ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included. A <robndbox> of
     roLabelImg or DIOR-R becomes a rotated box.
@@ -67,7 +67,7 @@ def convert_voc(**given: Any) -> None:
     click.option("--rotated", is_flag=True, help="Write rotated boxes as roLabelImg's <robndbox>."),
 )
 def convert_coco_to_voc(**given: Any) -> None:
-    """Convert a COCO json to Pascal VOC.
+    """Convert COCO JSON to Pascal VOC.
 
     Writes Annotations, ImageSets/Main/NAME.txt and classes.txt into OUT_FOLDER. It may hold other splits already, but
     no file is replaced by other content. convert-voc with that split and those classes gives the same boxes and names
@@ -96,15 +96,15 @@ def convert_coco_to_voc(**given: Any) -> None:
     "--images", type=FOLDER, help="The folder that the folders of the splits' images are in.  [default: ROOT]"
 )
 @options.jobs
-@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
+@options.part("Only the I-th of N parts of the images; detaug merge joins the JSON files")
 @options.report
 @options.quiet
 def convert_yolo(**given: Any) -> None:
-    """Convert YOLO labels to COCO json.
+    """Convert YOLO labels to COCO JSON.
 
     ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names; or obj.data, obj.names or
-    classes.txt. Rows of labels are "class cx cy w h", with key points if data.yaml has kpt_shape, or a class and the
-    points of an outline, or with --task obb the four corners of a rotated box.
+    classes.txt. Rows of labels are "class cx cy w h", with keypoints if data.yaml has kpt_shape, or a class and the
+    points of a polygon, or with --task obb the four corners of a rotated box.
 
     \b
     detaug convert-yolo coco8/data.yaml -o val.json --split val
@@ -141,11 +141,11 @@ def convert_yolo(**given: Any) -> None:
 @options.on_error
 @click.option("--images", type=FOLDER, help="The folder of the frames: FOLDER/SEQUENCE/img1.  [default: ROOT]")
 @options.jobs
-@options.part("Only the I-th of N parts of the sequences; detaug merge joins the jsons")
+@options.part("Only the I-th of N parts of the sequences; detaug merge joins the JSON files")
 @options.report
 @options.quiet
 def convert_mot(**given: Any) -> None:
-    """Convert MOTChallenge sequences to COCO json with videos and tracks.
+    """Convert MOTChallenge videos to COCO JSON.
 
     ROOT is a folder of sequences, or one: img1 with the frames, gt/gt.txt with the boxes, and seqinfo.ini.
 
@@ -164,11 +164,11 @@ def convert_mot(**given: Any) -> None:
 @options.classes("; others are dropped.  [default: all]")
 @options.on_error
 @options.jobs
-@options.part("Only the I-th of N parts of the images; detaug merge joins the jsons")
+@options.part("Only the I-th of N parts of the images; detaug merge joins the JSON files")
 @options.report
 @options.quiet
 def convert_dota(**given: Any) -> None:
-    """Convert DOTA's label files to COCO json with rotated boxes.
+    """Convert DOTA (rotated boxes) to COCO JSON.
 
     LABELS is the folder of the label files, labelTxt, IMAGES that of the images. The four corners of each object stay
     as they are.
@@ -184,7 +184,7 @@ def convert_dota(**given: Any) -> None:
 @click.command()
 @options.writes_format()
 def convert_coco_to_dota(**given: Any) -> None:
-    """Convert a COCO json to DOTA's label files.
+    """Convert COCO JSON to DOTA.
 
     Writes labelTxt into OUT_FOLDER: the four corners of each object, its class, and whether it is difficult. No file is
     replaced by other content.
@@ -204,7 +204,7 @@ def convert_coco_to_dota(**given: Any) -> None:
         type=click.Choice(options.YOLO_TASKS),
         default="detect",
         show_default=True,
-        help="What to write: boxes, outlines, boxes with key points, rotated boxes.",
+        help="What to write: boxes, polygons, boxes with keypoints, rotated boxes.",
     ),
     options.flip_pairs,
     click.option(
@@ -216,7 +216,7 @@ def convert_coco_to_dota(**given: Any) -> None:
     ),
 )
 def convert_coco_to_yolo(**given: Any) -> None:
-    """Convert a COCO json to YOLO labels.
+    """Convert COCO JSON to YOLO labels.
 
     Writes labels/SPLIT and data.yaml into OUT_FOLDER, in Ultralytics' layout. The split is added to a data.yaml that
     this command wrote before; no other file is replaced by other content.
@@ -232,9 +232,9 @@ def convert_coco_to_yolo(**given: Any) -> None:
 @click.command()
 @options.writes_format()
 def convert_coco_to_labelme(**given: Any) -> None:
-    """Convert a COCO json to LabelMe, to mend it there.
+    """Convert COCO JSON to LabelMe, to correct it.
 
-    Writes NAME.json for each image and labels.txt into OUT_FOLDER: boxes, outlines, masks, rotated boxes, key points as
+    Writes NAME.json for each image and labels.txt into OUT_FOLDER: boxes, polygons, masks, rotated boxes, keypoints as
     points of a group, and further keys. No file is replaced by other content.
 
     \b
@@ -249,9 +249,9 @@ def convert_coco_to_labelme(**given: Any) -> None:
 @click.command()
 @options.writes_format()
 def convert_coco_to_cvat(**given: Any) -> None:
-    """Convert a COCO json to CVAT for images 1.1, to mend it there.
+    """Convert COCO JSON to CVAT, to correct it.
 
-    Writes annotations.xml into OUT_FOLDER: boxes, outlines, masks, rotated boxes, skeletons, attributes. Upload it to a
+    Writes annotations.xml into OUT_FOLDER: boxes, polygons, masks, rotated boxes, skeletons, attributes. Upload it to a
     task of the same images. No file is replaced by other content.
 
     \b
@@ -280,10 +280,10 @@ def convert_coco_to_cvat(**given: Any) -> None:
     ),
 )
 def convert_coco_to_label_studio(**given: Any) -> None:
-    """Convert a COCO json to tasks of Label Studio, to mend it there.
+    """Convert COCO JSON to Label Studio's tasks.
 
-    Writes tasks.json, label_config.xml and classes.txt into OUT_FOLDER: boxes, outlines, masks, rotated boxes, key
-    points, further keys. Import tasks.json into a project whose labeling interface is label_config.xml. No file is
+    Writes tasks.json, label_config.xml and classes.txt into OUT_FOLDER: boxes, polygons, masks, rotated boxes,
+    keypoints, further keys. Import tasks.json into a project whose labeling interface is label_config.xml. No file is
     replaced by other content.
 
     \b
@@ -305,7 +305,7 @@ def convert_coco_to_label_studio(**given: Any) -> None:
     )
 )
 def convert_coco_to_csv(**given: Any) -> None:
-    """Convert a COCO json to a table of boxes (CSV).
+    """Convert COCO JSON to a table of boxes (CSV).
 
     Writes annotations.csv and classes.csv into OUT_FOLDER. Images without objects have rows only in keras-retinanet's
     table, crowds and further keys only in the other. No file is replaced by other content.
@@ -328,12 +328,12 @@ def convert_coco_to_csv(**given: Any) -> None:
     help="The folder of a file's images, once for each file in their order.  [default: one folder for all]",
 )
 @click.option("--join", is_flag=True, help="Combine the boxes of an image that is in several files.")
-@options.classes("; others are dropped. One json is enough then.  [default: all]")
+@options.classes("; others are dropped. One JSON file is enough then.  [default: all]")
 @options.on_error
 @options.report
 @options.quiet
 def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any) -> None:
-    """Merge COCO json files into one, or give one other classes.
+    """Merge COCO JSON files, or map classes.
 
     Ids are new, and classes are joined by name. With --images for each file, the merged file names are relative to the
     deepest folder that holds all of them; without, they stay as they are.
@@ -349,27 +349,27 @@ def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any)
 
 @click.command()
 @options.json_argument
-@click.option("-o", "--output", "outputs", type=options.FILE, multiple=True, help="A json file to write; give several.")
+@click.option("-o", "--output", "outputs", type=options.FILE, multiple=True, help="A JSON file to write; give several.")
 @click.option(
-    "--shares",
+    "--ratios",
     metavar="A,B,...",
-    callback=_read_shares,
+    callback=_read_ratios,
     required=True,
-    help="The part of the images for each, such as 80,20.",
+    help="The images for each, such as 80,20.",
 )
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Another seed gives another split.")
 @options.group_key
 @options.group_name
 @options.quiet
-def split(annotations: Path, outputs: tuple[Path, ...], shares: list[float], quiet: bool, **more: Any) -> None:
-    """Split a COCO json into several.
+def split(annotations: Path, outputs: tuple[Path, ...], ratios: list[float], quiet: bool, **more: Any) -> None:
+    """Split a dataset, such as into train and val.
 
     Each image goes to one of them, with its boxes and ids; all frames of a video go together, and so do the tiles of an
-    image and the groups that you name. Every class is shared out in the same parts, as far as that is possible.
+    image and the groups that you name. The split is stratified: every class is in all parts alike, as far as possible.
 
     \b
-    detaug split all.json -o train.json -o val.json --shares 80,20
+    detaug split all.json -o train.json -o val.json --ratios 80,20
     """
     from detaug.converters import split_coco
 
-    print_unless(quiet, split_coco(annotations, outputs, shares, **more))
+    print_unless(quiet, split_coco(annotations, outputs, ratios, **more))

@@ -1,4 +1,4 @@
-"""The commands that look at a data set: check, preview, demo."""
+"""The commands that look at a dataset: check, preview, demo."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from detaug.cli.progress_bar import progress_bar
 @options.group_key
 @options.group_name
 @options.size_option("Find boxes that are tiny at this training size, such as 300x300.")
-@click.option("--clean", type=FILE, help="A json file to write, with entries repaired or left out.")
+@click.option("--clean", type=FILE, help="A JSON file to write, with entries repaired or left out.")
 @click.option(
     "--drop-class",
     "drop_classes",
@@ -39,14 +39,14 @@ from detaug.cli.progress_bar import progress_bar
 )
 @options.channels
 @options.dtype
-@click.option("--report", type=FILE, help="A json file for every finding.")
-@click.option("--html", type=FILE, help="A page for a browser: counts, charts, a picture of each finding.")
+@click.option("--report", type=FILE, help="A JSON file for every finding.")
+@click.option("--html", type=FILE, help="A page for a browser: counts, charts, an image of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only usage errors.")
 def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **more: Any) -> int:
-    """Find what is wrong with a data set.
+    """Find what is wrong with a dataset.
 
-    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The exit code is 1 if training
-    would stop or learn something wrong, 0 if there are at most warnings, 2 if FILE.json is not a COCO json.
+    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. The exit code is 1 if training
+    would stop or learn something wrong, 0 if there are at most warnings, 2 if FILE.json is not a COCO JSON file.
 
     \b
     detaug check train.json VOC2012/JPEGImages --decode --clean clean.json
@@ -70,7 +70,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @options.json_argument
 @options.images_argument
 @click.option(
-    "-o", "--output", type=FILE, required=True, help="The picture to write: .png, .jpg or .webp; of clips also .gif."
+    "-o", "--output", type=FILE, required=True, help="The image to write: .png, .jpg or .webp; of clips also .gif."
 )
 @click.option("--preset", type=click.Choice(options.PRESETS), help="The recipe.  [default: ssd300]")
 @click.option("--recipe", type=FILE, help="Your own recipe instead: a JSON or YAML file.")
@@ -79,8 +79,8 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     "--epoch", type=AT_LEAST_0, default=0, show_default=True, help="The epoch to show, of a recipe with stages."
 )
 @click.option("--rows", type=AT_LEAST_1, default=4, show_default=True, help="Images to show.")
-@click.option("--columns", type=AT_LEAST_1, help="Draws of each image.  [default: 4]")
-@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of images and draws.")
+@click.option("--columns", type=AT_LEAST_1, help="Samples of the recipe per image.  [default: 4]")
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of images and samples.")
 @click.option(
     "--steps", is_flag=True, help="Show the image after each op, with what the op drew, instead of several draws."
 )
@@ -89,14 +89,14 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
     type=click.IntRange(min=16),
     default=300,
     show_default=True,
-    help="The longer side of each picture, in pixels.",
+    help="The longer side of each image, in pixels.",
 )
 @options.channels
 @options.dtype
 @click.option(
     "--bands", metavar="A,B,C", callback=options.read_positions, help="The bands that are red, green, blue, or one."
 )
-@click.option("--frames", type=AT_LEAST_1, help="Show clips of so many frames, of a json with videos.")
+@click.option("--frames", type=AT_LEAST_1, help="Show clips of so many frames, of a JSON file with videos.")
 @click.option("--stride", type=AT_LEAST_1, help="Take each STRIDE-th frame.  [default: 1]")
 @click.option("--only", metavar="CLASS", help="Show only images with objects of this class.")
 @click.option("--smallest", is_flag=True, help="Show the images with the smallest boxes.")
@@ -112,12 +112,12 @@ def preview(
     seed: int,
     **more: Any,
 ) -> None:
-    """Draw images before and after a recipe, with boxes.
+    """Draw images before and after augmentation.
 
-    Each row has an image of FILE.json, a COCO json, with its boxes, and several draws of the recipe. Difficult objects
-    are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without boxes last.
-    With --channels, --dtype or --bands each picture is a random image after the recipe, stretched from the 2nd to the
-    98th percentile. IMAGES is the folder that the json's file names are relative to.
+    Each row has an image of FILE.json, a COCO JSON file, with its boxes, and several samples of the recipe. Difficult
+    objects are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without
+    boxes last. With --channels, --dtype or --bands each image is a random image after the recipe, stretched from the
+    2nd to the 98th percentile. IMAGES is the folder that the JSON file's file names are relative to.
 
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
@@ -160,12 +160,12 @@ _FOR = {"--frames": "images", "--channels": "8-bit RGB"}
 @click.command()
 @click.option("--out", type=FOLDER, default="demo", show_default=True, help="The folder to make.")
 @options.device
-@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of pictures and draws.")
+@click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of images and draws.")
 def demo(device: str | None, **more: Any) -> None:
-    """Convert, check, augment and learn a small data set.
+    """Run every step on a small drawn dataset.
 
-    Draws a Pascal VOC data set, converts and checks it, times the loader, and trains a small detector on it. Leaves a
-    folder with the data set, its train.json and sheet.png; masks, people with key points and ships with rotated boxes
+    Draws a Pascal VOC dataset, converts and checks it, times the loader, and trains a small detector on it. Leaves a
+    folder with the dataset, its train.json and sheet.png; masks, people with keypoints and ships with rotated boxes
     (masks.json, people.json, ships.json, shapes.png); two short videos with clips.json; and prediction.png. Prints
     Python code to continue with.
 

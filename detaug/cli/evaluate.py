@@ -24,24 +24,24 @@ def _min_score(help: str) -> Callable[[Command], Command]:
 @options.json_or_address
 @options.images_or_address
 @click.option("--model", type=FILE, help="The model.pt of detaug train.")
-@click.option("--detections", type=FILE, help="Boxes of any detector instead: a json in COCO's form of results.")
+@click.option("--detections", type=FILE, help="Boxes of any detector instead: a JSON file in COCO's form of results.")
 @_min_score("The score from which a detection counts as right or as an error.")
 @click.option(
-    "--tile", type=AT_LEAST_1, help="With --model: detect in tiles of so many pixels a side, and merge what is found."
+    "--tile", type=AT_LEAST_1, help="With --model: detect in tiles of so many pixels per side, and merge what is found."
 )
 @click.option(
     "--overlap",
     type=click.FloatRange(0, 1, max_open=True),
-    help="With --tile: the share of a side that neighbouring tiles have in common.  [default: 0.2]",
+    help="With --tile: the fraction of a side that neighboring tiles have in common.  [default: 0.2]",
 )
 @click.option(
     "--max-detections",
     type=click.IntRange(100, 1_000_000),  # detaug.evaluation.coco.MOST_DETECTIONS
-    help="Detections of an image and a class that count.  [default: COCO's 100, of key points 20]",
+    help="Detections of an image and a class that count.  [default: COCO's 100, of keypoints 20]",
 )
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
-@click.option("--report", type=FILE, help="A json file for all numbers.")
-@click.option("-o", "--output", type=FILE, help="A json file for the detections, in COCO's form of results.")
+@click.option("--report", type=FILE, help="A JSON file for all numbers.")
+@click.option("-o", "--output", type=FILE, help="A JSON file for the detections, in COCO's form of results.")
 @_batch_size
 @options.device
 @options.quiet
@@ -61,15 +61,15 @@ def evaluate(
     device: str | None,
     quiet: bool,
 ) -> None:
-    """Score a detector and show what it does wrong.
+    """Score a detector and show its errors.
 
-    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. Prints COCO's numbers, those of
-    each class, the kinds of errors and the pairs of classes that are confused most.
+    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. Prints COCO's numbers, those
+    of each class, the kinds of errors and the pairs of classes that are confused most.
 
     \b
     detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
     """
-    from detaug.outputs.guards import IMAGES_ORDER, PAGE, check_json_and_folder, output_files
+    from detaug.outputs.guards import PAGE, output_files
 
     if (model is None) == (detections is None):
         raise click.UsageError("give --model MODEL.pt or --detections FILE.json")
@@ -77,7 +77,6 @@ def evaluate(
         raise click.UsageError("--tile is for --model: merge other detections with da.merge_tiles")
     if overlap is not None and tile is None:
         raise click.UsageError("--overlap is for tiles: give --tile, too")
-    check_json_and_folder(annotations, images, IMAGES_ORDER)  # before torch is imported, which takes seconds
     read = (annotations, images, model, detections)
     output_files({"report": report, "output": output}, *read)
     output_files({"html": html}, *read, extensions=PAGE)
@@ -112,8 +111,8 @@ def evaluate(
 @click.command()
 @click.argument("model", metavar="MODEL.pt", type=FILE)
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
-@click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
-@click.option("--drawings", type=FOLDER, help="A folder for pictures of the images, or frames, with what was found.")
+@click.option("-o", "--output", type=FILE, required=True, help="The COCO JSON file to write.")
+@click.option("--drawings", type=FOLDER, help="A folder for drawings of the images, or frames, with what was found.")
 @click.option(
     "--pre-labels",
     type=(click.Choice(["labelme", "cvat", "label-studio"]), FOLDER),
@@ -121,7 +120,7 @@ def evaluate(
     multiple=True,
     help="Also write files of labelme, cvat or label-studio, to correct the objects there.",
 )
-@click.option("--every", type=AT_LEAST_1, default=1, show_default=True, help="Take each EVERY-th frame of videos.")
+@click.option("--stride", type=AT_LEAST_1, default=1, show_default=True, help="Frames from one to the next, of videos.")
 @_min_score("The lowest score that counts.")
 @_batch_size
 @options.device
@@ -135,9 +134,9 @@ def predict(
     quiet: bool,
     **more: Any,
 ) -> None:
-    """Find objects in images or videos with a model of detaug train.
+    """Detect objects in images or videos.
 
-    PATHS are files, folders, or patterns of names in quotes. The json has a score for each object. It is a data set
+    PATHS are files, folders, or patterns of names in quotes. The JSON file has a score for each object. It is a dataset
     like any other: detaug preview draws it, for videos with --frames, and detaug convert-coco-to-yolo and its like
     write it in other forms.
 

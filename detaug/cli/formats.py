@@ -15,7 +15,7 @@ from detaug.cli.progress_bar import progress_bar
 @click.command()
 @click.argument("path", type=PATH)
 @options.output_json
-@click.option("--from", "format", metavar="NAME", help="The format; detaug formats lists them.  [default: found out]")
+@click.option("--from", "format", metavar="NAME", help="The format; detaug formats lists them.  [default: detected]")
 @click.option("--images", type=FOLDER, help="The folder that has the images, at any depth.  [default: PATH's]")
 @click.option("--split", metavar="NAME", help="The split to convert, of formats that have some.")
 @options.classes("; others are dropped.  [default: all]")
@@ -23,13 +23,13 @@ from detaug.cli.progress_bar import progress_bar
 @click.option(
     "--jobs", type=AT_LEAST_1, help="Processes to read with.  [default: 1; of large shards one for each core]"
 )
-@options.part("Only the I-th of N parts of the images, videos whole; detaug merge joins the jsons")
+@options.part("Only the I-th of N parts of the images, videos whole; detaug merge joins the JSON files")
 @options.report
 @options.quiet
 def convert(path: Path, format: str | None, quiet: bool, **given: Any) -> None:
-    """Convert annotations in any known format to COCO json.
+    """Convert any known format to COCO JSON.
 
-    PATH is a file, or a folder with annotations at any depth. What it is, is found out and said. Images are found by
+    PATH is a file, or a folder with annotations at any depth. What it is, is detected and said. Images are found by
     the names that the annotations give, below PATH or --images.
 
     \b
@@ -46,7 +46,7 @@ def convert(path: Path, format: str | None, quiet: bool, **given: Any) -> None:
 
 @click.command()
 def formats() -> None:
-    """List the formats that detaug convert reads.
+    """List the formats that convert reads.
 
     \b
     detaug formats

@@ -12,8 +12,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 import click
 
@@ -56,14 +57,50 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
     context.exit()
 
 
-class _InOrderOfUse(click.Group):
-    """Lists its commands in the order in which they were added."""
+RENAMED = {
+    "--every": "--stride",
+    "--shares": "--ratios",
+    "--unlabelled": "--unlabeled",
+    "--warm-up": "--warmup-steps",
+}
+"""By the name that an option had before detaug 0.3, which is accepted with a warning, its name now."""
+
+
+class _Sections(click.Group):
+    """Lists its commands in sections, each in the order of use, and accepts old names of options."""
+
+    sections: Mapping[str, Sequence[click.Command]] = {}
+
+    def add_sections(self, sections: Mapping[str, Sequence[click.Command]]) -> None:
+        self.sections = sections
+        for command in chain.from_iterable(sections.values()):
+            self.add_command(command)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(str(each.name).ljust(width), each.get_short_help_str(100)) for each in commands])
 
-@click.group(cls=_InOrderOfUse, context_settings={"help_option_names": ["-h", "--help"]})
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, words = super().resolve_command(ctx, args)
+        own = {text for option in command.params for text in option.opts} if command else set()
+        for at, word in enumerate(words):
+            old, equals, value = word.partition("=")
+            if word == "--":
+                break
+            if RENAMED.get(old) in own:
+                echo(f"warning: {old} is called {RENAMED[old]} now", err=True)
+                words[at] = RENAMED[old] + equals + value
+        return name, command, words
+
+
+@click.group(cls=_Sections, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,
@@ -73,19 +110,25 @@ class _InOrderOfUse(click.Group):
     help="Show the version.",
 )
 def cli() -> None:
-    """Object-detection augmentation on NVIDIA DALI, from Pascal VOC to PyTorch batches."""
+    """Data augmentation for object detection on NVIDIA DALI, from annotations of any format to a trained detector."""
 
 
 # A new command is a function in a module of this folder, with a docstring (its help) that ends in an example.
 # This is the order of use, and that of the help.
-for command in (
-    *(demo, convert, formats),
-    *(convert_voc, convert_yolo, convert_dota, convert_mot, convert_tfrecord, convert_webdataset),
-    *(merge, split, tile, check, preview, import_recipe, train, evaluate, predict, bench, tune),
-    *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota),
-    *(convert_coco_to_labelme, convert_coco_to_cvat, convert_coco_to_label_studio, convert_coco_to_csv, pack),
-):
-    cli.add_command(command)
+cli.add_sections(
+    {
+        "Data": (
+            *(convert, formats, convert_voc, convert_yolo, convert_dota, convert_mot),
+            *(convert_tfrecord, convert_webdataset, merge, split, tile, check),
+        ),
+        "Train": (preview, import_recipe, train, evaluate, predict),
+        "Export": (
+            *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota, convert_coco_to_labelme),
+            *(convert_coco_to_cvat, convert_coco_to_label_studio, convert_coco_to_csv, pack),
+        ),
+        "Tools": (demo, bench, tune),
+    }
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -68,14 +68,21 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
     return device
 
 
-# The library refuses a folder in the place of the json, and the other way round: it names the order.
+def _after_its_json(context: click.Context, _: click.Parameter, images: Path) -> Path:
+    """Refuse swapped arguments before torch is imported, which takes seconds."""
+    from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
+
+    check_json_and_folder(context.params["annotations"], images, IMAGES_ORDER)
+    return images
+
+
 json_argument = click.argument("annotations", metavar="FILE.json", type=PATH)
-images_argument = click.argument("images", type=PATH)
+images_argument = click.argument("images", type=PATH, callback=_after_its_json)
 json_or_address = click.argument("annotations", metavar="FILE.json", type=PATH_OR_ADDRESS)
-images_or_address = click.argument("images", type=PATH_OR_ADDRESS)
-output_json = click.option("-o", "--output", type=FILE, required=True, help="The COCO json file to write.")
+images_or_address = click.argument("images", type=PATH_OR_ADDRESS, callback=_after_its_json)
+output_json = click.option("-o", "--output", type=FILE, required=True, help="The COCO JSON file to write.")
 folder_argument = click.argument("output", metavar="OUT_FOLDER", type=PATH)
-images = click.option("--images", type=FOLDER, help="The folder that the json's file names are relative to.")
+images = click.option("--images", type=FOLDER, help="The folder that the JSON file's file names are relative to.")
 with_images = click.option(
     "--with-images",
     type=click.Choice(["none", "copy", "link"]),
@@ -114,7 +121,7 @@ def part(what: str) -> Callable[[Command], Command]:
 
 
 jobs = click.option("--jobs", type=AT_LEAST_1, default=1, show_default=True, help="Processes to read with.")
-report = click.option("--report", type=FILE, help="A json file for everything repaired, dropped or refused.")
+report = click.option("--report", type=FILE, help="A JSON file for everything repaired, dropped or refused.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 device = click.option(
     "--device", callback=_check_device, help="cpu, cuda or cuda:N.  [default: CUDA if there is a GPU, else cpu]"
@@ -122,7 +129,7 @@ device = click.option(
 
 
 def writes_format(*own: Decorator) -> Decorator:
-    """Return the parameters of a command that converts a COCO json to another format; `own`: its own options."""
+    """Return the parameters of a command that converts a COCO JSON file to another format; `own`: its own options."""
 
     parameters: list[Decorator] = [json_argument, folder_argument, *own, images, with_images, on_error, report, quiet]
 
@@ -202,7 +209,7 @@ own_ops = click.option(
 
 
 group_key = click.option(
-    "--group-key", metavar="KEY", help="A key of the json's images: those with the same value belong together."
+    "--group-key", metavar="KEY", help="A key of the JSON file's images: those with the same value belong together."
 )
 group_name = click.option(
     "--group-name",

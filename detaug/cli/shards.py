@@ -12,7 +12,7 @@ from detaug.cli.options import AT_LEAST_1, FOLDER, Command, print_converted
 
 shards_argument = click.argument("shards", metavar="SHARD...", type=options.FILE, nargs=-1, required=True)
 extract = click.option(
-    "--extract", type=FOLDER, metavar="DIR", help="Write the images to DIR; the json then names these files."
+    "--extract", type=FOLDER, metavar="DIR", help="Write the images to DIR; the JSON file then names these files."
 )
 classes = options.classes(".  [default: those in the shards]")
 jobs = click.option(
@@ -59,11 +59,11 @@ def _feature_names(_: click.Context, __: click.Parameter, given: tuple[str, ...]
 @options.report
 @options.quiet
 def convert_tfrecord(**given: Any) -> None:
-    """Convert TFRecord shards to COCO json.
+    """Convert TFRecord shards to COCO JSON.
 
     The records are tf.train.Example with the features of TensorFlow's Object Detection API, or image/class/label.
-    Nothing is unpacked: the json has the position and the checksum of each image, and training reads it from there.
-    All checksums of the records are verified. Needs pip install 'detaug[shards]'.
+    Nothing is unpacked: the JSON file has the position and the checksum of each image, and training reads it from
+    there. All checksums of the records are verified. Needs pip install 'detaug[shards]'.
 
     \b
     detaug convert-tfrecord train-*.tfrecord -o train.json
@@ -84,10 +84,10 @@ def convert_tfrecord(**given: Any) -> None:
 @options.report
 @options.quiet
 def convert_webdataset(**given: Any) -> None:
-    """Convert WebDataset shards to COCO json.
+    """Convert WebDataset shards to COCO JSON.
 
     The shards are tar files, not compressed. A sample is an image and, of the same key, .json with "annotations", .txt
-    with YOLO's rows, or .cls with a class. Nothing is unpacked: the json has the position and the checksum of each
+    with YOLO's rows, or .cls with a class. Nothing is unpacked: the JSON file has the position and the checksum of each
     image, and training reads it from there. Needs pip install 'detaug[shards]'.
 
     \b
@@ -117,16 +117,16 @@ def convert_webdataset(**given: Any) -> None:
     help="The most bytes of a shard: 256MB, 1GB, 64MiB or a number.",
 )
 @options.on_error
-@options.part("Only each N-th shard, from the I-th; detaug merge joins the jsons")
+@options.part("Only each N-th shard, from the I-th; detaug merge joins the JSON files")
 @options.report
 @options.quiet
 def pack(**given: Any) -> None:
-    """Pack a COCO json and its images into shards.
+    """Pack a dataset into WebDataset or TFRecord.
 
     Writes NAME-00000.tar or .tfrecord, ..., with NAME from FILE.json, into DIR; beside each the index for DALI's
     readers, NAME-00000.idx; and NAME.json, which says for each image in which shard it lies, where, and its checksum.
-    IMAGES is the folder that the json's file names are relative to. No file is replaced by other content. Needs pip
-    install 'detaug[shards]'.
+    IMAGES is the folder that the JSON file's file names are relative to. No file is replaced by other content. Needs
+    pip install 'detaug[shards]'.
 
     \b
     detaug pack train.json VOC2012/JPEGImages -o shards

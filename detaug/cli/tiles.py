@@ -1,4 +1,4 @@
-"""The command that cuts large pictures into tiles."""
+"""The command that cuts large source images into tiles."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ class _Quality(click.IntRange):
     type=click.FloatRange(0, 1, max_open=True),
     default=0.2,
     show_default=True,
-    help="The share of a side that neighbours have in common. Objects smaller than that are whole in some tile.",
+    help="The fraction of a side that neighbors have in common. Objects smaller than that are whole in some tile.",
 )
 @click.option(
     "--min-visibility",
     type=_SHARE,
     default=0.1,
     show_default=True,
-    help="Leave out an object where a tile shows less than this share of its area.",
+    help="Leave out an object where a tile shows less than this fraction of its area.",
 )
 @click.option(
-    "--empty", type=_SHARE, default=1.0, show_default=True, help="The share of the tiles without objects to keep."
+    "--empty", type=_SHARE, default=1.0, show_default=True, help="The fraction of the tiles without objects to keep."
 )
 @click.option(
-    "--whole", type=AT_LEAST_1, help="Also write each picture as a whole, its longer side scaled to so many pixels."
+    "--whole",
+    type=AT_LEAST_1,
+    help="Also write each source image as a whole, its longer side scaled to so many pixels.",
 )
 @click.option(
     "--format",
@@ -58,15 +60,15 @@ class _Quality(click.IntRange):
 @options.channels
 @options.dtype
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of --empty.")
-@options.part("Only the tiles of the I-th of N parts of the pictures; detaug merge joins the jsons")
+@options.part("Only the tiles of the I-th of N parts of the source images; detaug merge joins the JSON files")
 @options.quiet
 def tile(**given: Any) -> None:
-    """Cut large pictures into tiles.
+    """Cut large images into tiles (slicing, SAHI).
 
-    Writes the tiles to DIR/images, and a json with the name of FILE.json to DIR: each tile has the key tile_of, the id
-    and file name of its picture, and window, its place there. Boxes, polygons, masks, key points and rotated boxes are
-    cut with the pictures. The last tiles of rows and columns are moved inwards; a picture smaller than a tile is
-    copied. IMAGES is the folder that the json's file names are relative to.
+    Writes the tiles to DIR/images, and a JSON file with the name of FILE.json to DIR: each tile has the key tile_of,
+    the id and file name of its source image, and window, its place there. Boxes, polygons, masks, keypoints and rotated
+    boxes are cut with the source images. The last tiles of rows and columns are moved inwards; a source image smaller
+    than a tile is copied. IMAGES is the folder that the JSON file's file names are relative to.
 
     \b
     detaug tile train.json photos -o tiles --size 1024 --overlap 0.2

@@ -54,7 +54,7 @@ def _terminal() -> Iterator[_Output]:
 @options.json_or_address
 @options.images_or_address
 @click.option("-o", "--output", type=FOLDER, required=True, help="The folder for metrics, checkpoint and model.")
-@click.option("--val", metavar="VAL.json", type=PATH_OR_ADDRESS, help="The json to evaluate on.")
+@click.option("--val", metavar="VAL.json", type=PATH_OR_ADDRESS, help="The JSON file to evaluate on.")
 @click.option("--val-images", type=PATH_OR_ADDRESS, help="The image folder of VAL.json.  [default: IMAGES]")
 @click.option(
     "--model",
@@ -66,20 +66,20 @@ def _terminal() -> Iterator[_Output]:
 )
 @click.option("--epochs", type=AT_LEAST_1, default=100, show_default=True, help="Passes over all images.")
 @click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a step on each GPU.")
-@click.option("--lr", type=float, help="The highest learning rate.  [default: the model's, by images a step]")
+@click.option("--lr", type=float, help="The highest learning rate.  [default: the model's, by images per step]")
 @click.option(
-    "--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True, help="The optimiser."
+    "--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True, help="The optimizer."
 )
 @click.option("--momentum", type=float, default=0.9, show_default=True, help="Momentum of SGD.")
 @click.option("--weight-decay", type=float, help="Weight decay.  [default: the model's]")
-@click.option("--warm-up", type=AT_LEAST_0, help="Warm-up steps.  [default: a tenth of all, at most 500]")
+@click.option("--warmup-steps", type=AT_LEAST_0, help="Warm-up steps.  [default: a tenth of all, at most 500]")
 @click.option("--clip-norm", type=float, default=10.0, show_default=True, help="Clip longer gradients; 0: never.")
 @options.size_option("The input size, or its shorter side.  [default: the recipe's or the model's]", shorter_side=True)
 @options.flip_pairs
 @click.option("--recipe", type=FILE, help="A file written by save_recipe.  [default: the model's]")
 @options.own_ops
 @click.option(
-    "--weights", type=FILE, help="A state dict to start from; a head with another number of classes is reinitialised."
+    "--weights", type=FILE, help="A state dict to start from; a head with another number of classes is reinitialized."
 )
 @click.option(
     "--pretrained",
@@ -128,10 +128,10 @@ def _terminal() -> Iterator[_Output]:
 def train(annotations: Path, images: Path, device: str | None, **more: Any) -> None:
     """Train a detector of torchvision.
 
-    The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for key points.
-    FILE.json is a COCO json, IMAGES the folder that its file names are relative to. The model starts from random
+    The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for keypoints.
+    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. The model starts from random
     weights, from --weights, or from torchvision's with --pretrained; nothing else is downloaded. The output folder gets
-    metrics.jsonl, checkpoint.pt, pictures, best.pt, model.pt and curves.html. Ctrl-C stops after the step and saves a
+    metrics.jsonl, checkpoint.pt, images, best.pt, model.pt and curves.html. Ctrl-C stops after the step and saves a
     checkpoint; the same command with --resume continues. On several GPUs:
 
     \b
@@ -141,9 +141,6 @@ def train(annotations: Path, images: Path, device: str | None, **more: Any) -> N
     \b
     detaug train train.json VOC2012/JPEGImages --val val.json -o run
     """
-    from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
-
-    check_json_and_folder(annotations, images, IMAGES_ORDER)  # before torch is imported, which takes seconds
     with _terminal() as output:
         if os.environ.get("RANK", "0") == "0":
             output.say("loading torch, torchvision and DALI")

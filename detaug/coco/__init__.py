@@ -1,1 +1,1 @@
-"""Read, examine, write and merge COCO json."""
+"""Read, examine, write and merge COCO JSON file."""

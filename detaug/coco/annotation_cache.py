@@ -1,8 +1,8 @@
-"""Cache the parsed columns of a large COCO json in the user's cache folder, so that the next start need not parse it.
+"""Cache the parsed columns of a large COCO JSON file in the user's cache folder: the next start need not parse it.
 
-Each json has one cache file, found by its path. It is valid for one content of the json and one version of the rules
-that checked it; dates do not count. A damaged or outdated one is ignored. It contains plain arrays with checksums, no
-pickled objects. The files that were not used for the longest time are removed: see MOST.
+Each JSON file has one cache file, found by its path. It is valid for one content of the JSON file and one version of
+the rules that checked it; dates do not count. A damaged or outdated one is ignored. It contains plain arrays with
+checksums, no pickled objects. The files that were not used for the longest time are removed: see MOST.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from detaug.files.atomic import replacing
 CachedColumns = dict[str, NDArray[np.generic]]
 
 SMALLEST = 4 << 20
-"""Bytes: a smaller json is parsed in a tenth of a second and gets no cache."""
+"""Bytes: a smaller JSON file is parsed in a tenth of a second and gets no cache."""
 
 MOST = 1 << 30
 """Bytes of all cache files together; COCO train2017 needs about 50 MB."""
@@ -40,7 +40,7 @@ def content_key(path: Path, rules: bytes) -> str:
 
 
 def load_columns(path: Path, key: str, leave_out: str = "") -> CachedColumns | None:
-    """Return the columns saved for the json at `path` with this key, None where there are none or they are damaged.
+    """Return the columns saved for the JSON file at `path` with this key, None where they are missing or damaged.
 
     `leave_out`: how the names of columns begin that are not needed.
     """
@@ -67,13 +67,13 @@ def save_columns(path: Path, key: str, columns: CachedColumns) -> None:
 
 
 def cache_file(path: Path) -> Path:
-    """Return where the columns of the json at `path` are saved. Raises OSError where the user has no cache folder."""
+    """Return where the columns of the JSON file at `path` are saved. Raises OSError without a cache folder."""
     name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=16).hexdigest()
     return cache_root() / "annotations" / f"{name}.npz"
 
 
 def cache_root() -> Path:
-    """Return ~/.cache/detaug or $XDG_CACHE_HOME/detaug. Raises OSError where the user has no cache folder."""
+    """Return ~/.cache/detaug or $XDG_CACHE_HOME/detaug. Raises OSError without a cache folder."""
     folder = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(folder):  # the specification: ignore a relative one
         folder = os.path.expanduser("~/.cache")

@@ -1,4 +1,4 @@
-"""Read and check the annotations of a COCO json for training."""
+"""Read and check the annotations of a COCO JSON file for training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["AnnotationError", "Annotations", "read_annotations"]
 
 @dataclass(frozen=True)
 class Annotations:
-    """A checked COCO json as columns: N images in the file's order, A boxes grouped by image."""
+    """A checked COCO JSON file as columns: N images in the file's order, A boxes grouped by image."""
 
     path: Path
     image_ids: NDArray[np.int64]
@@ -40,7 +40,7 @@ class Annotations:
     places: NDArray[np.int64]
     """(N, 3): position in `shards`, offset and length of the image in bytes; -1, 0, 0 for a file."""
     checksums: NDArray[np.int64]
-    """(N,): CRC-32C of the image in a shard; -1 for a file, and where the json has none."""
+    """(N,): CRC-32C of the image in a shard; -1 for a file, and where the JSON file has none."""
     image_categories: NDArray[np.int64]
     """(N,): the category id of each image as a whole; -1 where it has none."""
     first: NDArray[np.int64]
@@ -56,7 +56,7 @@ class Annotations:
     frame_ids: NDArray[np.int64]
     """(N,): the number of each image in its video; -1 without one."""
     frame_rates: NDArray[np.float64]
-    """(N,): frames a second of each image's video; nan where it is not known."""
+    """(N,): frames per second of each image's video; nan where it is not known."""
     track_ids: NDArray[np.int64]
     """(A,): the number that an object has in all frames of its video; -1 without one."""
     video_files: dict[int, str]
@@ -74,7 +74,7 @@ class Annotations:
 def read_annotations(
     path: str | Path, *, columns: Sequence[str] = (), outlines: bool = False, cache: bool = True
 ) -> Annotations:
-    """Read and check a COCO json. `columns`: further keys of the annotations to read, which at least one must have.
+    """Read and check a COCO JSON file. `columns`: further keys of annotations, which at least one must have.
 
     `outlines`: also read the polygons and masks, `segmentation`.
 
@@ -83,8 +83,8 @@ def read_annotations(
     unknown category or image, a box without four numbers, without an area or outside its image. These are the errors
     of `detaug check` that need no image. A box up to 1 pixel outside is cut at the edge.
 
-    cache: save the columns of a json of 4 MB or more in the user's cache folder, ~/.cache/detaug or
-    $XDG_CACHE_HOME/detaug, and load them from there as long as the json's content is the same.
+    cache: save the columns of a JSON file of 4 MB or more in the user's cache folder, ~/.cache/detaug or
+    $XDG_CACHE_HOME/detaug, and load them from there as long as the JSON file's content is the same.
     """
     path = Path(path)
     if not (cache and path.is_file() and path.stat().st_size >= annotation_cache.SMALLEST):
@@ -115,7 +115,7 @@ def _checked(path: Path, columns: Sequence[str], outlines: bool) -> Annotations:
 
 
 def _outlines(table: Table) -> OutlineColumns:
-    """Return the outlines, grouped by image. Raises AnnotationError for one that is wrong."""
+    """Return the polygons, grouped by image. Raises AnnotationError for one that is wrong."""
     rows = table.coco.document["annotations"]
     height, width = table.sizes[table.image_index].T
     segmentations, corners = ([row.get(name) for row in rows] for name in ("segmentation", "corners"))
@@ -171,14 +171,14 @@ def _from_columns(path: Path, saved: CachedColumns) -> Annotations:
     return Annotations(path=path, columns=columns, outlines=outlines, **texts, **of_ids, **arrays)
 
 
-_OUTLINES = "outlines "
+_OUTLINES = "polygons "
 """What the names of their arrays in a cache begin with."""
 
 _TEXTS, _BY_ID = ("file_names", "shards"), ("categories", "category_keys", "video_files")
 
 
 def _encoded(texts: Iterable[Any]) -> NDArray[np.uint8]:
-    """Return texts as the bytes of a json, since a name may contain any character."""
+    """Return texts as the bytes of a JSON file, since a name may contain any character."""
     return np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)
 
 
@@ -191,7 +191,7 @@ _MOST_SHOWN = 5  # errors
 
 
 def raise_on_errors(table: Table) -> None:
-    """Raise AnnotationError for a json with errors; its text names the first few of them, and the remedy."""
+    """Raise AnnotationError for a JSON file with errors; its text names the first few of them, and the remedy."""
     errors = [found for found in table.findings if found.severity == "error"]
     if not errors:
         return

@@ -46,7 +46,7 @@ def cut_to_image(edges: tuple[float, float, float, float], size: tuple[int, int]
 FEWEST = 4
 """Boxes that it takes to tell corners from sizes."""
 
-# In 8 data sets with right boxes, from 6 to 4,888 of them, at most a third of the boxes would fit as corners and none
+# In 8 datasets with right boxes, from 6 to 4,888 of them, at most a third of the boxes would fit as corners and none
 # reaches so far outside; with their boxes written as corners all fit, and 56 % or more reach so far.
 _FIT = 0.99
 _FAR_OUTSIDE = 0.05  # of the image's side
@@ -169,7 +169,7 @@ def joined_numbers(parts: Iterable[BoxNumbers]) -> BoxNumbers:
 
 
 def box_of_shape(row: Mapping[str, Any], size: tuple[int, int]) -> list[float] | None:
-    """Return COCO's box around the outline, the mask, the corners or the keypoints of an annotation without a bbox.
+    """Return COCO's box around the polygon, the mask, the corners or the keypoints of an annotation without a bbox.
 
     That of corners and keypoints is cut at the edges of the image, of size (H, W): a rotated box may reach outside.
     None for no shape, a wrong one, or one without an area.
@@ -181,7 +181,7 @@ def box_of_shape(row: Mapping[str, Any], size: tuple[int, int]) -> list[float] |
         around = _points(corners, 2)
     if around is None and isinstance(points, list) and points and len(points) % 3 == 0:
         around = _points([points[at : at + 2] for at in range(0, len(points), 3) if points[at + 2]], 2)
-        around = None if around is None else around + 0.5  # COCO counts pixels from 0 at their centres
+        around = None if around is None else around + 0.5  # COCO counts pixels from 0 at their centers
     if around is None:
         return None
     low, high = np.stack([around.min(axis=0), around.max(axis=0)]).clip(np.where(np.isinf(limits), -np.inf, 0), limits)

@@ -30,8 +30,8 @@ def read_class_names(text: str) -> list[str]:
     path = Path(text)
     if path.suffix.lower() == ".pbtxt":
         return _label_map(path)
-    if path.suffix.lower() == ".json":  # also: no output, a json, can be this input
-        raise ConversionError(f"classes file {text} is a json; give a text file with one name on each line")
+    if path.suffix.lower() == ".json":  # also: no output, a JSON file, can be this input
+        raise ConversionError(f"classes file {text} is a JSON file; give a text file with one name on each line")
     if path.is_file():
         lines = _lines(path)
     elif path.suffix == ".txt" or "/" in text:

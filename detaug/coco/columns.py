@@ -1,4 +1,4 @@
-"""Read the columns of one list of a COCO json, and note by row what is wrong with them."""
+"""Read the columns of one list of a COCO JSON file, and note by row what is wrong with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGEST_COORDINATE = 1e15
 
 
 class Rows:
-    """One list of the json. Findings about it are appended to `findings`."""
+    """One list of the JSON file. Findings about it are appended to `findings`."""
 
     def __init__(self, coco: Coco, where: Where, findings: list[Findings]) -> None:
         self.where, self.findings = where, findings

@@ -1,4 +1,4 @@
-"""Turn a COCO json into columns, and find everything wrong with it that shows without its images.
+"""Turn a COCO JSON file into columns, and find everything wrong with it that shows without its images.
 
 `read_annotations` raises on the errors found here and `detaug check` reports all findings: with one definition, the two
 cannot disagree.
@@ -38,7 +38,7 @@ _ROUNDING = 1e-3  # pixels by which x + width may miss the edge because of the d
 
 
 def examine_file(path: str | Path) -> Table:
-    """Parse and examine a COCO json. Raises AnnotationError if the file is not one."""
+    """Parse and examine a COCO JSON file. Raises AnnotationError if the file is not one."""
     with _no_garbage_collection():
         return examine(load_coco(path))
 
@@ -56,7 +56,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def examine(coco: Coco) -> Table:
-    """Turn a json into columns, with every finding that needs no image.
+    """Turn a JSON file into columns, with every finding that needs no image.
 
     Ids and numbers in a wrong form, such as text, are findings, and are read; so what depends on them is examined too.
     """
@@ -70,7 +70,7 @@ def examine(coco: Coco) -> Table:
 
 
 def _with_rings(coco: Coco) -> tuple[Coco, list[Findings]]:
-    """Return the json with lists of rings for outlines in another form, such as a flat list; and a finding about them.
+    """Return the JSON file with lists of rings for polygons in other forms, such as flat lists; and a finding.
 
     A flat list, or pairs [x, y], can mean one ring only.
     """
@@ -92,7 +92,7 @@ def _with_rings(coco: Coco) -> tuple[Coco, list[Findings]]:
 
 
 def with_repairs(repaired: Coco, findings: list[Findings]) -> Table:
-    """Turn a repaired json into columns. findings: about the repairs, which come first."""
+    """Turn a repaired JSON file into columns. findings: about the repairs, which come first."""
     table = _examine(repaired)
     return replace(table, findings=[*findings, *table.findings])
 
@@ -282,7 +282,7 @@ def _object_boxes(
 
 
 def _note_relative_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Bools) -> None:
-    """Note outlines and keypoints that are relative to their images."""
+    """Note polygons and keypoints that are relative to their images."""
     large = np.append(has_size & (sizes.min(axis=1, initial=_LARGEST_SIDE) >= SMALLEST_SIDE), False)[image_index]
     readers = {"segmentation": _numbers_of_lists, "corners": _numbers_of_lists, "keypoints": _numbers_of_points}
     for key, numbers_of in readers.items():

@@ -1,7 +1,7 @@
-"""Where the images and videos of a json are: names of files, or places in shards (decision 13).
+"""Where the images and videos of a JSON file are: names of files, or places in shards (decision 13).
 
-An image in a shard has `shard`, `offset` and `length`. `crc32c` is the CRC-32C of its bytes; a json may lack it, and
-then nothing notices that they changed.
+An image in a shard has `shard`, `offset` and `length`. `crc32c` is the CRC-32C of its bytes; a JSON file may lack it,
+and then nothing notices that they changed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Mark = tuple[str, Hashable]
 
 @dataclass(frozen=True)
 class GroupRule:
-    """What groups images beside videos and tiles. key: of the json's images. name: a pattern in file names."""
+    """What groups images beside videos and tiles. key: of the JSON file's images. name: a pattern in file names."""
 
     key: str | None = None
     name: str | None = None

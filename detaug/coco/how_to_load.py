@@ -1,4 +1,4 @@
-"""The line that loads a json, with the arguments for all that it has."""
+"""The line that loads a JSON file, with the arguments for all that it has."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shape_arguments(shapes: Collection[str]) -> str:
 def how_to_load(
     path: Path, folder: Path | None, videos: Sequence[Mapping[str, Any]] = (), shapes: Collection[str] = ()
 ) -> str:
-    """Return the line that loads a json, of these videos if it has any.
+    """Return the line that loads a JSON file, of these videos if it has any.
 
     `folder`: of its files; None: not known. `shapes`: those of SHAPES that its annotations have.
     """

@@ -1,4 +1,4 @@
-"""Read COCO's key points and what categories have about them: names, skeletons, places in a mirrored image."""
+"""Read COCO's keypoints and what categories have about them: names, skeletons, places in a flipped image."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Fault = tuple[str, str]
 
 
 def read_key_points(values: Sequence[Any], known: Sequence[int]) -> tuple[Floats, dict[int, Fault]]:
-    """Return (A, K, 3) x, y, visibility as in the json, 0 where an annotation has none, and what is wrong, by row.
+    """Return (A, K, 3) x, y, visibility as in the JSON file, 0 where an annotation has none, and what is wrong, by row.
 
-    values: `keypoints` of A annotations. known: how many names of key points the category of each has, 0 for none. x, y
-    count pixels from 0 at their centres.
+    values: `keypoints` of A annotations. known: how many names of keypoints the category of each has, 0 for none. x, y
+    count pixels from 0 at their centers.
     """
     faults: dict[int, Fault] = {}
     lists: list[list[float]] = []
@@ -38,7 +38,7 @@ def read_key_points(values: Sequence[Any], known: Sequence[int]) -> tuple[Floats
     wrong = ~np.isfinite(points).all((1, 2)) | ~np.isin(points[..., 2], (0, 1, 2)).all(1)
     for row in np.flatnonzero(wrong).tolist():
         got = shown([whole for whole in points[row, :, 2].tolist() if whole not in (0, 1, 2)])
-        faults[row] = "keypoints-visibility", f"the visibility of a key point must be 0, 1 or 2, got {got}"
+        faults[row] = "keypoints-visibility", f"the visibility of a keypoint must be 0, 1 or 2, got {got}"
         if not np.isfinite(points[row]).all():
             faults[row] = "keypoints-number", "keypoints must be finite numbers"
     points[wrong] = 0
@@ -56,14 +56,14 @@ def _fault(value: Any, known: int) -> Fault | None:
 
 
 def names_of_points(category: Mapping[str, Any]) -> list[str]:
-    """Return the names of the key points of a category; [] where it has none, or they are wrong."""
+    """Return the names of the keypoints of a category; [] where it has none, or they are wrong."""
     names = category.get("keypoints")
     fits = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return list(names or []) if fits else []
 
 
 def faults_of_category(category: Mapping[str, Any], count: int) -> Iterator[Fault]:
-    """Yield what is wrong with the keys of a category about its key points. count: how many an annotation has."""
+    """Yield what is wrong with the keys of a category about its keypoints. count: how many an annotation has."""
     names, pairs, flips = (category.get(key) for key in ("keypoints", "skeleton", "flip_idx"))
     if names is not None and names_of_points(category) != names:
         yield "keypoints-names", f"keypoints must be a list of names, got {shown(names)}"
@@ -76,9 +76,9 @@ def faults_of_category(category: Mapping[str, Any], count: int) -> Iterator[Faul
 
 
 def bones_of(category: Mapping[str, Any], count: int) -> list[tuple[int, int]]:
-    """Return the pairs of key points, from 0, that a category has lines between; [] where they are no such pairs.
+    """Return the pairs of keypoints, from 0, that a category has lines between; [] where they are no such pairs.
 
-    Only images show them, so a wrong skeleton, as public data sets have it, is no reason to refuse a json.
+    Only images show them, so a wrong skeleton, as public datasets have it, is no reason to refuse a JSON file.
     """
     pairs, count = category.get("skeleton"), len(names_of_points(category)) or count
     if not isinstance(pairs, list) or not all(_is_pair(pair, count) for pair in pairs):
@@ -105,13 +105,13 @@ def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints:
         identity = shown([*range(max(count, len(names)))])
         raise InputError(
             f"{error}: which keypoints swap when an image is flipped? Give flip_pairs, such as [(1, 2), (3, 4)], or [] "
-            "if none do (commands: --flip-pairs 1:2,3:4, or none); or in the json flip_idx of the category, such as "
-            f"{identity} if none do"
+            "if none do (commands: --flip-pairs 1:2,3:4, or none); or in the JSON file flip_idx of the category, such "
+            f"as {identity} if none do"
         ) from None
 
 
 def count_of_points(labelled: Bools) -> int:
-    """Return how many points the objects of a class have. labelled: (A, K), whether each point of these is."""
+    """Return how many points the objects of a class have. labeled: (A, K), whether each point of these is."""
     return int(np.flatnonzero(labelled.any(0)).max(initial=-1)) + 1
 
 
@@ -272,4 +272,4 @@ def _position(point: int | str, names: Sequence[str], count: int) -> int:
     if isinstance(point, int) and 0 <= point < count:
         return point
     there = shown(list(names)) if names else f"0..{count - 1}"
-    raise InputError(f"flip_pairs: no key point {shown(point)}; there are {there}")
+    raise InputError(f"flip_pairs: no keypoint {shown(point)}; there are {there}")

@@ -1,4 +1,4 @@
-"""Merge several COCO json files into one."""
+"""Merge several COCO JSON files into one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from detaug.outputs.summary import (
 _Entry = dict[str, Any]
 
 _KEY_POINT_KEYS = {"keypoints", "skeleton", "flip_idx"}
-"""Keys of categories that say what the key points of annotations are."""
+"""Keys of categories that say what the keypoints of annotations are."""
 
 _ID_OF_ENTRY = re.compile(r"(?:^|_)(image|annotation|category)_ids?$")
 _NEW_ALREADY = {"image_id", "category_id", "neg_category_ids", "not_exhaustive_category_ids"}
@@ -62,27 +62,27 @@ def merge_coco(
     on_error: OnError = "stop",
     report: PathLike | None = None,
 ) -> Summary:
-    """Merge several COCO json files into one, or give one file other classes.
+    """Merge several COCO JSON files into one, or give one file other classes.
 
-    annotations: the json files. images: for each of them the folder that its file names are relative to; the merged
+    annotations: the JSON files. images: for each of them the folder that its file names are relative to; the merged
     file names are relative to the deepest folder that holds all of these, Summary.image_folder. Without it, all files
     share one folder, and file names stay as they are.
 
     Images and annotations get the ids 1, 2, ... in the order of the files; classes too, in the order of their ids in
     the first file that has them. Classes are joined by their exact name; names that differ at most in case, spaces or
-    Unicode form are reported. A class whose key points have other names, skeletons or flip_idx in two files is an
+    Unicode form are reported. A class whose keypoints have other names, skeletons or flip_idx in two files is an
     error. All other keys of a row stay, but licences are left out, since their ids would contradict each other.
 
     classes: those of the merged file, in the order of their ids. Objects of others are left out, and so are images
     that are of another class as a whole.
 
-    The parts of one data set, of `convert_to_coco` or `pack_coco` with `part`, are joined to the same bytes as one run
+    The parts of one dataset, of `convert_to_coco` or `pack_coco` with `part`, are joined to the same bytes as one run
     writes. They are all given, in any order, without images, join and classes.
 
     An image that is in two of the files is an error, since a file name may occur only once; with join, it gets the
     boxes of both, if both files give it the same size. Videos get new ids, and their objects keep their track ids; then
     all files must have videos, and join is refused. on_error: "stop" at entries that cannot be used, after reading
-    all of them, or "skip" these: then an image stays with the first file that has it. report: a json file for every
+    all of them, or "skip" these: then an image stays with the first file that has it. report: a JSON file for every
     finding.
 
     Raises ConversionError, an InputError, for input that cannot be merged, and InputError for arguments.
@@ -111,7 +111,7 @@ def merge_coco(
     few = len(sources) < (2 if classes is None else 1)
     if few or len({os.path.realpath(source) for source in sources}) < len(sources):
         raise InputError(
-            "annotations must be two json files or more, or one with classes, all different, got "
+            "annotations must be two JSON files or more, or one with classes, all different, got "
             f"{[*map(str, sources)]}"
         )
     folder, prefixes = _prefixes(sources, [Path(path) for path in images])
@@ -132,12 +132,12 @@ def merge_coco(
     refuse_other_classes(counts, ", ".join(map(str, sources)), merged.findings, paths.get("report"))
     refuse_no_object_left(counts.total(), ", ".join(map(str, sources)), merged.findings, paths.get("report"))
     with reported(merged.findings, paths.get("report")):
-        write_atomically(paths["output"], merged.text(f"{len(sources)} COCO json files, merged by detaug"))
+        write_atomically(paths["output"], merged.text(f"{len(sources)} COCO JSON files, merged by detaug"))
     return merged.summary(paths, folder)
 
 
 def _merge_parts(sources: Sequence[Path], paths: dict[str, Path]) -> Summary:
-    """Join the parts of one data set."""
+    """Join the parts of one dataset."""
     parts = read_parts(sources)
     document = joined_parts(parts)
     objects = document["annotations"][: len(document["annotations"]) - count_regions(parts)]
@@ -170,7 +170,7 @@ def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, l
     if not folders:
         return Path("."), [""] * len(sources)
     if len(folders) != len(sources):
-        raise InputError(f"images must be one folder for each of the {len(sources)} json files, got {len(folders)}")
+        raise InputError(f"images must be one folder for each of the {len(sources)} JSON files, got {len(folders)}")
     for folder in folders:
         if not folder.is_dir():
             raise ConversionError(f"images {folder} is not a folder; give the folder that file_name is relative to")
@@ -229,7 +229,7 @@ class _Merged:
     """The file that each category is from, by name."""
     videos: list[_Entry] = field(default_factory=list)
     pictures: dict[tuple[Path, Any], int] = field(default_factory=dict)
-    """The new ids of the images that tiles were cut from, by file and id; their json is not among the files."""
+    """The new ids of the images that tiles were cut from, by file and id; their JSON file is not among the files."""
     findings: list[Finding] = field(default_factory=list)
     with_videos: dict[Path, bool] = field(default_factory=dict)
     """For each file, whether it has videos."""
@@ -282,7 +282,7 @@ class _Merged:
         self._note_losses(str(rows.table.path), lost, licences, not_listed)
 
     def text(self, description: str) -> Iterator[str]:
-        """Yield the text of the json."""
+        """Yield the text of the JSON file."""
         rows: dict[str, Iterable[_Entry]] = {"videos": self.videos} if self.videos else {}
         rows |= {"images": self.images.values(), "annotations": self.annotations}
         rows["categories"] = self.categories.values()
@@ -325,7 +325,7 @@ class _Merged:
             if category.setdefault(key, row[key]) != row[key]:
                 raise ConversionError(
                     f"{rows.table.path} and {self.first_file[name]}: category {shown(name)} has different {key}, "
-                    f"{shown(row[key])} and {shown(category[key])}, so its key points mean different things; "
+                    f"{shown(row[key])} and {shown(category[key])}, so its keypoints mean different things; "
                     "rename the category in one of them, or give both the same"
                 )
         return int(category["id"])

@@ -1,4 +1,4 @@
-"""Read the outlines of objects, COCO's `segmentation`: polygons, or run lengths of a mask, as ragged arrays."""
+"""Read COCO's `segmentation` of objects: polygons, or the RLE of a mask, as ragged arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 1e15
 
 
 class OutlineColumns(NamedTuple):
-    """The outlines of A annotations: rings of polygons, or the runs of a mask; an annotation may have neither."""
+    """The shapes of A annotations: rings of polygons, or the runs of a mask; an annotation may have neither."""
 
     points: NDArray[np.float32]
     """(P, 2) x, y of all rings, concatenated, in pixels of the image."""
@@ -33,12 +33,12 @@ class OutlineColumns(NamedTuple):
     """(A, 4, 2) the corners of rotated boxes; NaN where an annotation has none."""
 
     def are_there(self, rows: Ints) -> NDArray[np.bool_]:
-        """Return whether annotations have an outline."""
+        """Return whether annotations have a polygon."""
         starts = self.first_ring, self.first_run
         return np.asarray(np.any([first[rows + 1] > first[rows] for first in starts], axis=0))
 
     def of(self, rows: Ints) -> OutlineColumns:
-        """Return the outlines of some annotations, in this order."""
+        """Return the polygons of some annotations, in this order."""
         ring_starts, rings = _take(self.first_ring, rows)
         point_starts, points = _take(self.first_point, rings)
         run_starts, runs = _take(self.first_run, rows)
@@ -55,7 +55,7 @@ class OutlineColumns(NamedTuple):
         return row[inside], start[inside], end[inside]
 
     def pixels_of_runs(self) -> NDArray[np.float64]:
-        """Return (A,): how many pixels masks of run lengths have."""
+        """Return (A,): how many pixels RLE masks have."""
         row, start, end = self.object_runs()
         return np.bincount(row, end - start, len(self.first_run) - 1).astype(np.float64)
 
@@ -73,7 +73,7 @@ class OutlineColumns(NamedTuple):
         return points.astype(np.float64), np.tile(row, 2)
 
     def with_rings(self, rows: Ints, rings: NDArray[np.float64]) -> OutlineColumns:
-        """Return these outlines with a ring (R, V, 2) for each of the annotations `rows`, ascending, that have none."""
+        """Return these polygons with a ring (R, V, 2) for each of the annotations `rows`, ascending, that have none."""
         if not len(rows):
             return self
         before = self.first_ring[rows]
@@ -85,7 +85,7 @@ class OutlineColumns(NamedTuple):
 
 
 def outlines_of_masks(masks: NDArray[np.bool_]) -> OutlineColumns:
-    """Return the outlines of A masks (A, H, W) as runs."""
+    """Return the polygons of A masks (A, H, W) as runs."""
     ends = [ends_of_runs(mask) for mask in masks]
     count, starts = len(masks), _starts(len(each) for each in ends)
     nothing = np.zeros(count + 1, np.int64)
@@ -125,7 +125,7 @@ def next_points(first_point: Ints) -> Ints:
 
 
 def join_outlines(parts: Sequence[OutlineColumns]) -> OutlineColumns:
-    """Return the outlines of concatenated annotations."""
+    """Return the polygons of concatenated annotations."""
     return OutlineColumns(
         np.concatenate([part.points for part in parts]),
         _joined([part.first_point for part in parts]),
@@ -161,10 +161,10 @@ class OutlineFaults(NamedTuple):
 def read_outlines(
     segmentations: Sequence[Any], corners: Sequence[Any], heights: Ints, widths: Ints
 ) -> tuple[OutlineColumns, OutlineFaults]:
-    """Return the outlines of annotations, and what is wrong with some; these have none.
+    """Return the polygons of annotations, and what is wrong with some; these have none.
 
-    `segmentations`, `corners`: A values of a json each; None for none. `heights`, `widths`: (A,) of the images. Rings
-    of fewer than three points are left out.
+    `segmentations`, `corners`: A values of a JSON file each; None for none. `heights`, `widths`: (A,) of the images.
+    Rings of fewer than three points are left out.
     """
     faults = OutlineFaults({}, {})
     segmentations = [
@@ -283,18 +283,18 @@ def read_runs(value: Any, height: int, width: int) -> tuple[Ints, str]:
     """Return where the runs of an RLE end, and what is wrong with it."""
     nothing = np.zeros(0, np.int64)
     if not isinstance(value, dict) or "counts" not in value:
-        return nothing, f"the segmentation must be rings or run lengths, got {shown(value)}"
+        return nothing, f"the segmentation must be rings or RLE, got {shown(value)}"
     size = _plain(value.get("size"))
     if size != [height, width]:
-        return nothing, f"the size of the run lengths is {shown(size)}, that of the image {[height, width]}"
+        return nothing, f"the size of the RLE is {shown(size)}, that of the image {[height, width]}"
     counts = value["counts"]
     try:
         lengths = decode_counts(counts) if isinstance(counts, str | bytes) else np.array(counts, np.int64)
     except (ValueError, TypeError, OverflowError, IndexError):
-        return nothing, f"the counts of the run lengths cannot be read: {shown(counts)}"
+        return nothing, f"the counts of the RLE cannot be read: {shown(counts)}"
     if lengths.ndim != 1 or (lengths < 0).any() or lengths.sum() != height * width:
         total = height * width
-        return nothing, f"the counts of the run lengths add up to {lengths.sum()}, the image has {total} pixels"
+        return nothing, f"the counts of the RLE add up to {lengths.sum()}, the image has {total} pixels"
     return np.cumsum(lengths), ""
 
 
@@ -311,7 +311,7 @@ def box_of_runs(ends: Ints, height: int) -> tuple[int, int, int, int] | None:
 
 
 def decode_counts(text: str | bytes) -> Ints:
-    """Return the run lengths that COCO's compressed text has: 5 bits a letter, differences from the last but one run.
+    """Return the RLE that COCO's compressed text has: 5 bits a letter, differences from the last but one run.
 
     Source: rleFrString in common/maskApi.c of https://github.com/cocodataset/cocoapi.
     """
@@ -319,7 +319,7 @@ def decode_counts(text: str | bytes) -> Ints:
     if not len(letters):
         return letters
     if ((letters < 0) | (letters > 63)).any() or letters[-1] & 32:
-        raise ValueError("not a text of run lengths")
+        raise ValueError("not a text of RLE")
     ends = np.flatnonzero((letters & 32) == 0)
     starts = np.concatenate([[0], ends[:-1] + 1])
     number = np.repeat(np.arange(len(ends)), ends - starts + 1)
@@ -331,13 +331,13 @@ def decode_counts(text: str | bytes) -> Ints:
 
 
 def encode_counts(lengths: Ints) -> str:
-    """Return run lengths as COCO's compressed text, which `decode_counts` reads."""
+    """Return RLE as COCO's compressed text, which `decode_counts` reads."""
     (text,) = encode_many_counts(lengths, np.array([0, len(lengths)]))
     return text
 
 
 def encode_many_counts(lengths: Ints, first: Ints) -> list[str]:
-    """Return the run lengths of M masks as COCO's compressed texts. Mask m has those from first[m] to first[m + 1]."""
+    """Return the RLE of M masks as COCO's compressed texts. Mask m has those from first[m] to first[m + 1]."""
     place = np.arange(len(lengths)) - np.repeat(first[:-1], np.diff(first))
     values = lengths.astype(np.int64)
     later = np.flatnonzero(place > 2)

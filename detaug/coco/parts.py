@@ -1,9 +1,9 @@
-"""The jsons of the parts of one data set: `merge_coco` joins them to the same bytes as one run writes.
+"""The JSON files of the parts of one dataset: `merge_coco` joins them to the same bytes as one run writes.
 
-A part begins with {"part": {...}. Its other keys are those of any COCO json, so it can be checked and trained on, but
-not cleaned or split. Two kinds of them: of `detaug convert --part`, whose classes are those of its own objects, so that
-the ids of all are known only in the end; and of `detaug pack --part`, whose rows are some of the json that is packed,
-at `positions`.
+A part begins with {"part": {...}. Its other keys are those of any COCO JSON file, so it can be checked and trained on,
+but not cleaned or split. Two kinds of them: of `detaug convert --part`, whose classes are those of its own objects, so
+that the ids of all are known only in the end; and of `detaug pack --part`, whose rows are some of the JSON file that is
+packed, at `positions`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def part_head(
     keeps_unused: bool = True,
     last_track: int | None = None,
 ) -> Document:
-    """Return what a json says of the part that it is.
+    """Return what a JSON file says of the part that it is.
 
-    names: of all images of the data set: a checksum of them tells whether two parts belong together. listed: classes of
+    names: of all images of the dataset: a checksum of them tells whether two parts belong together. listed: classes of
     a list that all parts have, with which the categories begin. left_out: classes of objects of this part that were
     dropped, since the list does not have them. from_top: file names are relative to a folder of which the whole takes
     the deepest that holds all images. keeps_unused: classes without an object stay in the whole. last_track: the
@@ -61,7 +61,7 @@ def write_part(
     regions: Iterable[Row],
     videos: Iterable[Row] | None = None,
 ) -> None:
-    """Write the json of a part of a conversion.
+    """Write the JSON file of a part of a conversion.
 
     rows: images, annotations and categories. regions: annotations without a class, which the annotations end with as
     crowds of each class. videos: of this part, None where the dataset has none.
@@ -77,7 +77,7 @@ def write_part(
 
 
 def is_part(path: Path) -> bool:
-    """Return whether a file is the json of a part."""
+    """Return whether a file is the JSON file of a part."""
     try:
         with path.open("rb") as file:
             return file.read(len(_START)) == _START
@@ -86,19 +86,19 @@ def is_part(path: Path) -> bool:
 
 
 def refuse_keys_of_parts(path: Path, document: Document) -> None:
-    """Raise ConversionError for a json that has keys of parts of its own."""
+    """Raise ConversionError for a JSON file that has keys of parts of its own."""
     if any(key in document for key in _OWN_KEYS):
         raise ConversionError(f"{path} has one of the keys {', '.join(_OWN_KEYS)}, which parts need; rename it")
 
 
 def refuse_part(path: Path) -> None:
-    """Raise ConversionError for the json of a part."""
+    """Raise ConversionError for the JSON file of a part."""
     if is_part(path):
-        raise ConversionError(f"{path} is one part of a data set; join all of them first: detaug merge")
+        raise ConversionError(f"{path} is one part of a dataset; join all of them first: detaug merge")
 
 
 def read_parts(paths: Sequence[Path]) -> list[Document]:
-    """Return the parts of one data set in their order. Raises ConversionError for another set of files."""
+    """Return the parts of one dataset in their order. Raises ConversionError for another set of files."""
     documents = {path: load_coco(path).document for path in paths if is_part(path)}
     for path, each in documents.items():
         if not all(type(each["part"].get(key)) is int for key in ("number", "of")):
@@ -116,12 +116,12 @@ def read_parts(paths: Sequence[Path]) -> list[Document]:
         for each in found
     ]
     if keys.count(keys[0]) < len(keys):
-        raise ConversionError(f"{paths[0]} and the others are parts of different data sets, or were changed")
+        raise ConversionError(f"{paths[0]} and the others are parts of different datasets, or were changed")
     return found
 
 
 def joined_parts(parts: Sequence[Document]) -> Document:
-    """Return the document of the whole data set. Raises ConversionError for parts that were changed."""
+    """Return the document of the whole dataset. Raises ConversionError for parts that were changed."""
     try:
         return _joined_packed(parts) if "positions" in parts[0] else _joined_converted(parts)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
@@ -227,7 +227,7 @@ def _number_free(annotations: Sequence[Document], parts: Sequence[Document]) -> 
 def _objects(
     parts: Sequence[Document], new_ids: Sequence[Mapping[int, int]], categories: Mapping[str, Document]
 ) -> Iterator[Document]:
-    """Yield the objects of all parts with the ids of the whole, and the key points that a class has in any part.
+    """Yield the objects of all parts with the ids of the whole, and the keypoints that a class has in any part.
 
     new_ids: for each part, those of its images.
     """
@@ -263,6 +263,6 @@ def check_options_of_parts(images: Sequence[object], *, join: bool, classes: Seq
     """Raise InputError for options of `merge_coco` that parts do not have."""
     if images or join or classes is not None:
         raise InputError(
-            "parts of one data set have one folder, the same classes, and each image once; leave out --images, --join "
+            "parts of one dataset have one folder, the same classes, and each image once; leave out --images, --join "
             "and --classes"
         )

@@ -45,7 +45,7 @@ _EXACT = 2**53  # from there on, floats are no longer exact
 
 
 def repair_numbers(coco: Coco) -> tuple[Coco, list[Findings]]:
-    """Return the json with whole numbers as ids, numbers for text and boxes turned round; and a finding for each row.
+    """Return the JSON file with integer ids, numbers for text and positive box sides; and a finding for each row.
 
     An id or reference that is text is the number that it spells, unless another id is that number; all other texts get
     numbers that are free. What has no single meaning stays as it is.

@@ -1,4 +1,4 @@
-"""Geometry of outlines: rings of points and masks, as annotations of a json have them, and as other formats need them.
+"""Geometry of polygons: rings of points and masks, as COCO's annotations have them, and as other formats need them.
 
 Points are (n, 2) x, y in continuous pixels.
 """
@@ -28,7 +28,7 @@ def points_of(numbers: Points) -> Floats:
 
 
 def keys_of_rings(rings: Sequence[Points]) -> dict[str, Any]:
-    """Return the keys of an annotation with an outline of rings, each x, y, x, y, ... in pixels."""
+    """Return the keys of an annotation with a polygon of rings, each x, y, x, y, ... in pixels."""
     rounded = [rounded_numbers(_numbers(ring)) for ring in rings]
     return {"area": whole(round(sum(map(area_of, rounded)), DECIMALS)), "segmentation": rounded}
 
@@ -115,7 +115,7 @@ def join_rings(rings: Sequence[Floats]) -> Floats:
 def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
     """Return rings whose even-odd fill has the pixels of the union of `rings`, which is what a COCO polygon means.
 
-    Rings that have a pixel in common become the outlines of all their pixels, and True is returned with them; the
+    Rings that have a pixel in common become the polygons of all their pixels, and True is returned with them; the
     others stay as they are.
     """
     boxes = [np.concatenate([np.floor(ring.min(0)), np.ceil(ring.max(0))]).astype(int) for ring in rings]
@@ -140,7 +140,7 @@ def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
 
 
 def paint_ring(ring: Floats, window: tuple[int, int, int, int]) -> NDArray[np.bool_]:
-    """Return (H, W) the pixels of a window (x0, y0, x1, y1) whose centres are in a ring, by the even-odd rule."""
+    """Return (H, W) the pixels of a window (x0, y0, x1, y1) whose centers are in a ring, by the even-odd rule."""
     left, top, right, bottom = window
     height, width = bottom - top, right - left
     crossings = np.zeros((height, width + 1), bool)
@@ -192,7 +192,7 @@ def are_flat(corners: Any) -> NDArray[np.bool_]:
 
 
 def turned_box(corners: Floats) -> tuple[float, float, float, float, float] | None:
-    """Return x, y of the centre, width, height and degrees, 0 to 360 clockwise, of the box with these corners (4, 2).
+    """Return x, y of the center, width, height and degrees, 0 to 360 clockwise, of the box with these corners (4, 2).
 
     The first side is the width. None for corners that are no rectangle, but for two thousandths of a pixel.
     """
@@ -242,7 +242,7 @@ def box_of_mask(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 
 
 def rings_of_mask(mask: NDArray[np.bool_]) -> list[Floats]:
-    """Return the outlines of a mask (H, W) along the edges of its pixels, those of holes too.
+    """Return the polygons of a mask (H, W) along the edges of its pixels, those of holes too.
 
     Pixels that meet at a corner only are in two rings. Filled by the even-odd rule, they are the mask again.
     """

@@ -1,4 +1,4 @@
-"""Select the images and boxes of a COCO json that can be converted, with findings about the rest."""
+"""Select the images and boxes of a COCO JSON file that can be converted, with findings about the rest."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _EMPTY: tuple[object, ...] = (None, "", 0, [], {})
 
 @dataclass(frozen=True)
 class CocoRows:
-    """A COCO json without the entries that cannot be used. Positions are those in the json's lists."""
+    """A COCO JSON file without the entries that cannot be used. Positions are those in the JSON file's lists."""
 
     table: Table
     images: Ints
-    """Positions of the images, in the json's order."""
+    """Positions of the images, in the JSON file's order."""
     first: Ints
     """(len(images) + 1,): boxes[first[n] : first[n + 1]] are those of images[n]."""
     boxes: Ints
-    """Positions of the annotations, grouped by image, in the json's order within one."""
+    """Positions of the annotations, grouped by image, in the JSON file's order within one."""
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         """Yield (position of an image, positions of its annotations)."""
@@ -52,7 +52,7 @@ class CocoRows:
         return posixpath.normpath(self.table.file_names[at])
 
     def videos(self) -> list[dict[str, Any]]:
-        """Return the entries of the videos; none for a json without."""
+        """Return the entries of the videos; none for a JSON file without."""
         if not self.table.coco.has_videos:
             return []
         wrong = {row for found in self.table.findings if found.where == "videos" for row in found.rows.tolist()}
@@ -82,10 +82,10 @@ class CocoRows:
 
 
 def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
-    """Read a COCO json to convert it; every error that `detaug check` finds in it without its images is a finding.
+    """Read a COCO JSON file to convert it; every error that `detaug check` finds in it without its images is a finding.
 
-    Raises ConversionError where nothing can be converted: no COCO json, no images, or categories that contradict each
-    other.
+    Raises ConversionError where nothing can be converted: no COCO JSON file, no images, or categories that contradict
+    each other.
     """
     try:
         table = examine_file(path)
@@ -124,7 +124,7 @@ def _without_errors(table: Table, errors: list[Findings], where: Where) -> Bools
 
 
 def _repairs(table: Table) -> Iterator[Finding]:
-    """Yield a finding for each kind of repair and list of the json."""
+    """Yield a finding for each kind of repair and list of the JSON file."""
     for found in table.findings:
         if found.kind in REPAIRS:
             row = int(found.rows[0])

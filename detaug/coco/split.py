@@ -1,4 +1,4 @@
-"""Split a COCO json into several, such as for training and validation."""
+"""Split a COCO JSON file into several, such as for training and validation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from detaug.arguments import renamed
 from detaug.arrays import Bools, Floats, Ints
 from detaug.coco.annotations import raise_on_errors
 from detaug.coco.examine import examine_file
@@ -60,21 +61,22 @@ class SplitSummary:
         return "\n".join(lines)
 
 
+@renamed(shares="ratios")
 def split_coco(
     annotations: PathLike,
     outputs: Sequence[PathLike],
-    shares: Sequence[float],
+    ratios: Sequence[float],
     *,
     seed: int = 0,
     group_key: str | None = None,
     group_name: str | None = None,
 ) -> SplitSummary:
-    """Split a COCO json into several: each image, with its boxes, goes to one of them.
+    """Split a COCO JSON file into several: each image, with its boxes, goes to one of them.
 
-    outputs: K json files to write. shares: K positive numbers, the part of the images that each gets: (80, 20) is the
+    outputs: K JSON files to write. ratios: K positive numbers, the part of the images that each gets: (80, 20) is the
     same as (0.8, 0.2). Classes are shared out in the same parts, as far as their images allow it (iterative
     stratification: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011); images without
-    boxes count as a class. seed: another one gives another split; the same file, shares and seed give the same bytes.
+    boxes count as a class. seed: another one gives another split; the same file, ratios and seed give the same bytes.
 
     Groups stay together: all frames of a video, and the tiles that `detaug tile` cut of one image, go to one file.
     group_key: a key of the images, such as "patient": those with the same value are a group, too. group_name: a regular
@@ -83,7 +85,7 @@ def split_coco(
     Rows keep their ids and all their keys, every file has all classes, and images stay in their order. All files are
     written, or none.
 
-    Raises AnnotationError, an InputError, for a json with errors, as `read_annotations` does, and InputError for
+    Raises AnnotationError, an InputError, for a JSON file with errors, as `read_annotations` does, and InputError for
     arguments.
 
     >>> from detaug.converters import split_coco, voc_to_coco
@@ -99,7 +101,7 @@ def split_coco(
       mug           25          7
       tree          19          6
     """
-    parts = _parts(outputs, shares)
+    parts = _parts(outputs, ratios)
     paths = output_files({f"output {at}": path for at, path in enumerate(outputs, 1)}, annotations)
     refuse_part(Path(annotations))
     table = examine_file(Path(annotations))
@@ -111,13 +113,13 @@ def split_coco(
     return _summary(table, tuple(paths.values()), part[unit])
 
 
-def _parts(outputs: Sequence[PathLike], shares: Sequence[float]) -> list[float]:
-    """Return the shares as parts of 1."""
-    if len(outputs) < 2 or len(outputs) != len(shares):
-        raise InputError(f"give two outputs or more, and a share for each, got {len(outputs)} and {len(shares)}")
-    if not all(np.isfinite(share) and share > 0 for share in shares):
-        raise InputError(f"shares must be positive numbers, such as 80 and 20, got {', '.join(map(str, shares))}")
-    return [share / sum(shares) for share in shares]
+def _parts(outputs: Sequence[PathLike], ratios: Sequence[float]) -> list[float]:
+    """Return the ratios as parts of 1."""
+    if len(outputs) < 2 or len(outputs) != len(ratios):
+        raise InputError(f"give two outputs or more, and a ratio for each, got {len(outputs)} and {len(ratios)}")
+    if not all(np.isfinite(ratio) and ratio > 0 for ratio in ratios):
+        raise InputError(f"ratios must be positive numbers, such as 80 and 20, got {', '.join(map(str, ratios))}")
+    return [ratio / sum(ratios) for ratio in ratios]
 
 
 def _units(table: Table, rule: GroupRule) -> tuple[Ints, Ints]:
@@ -152,11 +154,11 @@ def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
     units = "groups of images" if grouped else "images"
     for at, path in enumerate(paths):
         if not (part == at).any():
-            raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger share")
+            raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger ratio")
 
 
 def _document(table: Table, unit: Ints, videos: Ints, chosen: Bools) -> Iterator[str]:
-    """Yield the text of a json with the chosen (U,) of the units. videos: (V,) the unit of each."""
+    """Yield the text of a JSON file with the chosen (U,) of the units. videos: (V,) the unit of each."""
     images = chosen[unit]
     masks = {"images": images, "annotations": images[table.image_index]}
     if table.coco.has_videos:

@@ -1,4 +1,4 @@
-"""A COCO json as parsed, and as columns."""
+"""A COCO JSON file as parsed, and as columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LISTS = ("images", "annotations", "categories")
 
 @dataclass(frozen=True)
 class Coco:
-    """A parsed COCO json. It has the three lists; their entries are not checked yet."""
+    """A parsed COCO JSON file. It has the three lists; their entries are not checked yet."""
 
     path: Path
     document: dict[str, Any]
@@ -43,13 +43,13 @@ class Coco:
 
     @property
     def has_videos(self) -> bool:
-        """Return whether this is a CocoVID json, whose images are frames of the entries of `videos`."""
+        """Return whether this is a CocoVID JSON file, whose images are frames of the entries of `videos`."""
         videos = self.document.get("videos")
         return isinstance(videos, list) and bool(videos)
 
 
 def load_coco(path: str | Path) -> Coco:
-    """Parse a COCO json. Raises AnnotationError if it is not a json or lacks one of the three lists.
+    """Parse a COCO JSON file. Raises AnnotationError if it is not a JSON file or lacks one of the three lists.
 
     Raises InputError for one in a bucket.
     """
@@ -71,14 +71,14 @@ def load_coco(path: str | Path) -> Coco:
         if what := what_file_is(path, but=(COCO_JSON,)):
             raise AnnotationError(f"{path} {what}") from None
         reason = getattr(error, "strerror", None) or error
-        raise AnnotationError(f"{path}: not readable as json ({reason})") from None
+        raise AnnotationError(f"{path}: not readable as JSON ({reason})") from None
     lists = [document.get(key) for key in _LISTS] if isinstance(document, dict) else [None]
     if not all(isinstance(each, list) for each in lists) and (what := what_is(path.name, b"", document)):
         raise AnnotationError(f"{path} {what}")
     if isinstance(document, dict) and is_panoptic(Sample(path.name, b"", document)):
         raise AnnotationError(f"{path} {what_is(path.name, b'', document)}")
     if not isinstance(document, dict):
-        raise AnnotationError(f"{path}: a COCO json is an object with images, annotations and categories")
+        raise AnnotationError(f"{path}: a COCO JSON file is an object with images, annotations and categories")
     for key in _LISTS:
         if not isinstance(document.get(key), list):
             raise AnnotationError(f'{path}: "{key}" must be a list of objects; is this a COCO instances file?')
@@ -90,7 +90,7 @@ def load_coco(path: str | Path) -> Coco:
 
 
 def _repeated_lists(text: str) -> list[str]:
-    """Return the lists that occur twice in the outermost object of a json.
+    """Return the lists that occur twice in the outermost object of a JSON file.
 
     Parses again, with slow Python calls, only where the text has one of the names twice.
     """
@@ -106,14 +106,14 @@ def _repeated_lists(text: str) -> list[str]:
 
 
 class VideoColumns(NamedTuple):
-    """What the rows of a json say of videos; placeholders where it has none."""
+    """What the rows of a JSON file say of videos; placeholders where it has none."""
 
     video_ids: Ints
     """(N,): the id of each image's video; -1 without one."""
     frame_ids: Ints
     """(N,): the number of each image in its video; -1 without one."""
     frame_rates: Floats
-    """(N,): frames a second of each image's video; nan where it is not known."""
+    """(N,): frames per second of each image's video; nan where it is not known."""
     track_ids: Ints
     """(A,): the number that an object has in all frames of its video; -1 without one."""
     files: dict[int, str]
@@ -127,7 +127,7 @@ class VideoColumns(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A COCO json as columns in the file's order, N images and A annotations, and what is wrong with it.
+    """A COCO JSON file as columns in the file's order, N images and A annotations, and what is wrong with it.
 
     Columns have placeholders where a value cannot be used: see the masks.
     """
@@ -140,13 +140,13 @@ class Table:
     sizes: Ints
     """(N, 2): (height, width) in pixels; 1 where it cannot be used."""
     has_size: Bools
-    """(N,): whether `sizes` is the json's."""
+    """(N,): whether `sizes` is the JSON file's."""
     shards: list[str]
     """The shards' paths below the image folder; none where the images are files."""
     places: Ints
     """(N, 3): position in `shards`, offset and length of each image in bytes; -1, 0, 0 for a file."""
     checksums: Ints
-    """(N,): CRC-32C of each image in a shard; -1 for a file, and where the json has none."""
+    """(N,): CRC-32C of each image in a shard; -1 for a file, and where the JSON file has none."""
     image_categories: Ints
     """(N,): the category id of each image as a whole; -1 where it has none."""
     image_index: Ints
@@ -170,7 +170,7 @@ class Table:
 
     @property
     def path(self) -> Path:
-        """Return the json's path."""
+        """Return the JSON file's path."""
         return self.coco.path
 
     def row(self, where: Where, at: int) -> dict[str, Any]:
@@ -208,9 +208,9 @@ class Table:
         )
 
     def origin(self, where: Where, at: int) -> str:
-        """Return where an entry comes from, such as "tasks.json, image 7, object x1"; "" where the json does not tell.
+        """Return where an entry comes from, such as "tasks.json, image 7, object x1"; "" where the file does not tell.
 
-        The annotation file, if there were several, and the ids in the labelling tool: keys that converters write.
+        The annotation file, if there were several, and the ids in the labeling tool: keys that converters write.
         """
         if where not in ("images", "annotations"):
             return ""

@@ -1,4 +1,4 @@
-"""Columns of further keys of the annotations of a COCO json: numbers, or objects."""
+"""Columns of further keys of the annotations of a COCO JSON file: numbers, or objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _has(row: Any, path: Sequence[str]) -> bool:
 
 
 def column_of(values: Sequence[Any]) -> Column:
-    """Return a column of values of a json. A missing value, None, is -1 among whole numbers and NaN among others.
+    """Return a column of values of a JSON file. A missing value, None, is -1 among whole numbers and NaN among others.
 
     Lists of numbers of one length become (A, K); text, other lists and a mixture stay objects.
     """

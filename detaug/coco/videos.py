@@ -1,4 +1,4 @@
-"""The videos of a CocoVID json, whose images are frames: `videos`, and `video_id`, `frame_id`, `track_id` of the rows.
+"""The videos of a CocoVID JSON, whose images are frames: `videos` and the rows' `video_id`, `frame_id`, `track_id`.
 
 MMTracking and MMDetection write `instance_id` for `track_id`. Both are whole numbers that an object has in all frames
 of its video.
@@ -35,7 +35,7 @@ def video_columns(coco: Coco, images: Rows, objects: Rows, image_index: Ints, si
 
 
 def _by_id(videos: Rows) -> tuple[dict[int, float], dict[int, str]]:
-    """Return by the id of each video its frames a second, nan where it has none, and its file, if it is one."""
+    """Return by the id of each video its frames per second, nan where it has none, and its file, if it is one."""
     ids, good = videos.whole_numbers("id", "video-id")
     videos.note_repeated_ids("video-id", ids, good)
     rates, files = videos.column("fps"), video_files_of(videos)

@@ -1,4 +1,4 @@
-"""Write COCO json: compactly, and the same bytes for the same content."""
+"""Write COCO JSON: compactly, and the same bytes for the same content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Box = tuple[float, float, float, float]
 """COCO's (x, y, width, height), pixels."""
 
 ANNOTATION_FILE, TOOL_ID = "annotation_file", "tool_id"
-"""Keys of where a row comes from: of images the file, if there are several; the id in the labelling tool, if any."""
+"""Keys of where a row comes from: of images the file, if there are several; the id in the labeling tool, if any."""
 
 OWN_KEYS = frozenset(
     {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "corners"}
@@ -40,7 +40,7 @@ def write_coco(
     info: Row | None = None,
     videos: Iterable[Row] = (),
 ) -> None:
-    """Write a COCO json file. The rows may be generators; only a thousand of them are in memory at a time.
+    """Write a COCO JSON file. The rows may be generators; only a thousand of them are in memory at a time.
 
     Compact UTF-8, keys in the order of the rows; without videos, no key for them. Raises InputError for NaN and
     infinity.
@@ -51,7 +51,7 @@ def write_coco(
 def annotation_row(
     annotation_id: int, image_id: int, category_id: int, box: Box, *, iscrowd: bool = False
 ) -> dict[str, object]:
-    """Return one annotation as a row of the json."""
+    """Return one annotation as a row of the JSON file."""
     return {
         "id": annotation_id,
         "image_id": image_id,
@@ -63,17 +63,17 @@ def annotation_row(
 
 
 def category_rows(names: Iterable[str]) -> Iterator[Row]:
-    """Yield classes as rows of the json, with the ids 1, 2, ..."""
+    """Yield classes as rows of the JSON file, with the ids 1, 2, ..."""
     return ({"id": category_id, "name": name} for category_id, name in enumerate(names, 1))
 
 
 def whole_numbers(values: Iterable[float]) -> list[float | int]:
-    """Return numbers, such as a box, as the json has them: those that are whole as ints."""
+    """Return numbers, such as a box, as the JSON file has them: those that are whole as ints."""
     return [value if value % 1 else int(value) for value in values]
 
 
 def whole(value: float) -> float | int:
-    """Return a number as an int if it is whole, so that json has 12, not 12.0."""
+    """Return a number as an int if it is whole, so that JSON has 12, not 12.0."""
     return int(value) if value == int(value) else value
 
 
@@ -115,9 +115,9 @@ def _strict_text(rows: list[Row]) -> str:
 
 
 def document_text(document: Mapping[str, object], rows: Mapping[str, Iterable[Row | str]]) -> Iterator[str]:
-    """Yield a whole json document, its keys in their order, with other rows in some of its lists.
+    """Yield a whole JSON document, its keys in their order, with other rows in some of its lists.
 
-    rows: by the list's key; generators are read a thousand rows at a time, each on one line. A list's rows may be json
+    rows: by the list's key; generators are read a thousand rows at a time, each on one line. A list's rows may be JSON
     texts. See `json_text` for NaN.
     """
     opening = "{"
@@ -144,7 +144,7 @@ def _text(rows: list[Row | str]) -> str:
 
 
 def json_text(value: object) -> str:
-    """Return a value as compact json; NaN and infinity, which json does not have, become null."""
+    """Return a value as compact JSON; NaN and infinity, which JSON does not have, become null."""
     try:
         return _encode(value)
     except ValueError:

@@ -41,7 +41,7 @@ def augment(
     shapes: Node | None = None,
     return_matrix: bool = False,
 ) -> tuple[Node, ...]:
-    """Run a recipe in a DALI pipeline; return images, boxes, labels, then matrix, masks, key points, corners, columns.
+    """Run a recipe in a DALI pipeline; return images, boxes, labels, then matrix, masks, keypoints, corners, columns.
 
     `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None is no
     boxes. `labels`: (M,) whole numbers; None is 1 for each box. `ops`: any recipe; without a `Resize`, images keep the
@@ -49,7 +49,7 @@ def augment(
     `seed`: the same one gives the same draws, whatever the prefetch depth, the threads and the executor. Give pipelines
     that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
     track ids: where a box is dropped, its row is too. `keypoints`: (M, K, 3) x, y in `units`, continuous, and
-    visibility 0, 1 or 2; `flip_pairs`: their positions, from 0, that change places in a mirrored image, [] for none.
+    visibility 0, 1 or 2; `flip_pairs`: their positions, from 0, that are swapped in a flipped image, [] for none.
     `corners`: (M, 4, 2) x, y in `units` of rotated boxes.
     `polygons`: the outlines of objects, for masks: nodes (P, 3) whole numbers, of which box each ring is and its first
     vertex and the end, and (V, 2) vertices x, y in `units`, as `fn.readers.coco` with polygon_masks=True and
@@ -61,7 +61,7 @@ def augment(
 
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
     labels and columns in the types that they had; the matrix if it is wanted; masks (M, H, W) uint8, 0 and 1, on the
-    CPU, if polygons are given, see `Batch.masks`; key points (M, K, 3) float32 in pixels if they are given, see
+    CPU, if polygons are given, see `Batch.masks`; keypoints (M, K, 3) float32 in pixels if they are given, see
     `Batch.keypoints`; corners (M, 4, 2) likewise, see `Batch.corners`.
 
     Wrong boxes, labels and images end the pipeline with an error that names batch and sample. `DaliIterator` raises it
@@ -86,12 +86,12 @@ def augment(
     if return_matrix and (bending := next((op for op in recipe.ops if op.bends), None)):
         raise InputError(
             f"return_matrix must be False with {type(bending).__name__}, since no matrix describes how it bends a "
-            "picture; to_source() of a Loader's batch takes boxes and points back"
+            "image; to_source() of a Loader's batch takes boxes and points back"
         )
     check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
     if keypoints is not None and flip_pairs is None:
         raise InputError(
-            "keypoints need flip_pairs, which change places in a mirrored image: such as [(1, 2), (3, 4)], or []"
+            "keypoints need flip_pairs, which are swapped in a flipped image: such as [(1, 2), (3, 4)], or []"
         )
     points = [each for each in (keypoints, corners) if each is not None]
     options: Any = {
@@ -123,7 +123,7 @@ def augment_to(
 ) -> tuple[Node, ...]:
     """Return the nodes of `augment`, with the boxes in `output_units`. `name`: of the function, for errors.
 
-    `flip_pairs`: those of the first of the columns, which are key points; None: there are none. `has_corners`: the
+    `flip_pairs`: those of the first of the columns, which are keypoints; None: there are none. `has_corners`: the
     first of the columns after these are corners.
     """
     given = _given(boxes, labels, columns, polygons)

@@ -56,9 +56,9 @@ class BatchPlanner:
     has_polygons: bool
     """Whether the first two inputs are rings and vertices."""
     flip_pairs: Pairs | None
-    """Of the first of the columns, which are key points; None: there are none."""
+    """Of the first of the columns, which are keypoints; None: there are none."""
     has_corners: bool
-    """Whether the first of the columns after key points are corners of rotated boxes."""
+    """Whether the first of the columns after keypoints are corners of rotated boxes."""
     name: str
     """The function that the user called, for errors."""
     _numbers: Iterator[int] = field(default_factory=count)
@@ -127,7 +127,7 @@ class BatchPlanner:
         return [first, labels, *matrix, *masks, *others]
 
     def _key_points(self, views: Views, rows: BatchBoxes, size: Floats) -> Array:
-        """Return the moved key points of the boxes that are left, (B, K, 3) float32."""
+        """Return the moved keypoints of the boxes that are left, (B, K, 3) float32."""
         points = self._points(rows, 1, size)
         if points.ndim != 3 or points.shape[2] != 3:
             raise InputError(f"keypoints must be (M, K, 3): x, y, visibility; got {points.shape[1:]} for each box")

@@ -1,8 +1,8 @@
 """`da.fn.coco`: DALI's COCO reader on the annotations as `CocoReader` reads and checks them.
 
-DALI's reader parses a json in a way of its own: at `"iscrowd": null` or a category id above 2**31 - 1 it loses what
-follows without an error, and it has no output for the size of an image. So it gets another json, in memory, with what
-`CocoReader` made of the user's. `docs/dali-pipelines.md` lists the differences.
+DALI's reader parses a JSON file in a way of its own: at `"iscrowd": null` or a category id above 2**31 - 1 it loses
+what follows without an error, and it has no output for the size of an image. So it gets another JSON file, in memory,
+with what `CocoReader` made of the user's. `docs/dali-pipelines.md` lists the differences.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ def coco(
     polygons: bool = False,
     name: str = "reader",
 ) -> tuple[Node, ...]:
-    """Read a COCO json with its image folder inside a DALI pipeline; return encoded, boxes, labels, image_ids.
+    """Read a COCO JSON file with its image folder inside a DALI pipeline; return encoded, boxes, labels, image_ids.
 
-    It is `fn.readers.coco`, with what `CocoReader` makes of the json: its checks, images in the json's order, no
-    crowds. encoded: the bytes of the image file, for `fn.decoders.image`. boxes: (M, 4) float32 XYXY, relative to the
-    image, 0..1. labels: (M,) int32, 1..K in the order of the category ids. image_ids: (1,) int32, the json's.
+    It is `fn.readers.coco`, with what `CocoReader` makes of the JSON file: its checks, images in the JSON file's order,
+    no crowds. encoded: the bytes of the image file, for `fn.decoders.image`. boxes: (M, 4) float32 XYXY, relative to
+    the image, 0..1. labels: (M,) int32, 1..K in the order of the category ids. image_ids: (1,) int32, the JSON file's.
 
     `shard`: (rank, world size). `shuffle`: all images in another order in each epoch, before they are divided into
     shards, from `seed`, which must be equal on all ranks. In each epoch every image comes once, in one of the shards;
     shards that are shorter repeat their last image, and so does the last batch. `DaliIterator(reader_name=...)` leaves
     these out. `polygons`: also return the outlines, rings (P, 3) int32 and vertices (V, 2) float32, relative to the
-    image, for `da.fn.augment(polygons=...)`; those of run lengths go along the edges of pixels. `name`: the reader's.
+    image, for `da.fn.augment(polygons=...)`; those of RLE go along the edges of pixels. `name`: the reader's.
 
     Raises AnnotationError for what `CocoReader` refuses and for missing files, and InputError for image ids that int32
-    cannot hold. An image of another size than the json says is an error of the pipeline.
+    cannot hold. An image of another size than the JSON file says is an error of the pipeline.
 
     >>> from nvidia.dali import pipeline_def
     >>> @pipeline_def(batch_size=4, num_threads=2, device_id=None)
@@ -119,7 +119,7 @@ def _file_in_memory(text: str) -> str:
 
 
 def _document(reader: CocoReader) -> Iterator[str]:
-    """Yield a COCO json in pieces. Its ids are positions, since DALI reads images in the order of their ids.
+    """Yield a COCO JSON file in pieces. Its ids are positions, since DALI reads images in the order of their ids.
 
     The first box of each image is (height, width, 0, 0), with the image id in place of the category.
     """

@@ -208,7 +208,7 @@ def _check_pipelines(pipelines: list[Pipeline], output_map: tuple[str, ...], rea
 
 
 def _check_readers(readers: list[dict[str, int]]) -> None:
-    """Raise InputError unless the readers have different shards of one data set."""
+    """Raise InputError unless the readers have different shards of one dataset."""
     for name in ("epoch_size", "number_of_shards", "pad_last_batch", "stick_to_shard"):
         if len(values := {reader[name] for reader in readers}) > 1:
             raise InputError(f"the readers of the pipelines must have one {name}, got {sorted(values)}")

@@ -64,7 +64,7 @@ def random_bbox_crop(
 ) -> Three:
     """Crop to a window that overlaps a box: `RandomIoUCrop`, in the place of fn.random_bbox_crop and fn.slice.
 
-    Returns images, boxes in the same units, labels. A box whose centre is outside of the window is dropped.
+    Returns images, boxes in the same units, labels. A box whose center is outside of the window is dropped.
 
     >>> from nvidia.dali import fn, pipeline_def
     >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
@@ -91,7 +91,7 @@ def flip(
     seed: int = 0,
     units: Units = "relative",
 ) -> Three:
-    """Mirror images and boxes, each with its probability: in the place of fn.flip and fn.bb_flip.
+    """Flip images and boxes, each with its probability: in the place of fn.flip and fn.bb_flip.
 
     Returns images, boxes in the same units, labels.
 

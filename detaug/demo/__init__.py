@@ -1,4 +1,4 @@
-"""Drawn data sets, and the whole workflow on one of them: `detaug demo`."""
+"""Drawn datasets, and the whole workflow on one of them: `detaug demo`."""
 
 from detaug.demo.people import make_people as make_people
 from detaug.demo.shapes import make_voc as make_voc

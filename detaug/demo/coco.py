@@ -1,4 +1,4 @@
-"""Write drawn pictures as a folder of images with a COCO json."""
+"""Write drawn images as a folder of images with a COCO JSON file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from detaug.coco.writer import write_coco
 
 
 class Drawn(NamedTuple):
-    """A picture and the annotations of its objects, without ids and iscrowd."""
+    """An image and the annotations of its objects, without ids and iscrowd."""
 
     picture: Image.Image
     objects: list[dict[str, Any]]
 
 
 def write_pictures(root: Path, name: str, categories: Sequence[dict[str, Any]], pictures: Iterable[Drawn]) -> Path:
-    """Write the pictures into `root`/`name` and their annotations into `root`/`name`.json; return the json."""
+    """Write the images into `root`/`name` and their annotations into `root`/`name`.json; return the JSON file."""
     folder, images, annotations = root / name, list[dict[str, Any]](), list[dict[str, Any]]()
     folder.mkdir(parents=True, exist_ok=True)
     for number, (picture, objects) in enumerate(pictures, 1):

@@ -1,4 +1,4 @@
-"""`detaug demo`: the whole workflow on a drawn data set: draw, convert, check, augment, show, train, predict."""
+"""`detaug demo`: the whole workflow on a drawn dataset: draw, convert, check, augment, show, train, predict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MARK = ".made-by-detaug-demo"
 BATCH_SIZE = 8
 
 MOVED = [RandomHorizontalFlip(), RandomAffine(degrees=20, scale=(0.9, 1.3)), Resize((300, 300), letterbox="center")]
-"""Of the picture of masks, key points and rotated boxes."""
+"""Of the image of masks, keypoints and rotated boxes."""
 
 GO_ON = f"""\
 import detaug as da
@@ -60,7 +60,7 @@ class Speed:
     epochs: int
 
     def __str__(self) -> str:
-        rate = f"{rate_text(self.images / self.seconds)} images a second"
+        rate = f"{rate_text(self.images / self.seconds)} images per second"
         epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
         return f"{rate}: {self.images:,} in {self.seconds:.2f} s, {epochs}, after one to warm up"
 
@@ -75,13 +75,13 @@ def demo(
     steps: int = 120,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Make the folder `out` with a drawn VOC data set (VOC), its train.json and sheet.png, and more; return it.
+    """Make the folder `out` with a drawn VOC dataset (VOC), its train.json and sheet.png, and more; return it.
 
-    masks.json is train.json with masks. People with key points (people, people.json) and ships with rotated boxes
-    (ships, ships.json) are COCO data sets; shapes.png shows all three. Two videos are in MOTChallenge's layout (MOT),
-    with clips.json. prediction.png shows what a small detector finds in the pictures that it has learned by heart.
+    masks.json is train.json with masks. People with keypoints (people, people.json) and ships with rotated boxes
+    (ships, ships.json) are COCO datasets; shapes.png shows all three. Two videos are in MOTChallenge's layout (MOT),
+    with clips.json. prediction.png shows what a small detector finds in the images that it has learned by heart.
 
-    device: as `Loader` takes it. seed: of the pictures and of the draws. images: their number in VOC; a fifth of
+    device: as `Loader` takes it. seed: of the images and of the draws. images: their number in VOC; a fifth of
     them is the split `val`. seconds: least time for measuring the loader's speed, at least one epoch. steps: of the
     detector's training. say: called with each line of the report.
     Raises InputError, before anything is written, if `out` exists and was not made by this function. If it was,
@@ -103,7 +103,7 @@ def demo(
         save_picture(sheet, folder / "sheet.png")
         say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
         _draw_shapes(folder, images, seed)
-        say(f"         {out / 'shapes.png'}, masks, key points and rotated boxes: masks.json, people.json, ships.json")
+        say(f"         {out / 'shapes.png'}, masks, keypoints and rotated boxes: masks.json, people.json, ships.json")
         mot_to_coco(make_mot(folder / "MOT", seed=seed), folder / "clips.json")
         say(f"videos   {out / 'MOT'}, two with tracks, and {out / 'clips.json'} for da.ClipReader")
         say(f"train    a small detector, {steps} steps on {min(IMAGES, len(reader))} images")
@@ -131,22 +131,22 @@ def _run_epoch(loader: Loader) -> int:
 
 
 def _draw_and_convert(folder: Path, out: Path, images: int, seed: int, say: Callable[[str], None]) -> None:
-    say(f"draw     {images} images with boxes: a Pascal VOC data set, {out / 'VOC'}")
+    say(f"draw     {images} images with boxes: a Pascal VOC dataset, {out / 'VOC'}")
     make_voc(folder / "VOC", images, seed)
     summary = voc_to_coco(folder / "VOC", folder / "train.json", split="train")
     counts = ", ".join(f"{name} {count}" for name, count in summary.class_counts.items())
-    say(f"convert  the split train to COCO json: {out / 'train.json'}")
+    say(f"convert  the split train to COCO JSON: {out / 'train.json'}")
     say(f"         {summary.images} images, {summary.boxes} boxes ({counts})")
 
 
 def _draw_shapes(folder: Path, images: int, seed: int) -> None:
-    """Make the data sets of masks, key points and rotated boxes, and draw an image of each, one below the other."""
+    """Make the datasets of masks, keypoints and rotated boxes, and draw an image of each, one below the other."""
     make_people(folder, max(1, images * 2 // 5), seed)
     make_ships(folder, max(1, images // 5), seed)
     voc_to_coco(folder / "VOC", folder / "masks.json", split="train", masks=True)
     readers = {
         "masks": CocoReader(folder / "VOC/JPEGImages", folder / "masks.json", masks=True),
-        "key points": CocoReader(folder / "people", folder / "people.json", keypoints=True),
+        "keypoints": CocoReader(folder / "people", folder / "people.json", keypoints=True),
         "rotated boxes": CocoReader(folder / "ships", folder / "ships.json", rotated=True),
     }
     sheets = [draws_sheet(reader, MOVED, [0], seed=seed, title=title) for title, reader in readers.items()]

@@ -1,4 +1,4 @@
-"""A detector small enough to learn some pictures by heart while one waits."""
+"""A detector small enough to learn some images by heart while one waits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ IMAGES = 8
 
 
 class CenterDetector(nn.Module):
-    """Finds objects by their centres (Zhou et al., Objects as Points, 2019), on a grid of cells of 8 x 8 pixels.
+    """Finds objects by their centers (Zhou et al., Objects as Points, 2019), on a grid of cells of 8 x 8 pixels.
 
-    For each cell: a logit of each class, which is high where an object has its centre; and the distances from the
+    For each cell: a logit of each class, which is high where an object has its center; and the distances from the
     cell's middle to the left, upper, right and lower side of the box, as logarithms of cells.
     """
 
@@ -36,7 +36,7 @@ class CenterDetector(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (N, classes, H, W) and boxes (N, H, W, 4), XYXY in pixels, of images (N, 3, H * 8, W * 8)."""
-        output = self.layers(images)  # few cells have a centre, so logits begin at -3
+        output = self.layers(images)  # few cells have a center, so logits begin at -3
         away = output[:, self.classes :].clamp(-4, 4).exp().movedim(1, -1)
         y, x = middles(output)
         middle = torch.stack(torch.meshgrid(x, y, indexing="xy") * 2, -1)
@@ -44,7 +44,7 @@ class CenterDetector(nn.Module):
         return output[:, : self.classes] - 3, (middle + signs * away) * STRIDE
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the focal loss of the centres, and the distance of the boxes of cells near a centre."""
+        """Return the focal loss of the centers, and the distance of the boxes of cells near a center."""
         logits, boxes = self(batch.images)
         image, row = batch.valid.nonzero(as_tuple=True)
         wanted, kind = batch.boxes[image, row], batch.labels[image, row] - 1

@@ -1,8 +1,8 @@
-"""Draw people with COCO's 17 key points, for `detaug demo`: in meadows and streets and on beaches.
+"""Draw people with COCO's 17 keypoints, for `detaug demo`: in meadows and streets and on beaches.
 
 A body stands in a space of its own: x to its left, y downwards, z out of its chest, in parts of its height. It is
-turned about y, and so seen from the front, from a side or from behind, and its parts are drawn from the farthest to the
-nearest. A joint is visible where the nearest part at its pixel is a part that ends in it.
+rotated about y, and so seen from the front, from a side or from behind, and its parts are drawn from the farthest to
+the nearest. A joint is visible where the nearest part at its pixel is a part that ends in it.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ CLOTHES: tuple[Color, ...] = ((204, 62, 58), (242, 182, 60), (58, 112, 180), (70
 
 
 class Person(NamedTuple):
-    """An RGBA picture of a person, and (17, 3) its key points: x, y in pixels of the picture, v."""
+    """An RGBA image of a person, and (17, 3) its keypoints: x, y in pixels of the image, v."""
 
     image: Image.Image
     points: Array
 
 
 def make_people(root: str | Path, images: int = 24, seed: int = 0) -> Path:
-    """Draw pictures with people into the folder `root`/people, and write `root`/people.json; return the json.
+    """Draw images with people into the folder `root`/people, and write `root`/people.json; return the JSON file.
 
-    It has COCO's 17 key points and skeleton, and the visible pixels of each person as run lengths. v is 1 where a part
+    It has COCO's 17 keypoints and skeleton, and the visible pixels of each person as RLE. v is 1 where a part
     of the person or something nearer hides a joint, 0 outside the image. The same seed gives the same files, and
-    picture n does not depend on how many there are. Raises InputError for less than 1 image.
+    image n does not depend on how many there are. Raises InputError for less than 1 image.
 
     >>> import tempfile
     >>> make_people(tempfile.mkdtemp(), images=1).name
@@ -65,7 +65,7 @@ def make_people(root: str | Path, images: int = 24, seed: int = 0) -> Path:
 
 
 def paint_people(n: int, seed: int = 0) -> Drawn:
-    """Draw picture number `n` with its people, from the farthest to the nearest."""
+    """Draw image number `n` with its people, from the farthest to the nearest."""
     rng, size = np.random.default_rng([4, seed, n]), SIZES[n % len(SIZES)]
     scene, roles = SCENES[STAGES[n % len(STAGES)]]
     picture, horizon = scene(rng, *size)
@@ -87,7 +87,7 @@ def paint_people(n: int, seed: int = 0) -> Drawn:
 
 
 def _keys(view: View, points: Array) -> dict[str, Any]:
-    """Return the keys of a person's annotation. `points`: (17, 3), in continuous pixels of the picture."""
+    """Return the keys of a person's annotation. `points`: (17, 3), in continuous pixels of the image."""
     height, width = view.seen.shape
     x, y = np.floor(points[:, :2]).astype(int).T
     inside = (x >= 0) & (y >= 0) & (x < width) & (y < height)
@@ -156,7 +156,7 @@ def _direction(out: float, forward: float) -> Array:
 
 
 class BodyPart(NamedTuple):
-    """A part of a body: its depth, larger is nearer; the key points that end in it; (P, 2) its outline; its colour."""
+    """A part of a body: its depth, larger is nearer; the keypoints that end in it; (P, 2) its outline; its color."""
 
     depth: float
     joints: tuple[int, ...]

@@ -1,6 +1,6 @@
-"""The scenes of the demo's pictures: meadow, street, table, water, beach.
+"""The scenes of the demo's images: meadow, street, table, water, beach.
 
-A scene is a function (rng, width, height) -> the picture, and the height at which its ground begins, in 0..1.
+A scene is a function (rng, width, height) -> the image, and the height at which its ground begins, in 0..1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detaug.demo.textures import Random, grid, mix, noise, pick, to_picture
 
 
 class Role(NamedTuple):
-    """A class of things in a scene: their number (from, below), their size in front, relative to the picture's shorter
+    """A class of things in a scene: their number (from, below), their size in front, relative to the image's shorter
     side, and their depths (0 is the horizon, 1 the lower border)."""
 
     name: str

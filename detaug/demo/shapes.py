@@ -1,7 +1,7 @@
-"""Draw a small Pascal VOC data set, for `detaug demo` and the notebooks, which need data without a download.
+"""Draw a small Pascal VOC dataset, for `detaug demo` and the notebooks, which need data without a download.
 
 Balls, cars, fish, houses, mugs and trees, in meadows and streets, on tables and beaches, and under water. The
-scenes are as detailed as photographs, so that files are as large and take as long to decode. An object's box is
+scenes are as detailed as images, so that files are as large and take as long to decode. An object's box is
 measured on its visible pixels.
 """
 
@@ -30,7 +30,7 @@ SIZES = ((500, 375), (500, 333), (375, 500), (500, 375), (480, 360), (500, 400),
 
 
 class Thing(NamedTuple):
-    """An object in a picture: its class, its box, XYXY pixels in continuous coordinates, VOC's flags, (H, W) mask."""
+    """An object in an image: its class, its box, XYXY pixels in continuous coordinates, VOC's flags, (H, W) mask."""
 
     name: str
     box: Box
@@ -49,22 +49,22 @@ class Sprite(NamedTuple):
 
 
 class View(NamedTuple):
-    """A sprite in its picture: (H, W) masks of the pixels that it covers, and of those in which it is visible."""
+    """A sprite in its image: (H, W) masks of the pixels that it covers, and of those in which it is visible."""
 
     sprite: Sprite
     mask: Mask
     seen: Mask
 
 
-# ---------------------------------------------------------------- the data set
+# ---------------------------------------------------------------- the dataset
 
 
 def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
-    """Draw a Pascal VOC data set into the folder `root`; return it.
+    """Draw a Pascal VOC dataset into the folder `root`; return it.
 
     It has Annotations, JPEGImages, ImageSets/Main, and SegmentationObject, the visible pixels of each object.
     images: their number; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
-    seed: the same seed gives the same pictures and boxes; picture n does not depend on how many there are.
+    seed: the same seed gives the same images and boxes; image n does not depend on how many there are.
     Among five images or more, one has no objects, one has a difficult object, one has decimal coordinates.
     Files of the same name are overwritten. Raises InputError for less than 1 image.
 
@@ -91,7 +91,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
 
 
 def _masks(size: tuple[int, int], things: Sequence[Thing]) -> Image.Image:
-    """Return VOC's picture of objects: the n-th of the XML has the number n, and the n-th colour of VOC's map."""
+    """Return VOC's image of objects: the n-th of the XML has the number n, and the n-th color of VOC's map."""
     numbers = np.zeros(size[::-1], np.uint8)
     for number, thing in enumerate(things, 1):
         numbers[thing.seen] = number
@@ -128,11 +128,11 @@ def _add(element: ET.Element, **texts: str | int) -> None:
         ET.SubElement(element, tag).text = str(text)
 
 
-# ---------------------------------------------------------------- one picture
+# ---------------------------------------------------------------- one image
 
 
 def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
-    """Draw picture number `n`; return it and its visible things, from the farthest to the nearest."""
+    """Draw image number `n`; return it and its visible things, from the farthest to the nearest."""
     picture, sprites = compose(n, seed)
     views = cut_views(sprites, picture.size)
     for view in views:
@@ -142,7 +142,7 @@ def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
 
 
 def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
-    """Draw the empty scene of picture `n` and the sprites to paste into it, in that order."""
+    """Draw the empty scene of image `n` and the sprites to paste into it, in that order."""
     rng, size = np.random.default_rng([seed, n]), SIZES[n % len(SIZES)]
     scene, roles = SCENES[n % len(SCENES)]
     picture, horizon = scene(rng, *size)
@@ -168,7 +168,7 @@ def side_of(rng: Random, role: Role, depth: float, size: tuple[int, int]) -> int
 def place_sprite(
     rng: Random, name: str, image: Image.Image, depth: float, size: tuple[int, int], horizon: float
 ) -> Sprite:
-    """Put the picture of a thing on the ground, at any x."""
+    """Put the image of a thing on the ground, at any x."""
     width, height = size
     x = rng.uniform(-0.3 * image.width, width - 0.7 * image.width)
     foot = height * (horizon + (1 - horizon) * (0.04 + 0.92 * depth))
@@ -190,7 +190,7 @@ def _small_ball(rng: Random, size: tuple[int, int]) -> Sprite:
 def cut_views(sprites: Sequence[Sprite], size: tuple[int, int]) -> list[View]:
     """Return the visible parts of sprites behind later ones; drop sprites of which less than a third is visible."""
     views: list[View] = []
-    clear = np.ones(size[::-1])  # the share of each pixel that nearer things leave
+    clear = np.ones(size[::-1])  # the fraction of each pixel that nearer things leave
     for sprite in reversed(sprites):
         cover = Image.new("L", size)
         cover.paste(sprite.image.getchannel("A"), sprite.xy)

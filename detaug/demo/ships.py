@@ -30,7 +30,7 @@ CONTAINERS = ((196, 72, 56), (60, 112, 168), (226, 168, 60), (96, 140, 96), (214
 
 
 class Ship(NamedTuple):
-    """A ship: its class, its centre in pixels of the picture, its length and width in pixels, the angle of its bow."""
+    """A ship: its class, its center in pixels of the image, its length and width in pixels, the angle of its bow."""
 
     name: str
     center: Array
@@ -40,16 +40,16 @@ class Ship(NamedTuple):
     """Radians, clockwise from x."""
 
     def place(self, points: Outline) -> Array:
-        """Return points of the picture from those of the ship: x from -0.5, the stern, to 0.5, y too across it."""
+        """Return points of the image from those of the ship: x from -0.5, the stern, to 0.5, y too across it."""
         c, s = np.cos(self.angle), np.sin(self.angle)
         return np.asarray(points) * (self.length, self.width) @ np.array(((c, s), (-s, c))) + self.center
 
 
 def make_ships(root: str | Path, images: int = 12, seed: int = 0) -> Path:
-    """Draw pictures of ships from above into the folder `root`/ships, and write `root`/ships.json; return the json.
+    """Draw images of ships from above into the folder `root`/ships, and write `root`/ships.json; return the JSON file.
 
     Classes are boat and ship. Each has `corners`, from the left of the stern clockwise as seen from above, the outline
-    of its hull and the box around that. The same seed gives the same files, and picture n does not depend on how many
+    of its hull and the box around that. The same seed gives the same files, and image n does not depend on how many
     there are. Raises InputError for less than 1 image.
 
     >>> import tempfile
@@ -63,7 +63,7 @@ def make_ships(root: str | Path, images: int = 12, seed: int = 0) -> Path:
 
 
 def paint_ships(n: int, seed: int = 0) -> Drawn:
-    """Draw picture number `n` with its ships."""
+    """Draw image number `n` with its ships."""
     rng, (width, height) = np.random.default_rng([6, seed, n]), SIZES[n % len(SIZES)]
     picture, ships = _sea(rng, width, height), [*_fleet(rng, width, height)]
     for ship in ships:
@@ -82,7 +82,7 @@ def _keys(ship: Ship) -> dict[str, Any]:
 
 
 def _fleet(rng: Random, width: int, height: int) -> Iterator[Ship]:
-    """Yield ships that lie in the picture, apart from each other."""
+    """Yield ships that lie in the image, apart from each other."""
     most, taken = rng.integers(3, 10), list[tuple[Array, float]]()
     for _ in range(60):
         name = ("boat", "ship")[rng.integers(2)]

@@ -1,4 +1,4 @@
-"""Noise, colours and other textures of drawn pictures.
+"""Noise, colors and other textures of drawn images.
 
 Textures are (H, W) arrays, pixels (H, W, 3) in 0..255.
 """
@@ -28,7 +28,7 @@ def photograph(picture: Image.Image, rng: Random) -> Image.Image:
 
 
 def grid(height: int, width: int) -> tuple[Array, Array]:
-    """Return y (H, 1) and x (1, W), the centres of the pixels in 0..1."""
+    """Return y (H, 1) and x (1, W), the centers of the pixels in 0..1."""
     y = (np.arange(height, dtype=np.float32) + 0.5) / height
     x = (np.arange(width, dtype=np.float32) + 0.5) / width
     return y[:, None], x[None, :]
@@ -47,7 +47,7 @@ def noise(rng: Random, shape: tuple[int, int], cell: float, octaves: int = 4, st
 
 
 def mix(bottom: Color | Array, top: Color | Array, cover: Array) -> Array:
-    """Blend two colours or pictures: `bottom` where cover is 0 or less, `top` where it is 1 or more."""
+    """Blend two colors or images: `bottom` where cover is 0 or less, `top` where it is 1 or more."""
     low, high = np.asarray(bottom, np.float32), np.asarray(top, np.float32)
     return np.asarray(low + (high - low) * np.clip(cover, 0, 1)[..., None])
 

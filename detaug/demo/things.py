@@ -1,4 +1,4 @@
-"""The things in the demo's pictures: balls, cars, fish, houses, mugs, trees.
+"""The things in the demo's images: balls, cars, fish, houses, mugs, trees.
 
 A thing is drawn on a square canvas, at two to four times its size, and shrunk. Outlines are (K, 2) points
 x, y in the unit square of the canvas, y downwards.

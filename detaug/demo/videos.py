@@ -41,7 +41,7 @@ def make_mot(root: str | Path, frames: int = 30, seed: int = 0) -> Path:
 
     Each has a folder with img1, the frames, gt/gt.txt, and seqinfo.ini. A car
     has one id in all frames of its video; its box holds its pixels inside the frame, also those behind others.
-    frames: of each video. seed: the same seed gives the same pictures and boxes.
+    frames: of each video. seed: the same seed gives the same images and boxes.
     Files of the same name are overwritten. Raises InputError for less than 1 frame.
 
     >>> import tempfile

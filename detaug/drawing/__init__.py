@@ -1,4 +1,4 @@
-"""Draw boxes, masks and key points on images, and contact sheets. Needs neither torch nor DALI."""
+"""Draw boxes, masks and keypoints on images, and contact sheets. Needs neither torch nor DALI."""
 
 from detaug.drawing.boxes import draw_boxes as draw_boxes
 from detaug.drawing.boxes import hatch as hatch

@@ -44,7 +44,7 @@ def draw_boxes(
 
     image: PIL image, array or tensor, as `to_image` takes it.
     boxes: (M, 4) XYXY pixels of `image`. names: M class names, "" for no label. difficult: M flags.
-    labels: M texts to write instead of the names, "" for none. colors: the colour of each name; without it
+    labels: M texts to write instead of the names, "" for none. colors: the color of each name; without it
         `class_colors` of the names.
     corners: (M, 4, 2) of rotated boxes, which are outlined instead of the boxes; names stand at the boxes.
     size: (H, W) pixels to which the image is resized before anything is drawn, so that lines and text are
@@ -146,7 +146,7 @@ def _paint_boxes(
 
 
 def _from_top_corner(boxes: Boxes, corners: Boxes, size: tuple[int, int]) -> Boxes:
-    """Return boxes that begin at the highest corner in the picture of each quadrangle, where its name belongs."""
+    """Return boxes that begin at the highest corner in the image of each quadrangle, where its name belongs."""
     inside = np.asarray(((corners >= 0) & (corners <= size)).all(2))
     y = np.where(inside, corners[..., 1], np.inf)
     highest = np.take_along_axis(corners, y.argmin(1)[:, None, None], 1)[:, 0]
@@ -165,7 +165,7 @@ def _line_width(box: Boxes, text_height: int) -> int:
 
 
 def _outline(draw: ImageDraw.ImageDraw, box: Boxes, color: Color, width: int, dashed: bool) -> None:
-    """Draw a frame inside the box with a thin dark frame beside it, visible on a background of its own colour.
+    """Draw a frame inside the box with a thin dark frame beside it, visible on a background of its own color.
 
     The dark frame is inside, or around a box without room for it. Gaps between dashes are dark.
     """

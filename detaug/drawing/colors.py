@@ -1,4 +1,4 @@
-"""The colour of each class."""
+"""The color of each class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 Color = tuple[int, int, int]
 
-# 24 colours, every two at least 0.05 apart in OKLab (0.02 is just noticeable) to normal sight and to those
+# 24 colors, every two at least 0.05 apart in OKLab (0.02 is just noticeable) to normal sight and to those
 # with deuteranopia, protanopia or tritanopia (Machado et al. 2009), and all light enough for black text.
 PALETTE: tuple[Color, ...] = (
     (119, 204, 255), (102, 136, 17), (238, 255, 0), (204, 68, 255), (153, 204, 119), (170, 255, 238),
@@ -15,15 +15,15 @@ PALETTE: tuple[Color, ...] = (
     (102, 119, 204), (0, 153, 102), (238, 153, 204), (204, 255, 170), (51, 238, 255), (204, 187, 0),
     (170, 102, 153), (238, 119, 221), (255, 17, 51), (255, 204, 34), (238, 0, 204), (119, 187, 136),
 )  # fmt: skip
-# With this salt the 20 classes of Pascal VOC get 20 different colours (and so do those of `detaug demo`).
+# With this salt the 20 classes of Pascal VOC get 20 different colors (and so do those of `detaug demo`).
 SALT = b"315485"
 
 
 def class_color(name: str) -> Color:
-    """Return the colour of a class, (R, G, B) in 0..255: the same for a name in every image, data set and process.
+    """Return the color of a class, (R, G, B) in 0..255: the same for a name in every image, dataset and process.
 
-    There are 24 colours, which differ in the common forms of colour blindness as well. Names are hashed, so
-    two classes may share a colour; the 20 classes of Pascal VOC do not. `class_colors` separates such classes.
+    There are 24 colors, which differ in the common forms of color blindness as well. Names are hashed, so
+    two classes may share a color; the 20 classes of Pascal VOC do not. `class_colors` separates such classes.
 
     >>> class_color("dog") == class_color("dog") != class_color("cat")
     True
@@ -33,10 +33,10 @@ def class_color(name: str) -> Color:
 
 
 def class_colors(names: Iterable[str]) -> dict[str, Color]:
-    """Return the colour of each of some classes; no two share one while there are colours left.
+    """Return the color of each of some classes; no two share one while there are colors left.
 
     A class has its `class_color`, unless one that comes before it in the alphabet has that already: then it gets a
-    colour that no class has.
+    color that no class has.
 
     >>> len(set(class_colors(f"class {number}" for number in range(24)).values()))
     24

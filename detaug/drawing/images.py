@@ -17,14 +17,14 @@ from detaug.files.atomic import write_atomically
 from detaug.outputs.guards import MARK
 
 LARGEST_NORMALIZED = 8.0
-"""The largest value taken for a normalised one. ImageNet's mean and std make 2.64 of white; of 0..255, all but black
+"""The largest value taken for a normalized one. ImageNet's mean and std make 2.64 of white; of 0..255, all but black
 images have larger values."""
 
 SLACK = 1e-3
 
 
 class RgbImages(NamedTuple):
-    """The images of a batch as RGB images, and a note on their colours, "" where they are true."""
+    """The images of a batch as RGB images, and a note on their colors, "" where they are true."""
 
     images: list[Image.Image]
     note: str
@@ -61,8 +61,8 @@ def to_image(
 def to_images(images: Sequence[Any]) -> RgbImages:
     """Convert the images of one batch to RGB images, without knowing the mean and std of its Normalize.
 
-    Colours are true where all values are in 0..1 or 0..255. Other values come from a Normalize: they are stretched to
-    0..255, all images alike. Of images (C, H, W) that are neither grey nor RGB the first bands are `stretched`.
+    Colors are true where all values are in 0..1 or 0..255. Other values come from a Normalize: they are stretched to
+    0..255, all images alike. Of images (C, H, W) that are neither gray nor RGB the first bands are `stretched`.
     """
     if all(isinstance(image, Image.Image) for image in images):
         return RgbImages(list(images), "")
@@ -72,7 +72,7 @@ def to_images(images: Sequence[Any]) -> RgbImages:
     low, high = (float(extreme([extreme(array) for array in arrays])) for extreme in (np.min, np.max))
     if low >= -SLACK and (arrays[0].dtype == np.uint8 or not 1 + SLACK < high <= LARGEST_NORMALIZED):
         return RgbImages([to_image(array, white=1 if high <= 1 + SLACK else 255) for array in arrays], "")
-    return RgbImages([to_image((array - low) / (high - low)) for array in arrays], "normalised, so in false colours")
+    return RgbImages([to_image((array - low) / (high - low)) for array in arrays], "normalized, so in false colors")
 
 
 PERCENTILES = (2, 98)
@@ -82,7 +82,7 @@ PERCENTILES = (2, 98)
 def stretched(images: Sequence[Any], bands: Sequence[int] = ()) -> RgbImages:
     """Convert images of any bands, (C, H, W), to RGB images: each band from its 2nd to its 98th percentile.
 
-    bands: positions of one band, for grey, or of three, for red, green and blue; by default the first three, or the
+    bands: positions of one band, for gray, or of three, for red, green and blue; by default the first three, or the
     first of one or two. The percentiles are those of all images together, without values that are not finite. Raises
     InputError for bands that the images do not have.
     """
@@ -136,7 +136,7 @@ def _to_uint8(pixels: NDArray[np.float64], mean: Any, std: Any, white: float) ->
 
 
 FORMATS: dict[str, dict[str, Any]] = {
-    ".png": {"format": "PNG", "compress_level": 3},  # photographs take 4 % more than with 9, and 0.3 of the time
+    ".png": {"format": "PNG", "compress_level": 3},  # images take 4 % more than with 9, and 0.3 of the time
     ".jpg": {"format": "JPEG", "quality": 88, "subsampling": 0},
     ".jpeg": {"format": "JPEG", "quality": 88, "subsampling": 0},
     ".webp": {"format": "WEBP", "quality": 88},
@@ -149,12 +149,12 @@ _SOFTWARE = 0x131  # EXIF's tag
 
 
 def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
-    """Write a picture, whole or not at all, in the format of its extension: .png, .jpg, .webp.
+    """Write an image, whole or not at all, in the format of its extension: .png, .jpg, .webp.
 
     Raises InputError for another extension, OSError where the folder cannot be written to.
     """
     encoded, exif = io.BytesIO(), Image.Exif()
-    exif[_SOFTWARE] = MARK  # by which `output_files` knows a picture of detaug again
+    exif[_SOFTWARE] = MARK  # by which `output_files` knows an image of detaug again
     picture.save(encoded, exif=exif, **_format_of(Path(path)))
     with encoded.getbuffer() as view:  # CPython 3.12.0 and 3.12.1 crash where an error keeps the view (gh-111049)
         write_atomically(path, [view])

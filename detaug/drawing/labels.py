@@ -20,7 +20,7 @@ MARGIN = 99
 """Pixels outside the image at which far edges are cut: they stay invisible, and numbers stay small."""
 
 SMALLEST_TEXT = 7  # pixels
-MOST_HIDDEN = 0.3  # share of an object under a label that is not needed; a quarter of a label counts as an object
+MOST_HIDDEN = 0.3  # fraction of an object under a label that is not needed; a quarter of a label counts as an object
 
 
 class Plate(NamedTuple):
@@ -64,7 +64,7 @@ def paint_labels(
 
 
 def share_of_labels(boxes: Boxes, names: Sequence[str], size: tuple[int, int], text_height: int) -> float:
-    """Return the area of all labels as a share of their room: the boxes and what is within a label of them.
+    """Return the area of all labels as a fraction of their room: the boxes and what is within a label of them.
 
     boxes: (M, 4) XYXY in an image of `size` (width, height).
     """

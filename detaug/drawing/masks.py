@@ -1,4 +1,4 @@
-"""Draw masks: transparent colours with outlines, with smooth edges at any size of the picture."""
+"""Draw masks: transparent colors with outlines, with smooth edges at any size of the image."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Masks = NDArray[np.bool_]
 Shares = NDArray[np.float32]
 
 FILL = 0.4
-"""Share of the colour inside of an object."""
+"""Fraction of the color inside of an object."""
 
 SHADE = 0.6
-"""Share of black in the thin line around the outline, which is seen on a background of the class's colour."""
+"""Fraction of black in the thin line around the outline, which is seen on a background of the class's color."""
 
 FINE = 3
 """Samples along each side of a pixel."""
 
 MOST_SAMPLES = 100_000_000
-"""Of all objects of a picture; with more, one sample a pixel is taken."""
+"""Of all objects of an image; with more, one sample per pixel is taken."""
 
 
 def draw_masks(image: Any, masks: Any, colors: Sequence[Color]) -> Image.Image:
-    """Return a copy of `image`, as `to_image` takes it, with M objects in their colours, small ones on large ones.
+    """Return a copy of `image`, as `to_image` takes it, with M objects in their colors, small ones on large ones.
 
     `masks`: (M, H, W) bool, which are stretched over the image; or a function that takes a height and a width and
     returns masks of this size, which gives smooth outlines. `colors`: M of them.
@@ -61,7 +61,7 @@ def draw_masks(image: Any, masks: Any, colors: Sequence[Color]) -> Image.Image:
 
 
 def _sampled(masks: Any, count: int, height: int, width: int) -> Masks:
-    """Return (M, height * f, width * f): the masks at the size of a picture, f samples along each side of a pixel."""
+    """Return (M, height * f, width * f): the masks at the size of an image, f samples along each side of a pixel."""
     fine = FINE if count * height * width * FINE**2 <= MOST_SAMPLES else 1
     height, width = height * fine, width * fine
     found = as_array(masks(height, width) if callable(masks) else masks).astype(bool)
@@ -89,7 +89,7 @@ def _window(mask: Masks, fine: int, margin: int) -> tuple[slice, slice]:
 def _grown(mask: Masks, reach: int) -> Masks:
     """Return a mask grown by `reach` samples: by crosses and squares in turn, which make about a disc.
 
-    What lies beyond the border of the picture does not count, so that an outline ends there.
+    What lies beyond the border of the image does not count, so that an outline ends there.
     """
     for step in range(reach):
         grown = mask.copy()
@@ -103,7 +103,7 @@ def _grown(mask: Masks, reach: int) -> Masks:
 
 
 def _shares(mask: Masks, fine: int) -> Shares:
-    """Return (h, w, 1): the share of each pixel that is set."""
+    """Return (h, w, 1): the fraction of each pixel that is set."""
     height, width = mask.shape
     blocks = mask.reshape(height // fine, fine, width // fine, fine)
     return np.asarray(blocks.mean((1, 3), dtype=np.float32))[..., None]

@@ -1,4 +1,4 @@
-"""Lay out pictures in rows and columns, with headings and captions."""
+"""Lay out images in rows and columns, with headings and captions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAPER: Color = (255, 255, 255)
 MARGIN = 16
 GAP = 12
 TITLE, HEADING, LEGEND, CAPTION = 20, 15, 14, 13  # text heights
-SWATCH = 20  # pixels from a colour of the legend to its name
+SWATCH = 20  # pixels from a color of the legend to its name
 MOST_LINES = 6  # of a caption
 
 
@@ -28,9 +28,9 @@ def lay_out(
     columns: Sequence[str],
     legend: Sequence[tuple[str, Color]] = (),
 ) -> Image.Image:
-    """Draw a page: a heading above each column, a caption below each picture, wrapped to the width of its column.
+    """Draw a page: a heading above each column, a caption below each image, wrapped to the width of its column.
 
-    legend: names and their colours, below the title.
+    legend: names and their colors, below the title.
     """
     widths = [max(p.width for p in column if p) for column in zip_longest(*pictures)]
     lines = [[_lines(text, width) for text, width in zip(row, widths, strict=False)] for row in captions]
@@ -58,7 +58,7 @@ def lay_out(
 
 
 class _Entry(NamedTuple):
-    """An entry of the legend: its name and colour, and its place: pixels from the left margin, and the line."""
+    """An entry of the legend: its name and color, and its place: pixels from the left margin, and the line."""
 
     name: str
     color: Color
@@ -96,7 +96,7 @@ def _heading_height(headings: Sequence[str], widths: Sequence[int]) -> int:
 
 
 def _row_height(pictures: Sequence[Image.Image], captions: Sequence[Sequence[str]]) -> int:
-    """Return the height of a row of pictures with their captions."""
+    """Return the height of a row of images with their captions."""
     return max((p.height + strip(len(lines), CAPTION) for p, lines in zip(pictures, captions, strict=True)), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Draw key points with their skeletons, and quadrangles: lines and discs with smooth edges, in continuous pixels."""
+"""Draw keypoints with their skeletons, and quadrangles: lines and discs with smooth edges, in continuous pixels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Side = Literal["left", "right", ""]
 Distance = Callable[[Floats, Floats], Floats]
 
 SIDES: dict[str, Color] = {"left": (255, 122, 64), "right": (80, 170, 255), "": (255, 236, 110)}
-"""The colours of points of the left side, of the right side and of neither: apart in all forms of colour blindness."""
+"""The colors of points of the left side, of the right side and of neither: apart in all forms of color blindness."""
 
 SHADE: Color = (0, 0, 0)
 SHADE_OPACITY = 0.6
@@ -35,7 +35,7 @@ class Marks(NamedTuple):
     corners: Any = None
     """(M, 4, 2): rotated boxes, drawn instead of boxes."""
     masks: Any = None
-    """(M, H, W) bool, or a function that takes the height and width of a picture and returns masks of this size."""
+    """(M, H, W) bool, or a function that takes the height and width of an image and returns masks of this size."""
 
     def scaled(self, factors: Floats) -> Marks:
         """Return the marks in an image `factors` (2,) times as large: of x and y."""
@@ -46,10 +46,10 @@ class Marks(NamedTuple):
 
 
 def draw_key_points(image: Any, marks: Marks) -> Image.Image:
-    """Return a copy of `image`, as `to_image` takes it, with the key points and skeletons of its objects.
+    """Return a copy of `image`, as `to_image` takes it, with the keypoints and skeletons of its objects.
 
-    Points of the left and of the right side have two colours, and so have their lines; others have a third.
-    Raises InputError for key points of another shape than (M, K, 3).
+    Points of the left and of the right side have two colors, and so have their lines; others have a third.
+    Raises InputError for keypoints of another shape than (M, K, 3).
 
     >>> marks = Marks(keypoints=[[[20, 10, 2], [40, 30, 1]]], skeletons=[[(0, 1)]])
     >>> draw_key_points(Image.new("RGB", (64, 48)), marks).getpixel((20, 10))
@@ -129,7 +129,7 @@ def _paint_point(canvas: Image.Image, point: Floats, radius: float, color: Color
 def _paint(
     canvas: Image.Image, points: Floats, reach: float, distance: Distance, color: Color, around: float | None = None
 ) -> None:
-    """Paint the pixels whose centres are within `reach` of a shape; at its edge, in part.
+    """Paint the pixels whose centers are within `reach` of a shape; at its edge, in part.
 
     `distance`: of pixels from the shape. `points`: (P, 2); what is painted lies within `around` of the box around them,
     by default within `reach`.

@@ -18,9 +18,9 @@ from detaug.drawing.points import Marks, draw_key_points
 from detaug.errors import InputError
 
 NOTEBOOK_IMAGES = 8
-SMALL = 160  # pixels, the longer side of a picture that has no room for labels
+SMALL = 160  # pixels, the longer side of an image that has no room for labels
 CROWD = 6  # boxes; fewer have room for their labels
-MOST_LABELS = 0.15  # share of the room around boxes that labels may cover
+MOST_LABELS = 0.15  # fraction of the room around boxes that labels may cover
 
 
 class Tile(NamedTuple):
@@ -30,7 +30,7 @@ class Tile(NamedTuple):
     boxes: (M, 4) XYXY pixels of `image`; names: M class names; difficult: M flags, drawn dashed.
     hatched: (R, 4) XYXY pixels, areas that are padding or are ignored. caption: text below the image; lines are
         broken at "\\n" and where they are too long, six lines at most. scores: M numbers in 0..1, for predictions,
-        written beside the names. marks: masks, key points, and rotated boxes, which are drawn instead of boxes.
+        written beside the names. marks: masks, keypoints, and rotated boxes, which are drawn instead of boxes.
     """
 
     image: Any
@@ -55,9 +55,9 @@ def make_sheet(
 
     The first column, the source, stands a little apart from the others. Rows may differ in length
     and images in size. title: a line at the top. columns: a heading for each column. class_names: all classes of the
-    data set, so that they have the same colours in all its sheets.
+    dataset, so that they have the same colors in all its sheets.
 
-    Classes have different colours while there are enough (`class_colors`). In a small picture, or one that labels would
+    Classes have different colors while there are enough (`class_colors`). In a small image, or one that labels would
     fill, a legend at the top, of all classes of the sheet, names them instead.
     Raises InputError where there is no image at all.
 
@@ -89,7 +89,7 @@ def notebook_png(
     """Return a PNG of bounded size: the first 8 images, PIL or arrays as a loader yields them, with their boxes.
 
     labels: N lists of M numbers, written as numbers. sizes: N (H, W) of the images without padding, which is hatched.
-    marks: N, of the masks, key points and rotated boxes.
+    marks: N, of the masks, keypoints and rotated boxes.
     """
     pictures, note = to_images(images[:NOTEBOOK_IMAGES])
     nothing = [None] * len(images)
@@ -118,7 +118,7 @@ def padding(image: Image.Image, size: Any) -> list[tuple[int, int, int, int]]:
 
 
 class _Drawn(NamedTuple):
-    """The picture of a tile, and whether a legend must name its classes, since the picture does not."""
+    """The image of a tile, and whether a legend must name its classes, since the image does not."""
 
     picture: Image.Image
     by_legend: bool
@@ -146,7 +146,7 @@ def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _
 
 
 def _needs_legend(boxes: Boxes, names: Sequence[str], size: tuple[int, int], colors: Mapping[str, Color]) -> bool:
-    """Return whether labels give way to a legend: they would hide the objects, and colours tell the classes apart."""
+    """Return whether labels give way to a legend: they would hide the objects, and colors tell the classes apart."""
     if not any(names) or len(set(colors.values())) < len(colors):
         return False
     if max(size) < SMALL:

@@ -42,18 +42,18 @@ _KINDS: dict[str, Any] = {"bbox": BoxKind, "segm": MaskKind, "keypoints": Keypoi
 
 
 class CocoEvaluator(Generic[M]):
-    """Collects detections batch by batch and scores them against a COCO json.
+    """Collects detections batch by batch and scores them against a COCO JSON file.
 
-    `annotations`: the json, or a `CocoReader` with that json. `kind`: what is compared, "bbox", "segm" (masks),
-    "keypoints" or "rotated". `sigmas`: for key points, K numbers, how far from a point annotators put it, as a share of
-    the root of the object's area; by default COCO's for 17 points, and 0.05 for each of another number of points.
-    `tiles`: the batches are of tiles, a `TileReader` or a json of `detaug tile`, and the json is that of the pictures.
-    Detections are moved to the pictures, and merged as `merge_tiles` does, with `min_iou`.
-    `max_detections`: of an image and a class, at least 100, of key points at least 20; by default COCO's 100 and 20,
-    which are few for a large picture. AR1, AR10 and AR100 keep their own numbers of detections.
-    Raises InputError for mistakes in the json, and for wrong arguments.
+    `annotations`: the JSON file, or a `CocoReader` with that JSON. `kind`: what is compared, "bbox", "segm" (masks),
+    "keypoints" or "rotated". `sigmas`: for keypoints, K numbers, how far from a point annotators put it, as a fraction
+    of the root of the object's area; by default COCO's for 17 points, and 0.05 for each of another number of points.
+    `tiles`: the batches are of tiles, a `TileReader` or a JSON file of `detaug tile`, and the JSON file is that of the
+    images. Detections are moved to the images, and merged as `merge_tiles` does, with `min_iou`. `max_detections`: of
+    an image and a class, at least 100, of keypoints at least 20; by default COCO's 100 and 20, which are few for a
+    large image. AR1, AR10 and AR100 keep their own numbers of detections. Raises InputError for mistakes in the JSON
+    file, and for wrong arguments.
 
-    COCO's rules, for boxes, masks and key points, are pycocotools' own: a crowd region is ignored, `difficult` has no
+    COCO's rules, for boxes, masks and keypoints, are pycocotools' own: a crowd region is ignored, `difficult` has no
     effect. VOC's, for boxes, are the devkit's, and DOTA's, for rotated boxes, follow them: a difficult object or a
     crowd is not counted, and a detection of it is neither right nor wrong. Detections in images without objects are
     wrong.
@@ -122,7 +122,7 @@ class CocoEvaluator(Generic[M]):
         if isinstance(annotations, Source) and not isinstance(annotations, CocoReader):
             name = type(annotations).__name__
             raise InputError(
-                f"annotations must be a json or a da.CocoReader, got a {name}; give it the images' own json"
+                f"annotations must be a JSON file or a da.CocoReader, got a {name}; give it the images' own JSON file"
             )
         check("kind", kind, kind in _KINDS, f"one of {', '.join(map(repr, _KINDS))}")
         if sigmas is not None and kind != "keypoints":
@@ -155,13 +155,13 @@ class CocoEvaluator(Generic[M]):
 
         `predictions`: N dicts, as torchvision's detectors return them: boxes (K, 4) XYXY in pixels of `batch.images`,
         scores (K,), labels (K,) in 1..the number of classes. For masks, instead of boxes, masks (K, H, W) bool, or
-        (K, 1, H, W) probabilities, see `Batch.masks_to_source`. For key points, keypoints (K, P, 2) or
-        (K, P, 3), of which x and y count, in continuous pixels, as those of `batch.keypoints`; in mirrored images, left
+        (K, 1, H, W) probabilities, see `Batch.masks_to_source`. For keypoints, keypoints (K, P, 2) or
+        (K, P, 3), of which x and y count, in continuous pixels, as those of `batch.keypoints`; in flipped images, left
         is what looks left. For rotated boxes, corners (K, 4, 2) x, y.
 
         Boxes are moved to the source image and cut at its edges: a detector cuts them at the edges of its input,
         padding and letterbox included, and a box that reaches into those would lose IoU. A box that lies wholly in
-        them stays, without area, a wrong detection. Key points and corners are moved, and not cut. An image counts
+        them stays, without area, a wrong detection. Keypoints and corners are moved, and not cut. An image counts
         once: if it is updated again, as by samplers that fill up shards, the first detections stay and
         `Metrics.repeated` counts it.
         """
@@ -175,25 +175,25 @@ class CocoEvaluator(Generic[M]):
             if (other := self._shown.get(image_id, size)) != size:
                 raise InputError(
                     f"the image with image_id {image_id} is {size[1]} x {size[0]} pixels, and {other[1]} x {other[0]} "
-                    "in the json that it is compared with; evaluate with the loader's json"
+                    "in the JSON file that it is compared with; evaluate with the loader's JSON file"
                 )
         detections = self._in_source(batch, predictions)
         for image_id, found in zip(batch.image_id.tolist(), detections, strict=True):
             if image_id not in self._number:
                 where = f"in {self.annotations}" if self._tiles is None else "that of a tile"
-                raise InputError(f"image_id {image_id} is not {where}; evaluate with the loader's json")
+                raise InputError(f"image_id {image_id} is not {where}; evaluate with the loader's JSON file")
             self._own_repeated += image_id in self._own
             self._own.setdefault(image_id, found)
         self._found, self._repeated, self._merged = self._own, self._own_repeated, None
 
     def load(self, path: str | os.PathLike[str]) -> CocoEvaluator[M]:
-        """Take the detections of a json in COCO's form of results, such as `save` writes, instead of those so far.
+        """Take the detections of a JSON file in COCO's form of results, such as `save` writes, instead of those so far.
 
         An image without a row has no detections. Returns the evaluator. Raises OSError, and InputError for what does
-        not fit the json of the objects, and for an evaluator of tiles.
+        not fit the JSON file of the objects, and for an evaluator of tiles.
         """
         if self._tiles is not None:
-            raise InputError("a json has the detections in pictures: make the evaluator without tiles")
+            raise InputError("a JSON file has the detections in images: make the evaluator without tiles")
         self._own, self._own_repeated = read_results(Path(path), self._kind), 0
         self._found, self._repeated = self._own, 0
         return self
@@ -201,7 +201,7 @@ class CocoEvaluator(Generic[M]):
     def gather(self) -> CocoEvaluator[M]:
         """Gather the detections of all ranks of torch.distributed; every rank must call it. Returns the evaluator.
 
-        Does nothing without an initialised process group. For an image on several ranks, the
+        Does nothing without an initialized process group. For an image on several ranks, the
         detections of the lowest rank count. May be called again after more updates.
         """
         if not (dist.is_available() and dist.is_initialized()):
@@ -214,7 +214,7 @@ class CocoEvaluator(Generic[M]):
         return self
 
     def compute(self, *, partial: bool = False, voc2007: bool = False) -> M:
-        """Compute the metrics of all images of the json.
+        """Compute the metrics of all images of the JSON file.
 
         `partial`: of the updated images only; otherwise a missing image is an error. `voc2007`: VOC's and DOTA's AP
         is the mean of precision at 11 recalls, as in VOC2007, not the area under the curve, as from VOC2010 on.
@@ -237,7 +237,7 @@ class CocoEvaluator(Generic[M]):
         return find_errors(self._kind.truth, self._in_images(), min_score)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the detections as COCO results, the json that pycocotools' `loadRes` and test servers take.
+        """Write the detections as COCO results, the JSON file that pycocotools' `loadRes` and test servers take.
 
         Rotated boxes have their `corners` beside the box around them.
         """
@@ -248,7 +248,7 @@ class CocoEvaluator(Generic[M]):
     # ---------------------------------------------------------------------------------------- detections
 
     def _in_images(self) -> Mapping[int, ImageDetections]:
-        """Return the detections by image id of the json: those of tiles are merged, once after each change."""
+        """Return the detections by image id of the JSON file: those of tiles are merged, once after each change."""
         if self._tiles is None:
             return self._found
         if self._merged is None:
@@ -267,9 +267,9 @@ class CocoEvaluator(Generic[M]):
     def _in_pictures(
         self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]], found: Sequence[ImageDetections]
     ) -> list[ImageDetections]:
-        """Return detections in tiles in pixels of their pictures.
+        """Return detections in tiles in pixels of their images.
 
-        Boxes that come with key points or masks are what these are merged by: they show better what a tile cuts.
+        Boxes that come with keypoints or masks are what these are merged by: they show better what a tile cuts.
         """
         assert self._tiles is not None
         of_boxes = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from warnings import warn
 
 import numpy as np
 
@@ -17,15 +18,29 @@ FOUND, NEAR = 0.5, 0.1
 """The IoU from which a box finds an object, and from which it is taken for an attempt at one."""
 
 KINDS = {
-    "place": f"the right class, but an IoU of {NEAR} to {FOUND}",
-    "class": f"another class, IoU of {FOUND} or more",
-    "twice": "an object that a detection of higher score has found",
-    "background": f"no object has an IoU of {NEAR} with it",
+    "localization": f"the right class, but an IoU of {NEAR} to {FOUND}",
+    "classification": f"another class, IoU of {FOUND} or more",
     "both": f"another class, and an IoU of {NEAR} to {FOUND}",
+    "duplicate": "an object that a detection of higher score has found",
+    "background": f"no object has an IoU of {NEAR} with it",
     "missed": "an object that no detection finds, not even in another place or as another class",
 }
-"""The kinds of errors, those of TIDE (Bolya et al. 2020, https://arxiv.org/abs/2008.08115, its order too). The last is
-of objects, the others of detections."""
+"""The kinds of errors, those of TIDE (Bolya et al. 2020, https://arxiv.org/abs/2008.08115), which it also tests in
+the order of `_Image.errors`. The last is of objects, the others of detections."""
+
+OLD_KINDS = {"place": "localization", "class": "classification", "twice": "duplicate"}
+"""Names of kinds of errors before detaug 0.3."""
+
+
+class CountsByKind(dict[str, Ints]):
+    """Counts of errors by their kind. Old names of kinds are read, too, and warned of."""
+
+    def __missing__(self, kind: str) -> Ints:
+        new = OLD_KINDS.get(kind)
+        if new is None:
+            raise KeyError(kind)
+        warn(f"errors of the kind {kind} are called {new} now", FutureWarning, stacklevel=2)
+        return self[new]
 
 
 class PrecisionRecall(NamedTuple):
@@ -117,7 +132,7 @@ def find_errors(truth: GroundTruth, found: Mapping[int, ImageDetections], min_sc
         objects=objects,
         detections=np.bincount(labels[high], minlength=count),
         right=np.bincount(labels[high & right], minlength=count),
-        kinds=kinds,
+        kinds=CountsByKind(kinds),
         confusion=confusion,
         errors_of_image=errors_of_image,
         curve=_curve(scores, right, int(objects.sum())),
@@ -183,12 +198,12 @@ class _Image(NamedTuple):
             best, best_other = same[at].max(initial=0), other[at].max(initial=0)
             if NEAR <= best < FOUND:
                 explained.add(int(same[at].argmax()))
-                kind = "place"
+                kind = "localization"
             elif best_other >= FOUND:
                 explained.add(int(other[at].argmax()))
-                kind = "class"
+                kind = "classification"
             elif best >= FOUND:
-                kind = "twice"
+                kind = "duplicate"
             else:
                 kind = "both" if best_other >= NEAR else "background"
             yield kind, int(self.labels[at])
@@ -223,7 +238,7 @@ def _match(overlaps: Floats) -> Ints:
 
 
 def _share_inside(boxes: Floats, others: Floats) -> Floats:
-    """Return (D, G): the share of each box's area that is inside each of the others."""
+    """Return (D, G): the fraction of each box's area that is inside each of the others."""
     low, high = np.maximum(boxes[:, None, :2], others[:, :2]), np.minimum(boxes[:, None, 2:], others[:, 2:])
     area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     return np.asarray((high - low).clip(0).prod(2) / np.maximum(area, 1e-12)[:, None])

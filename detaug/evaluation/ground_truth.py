@@ -17,7 +17,7 @@ from detaug.coco.table import load_coco
 
 
 class GroundTruth(NamedTuple):
-    """N images in the json's order, and G objects grouped by image."""
+    """N images in the JSON file's order, and G objects grouped by image."""
 
     image_ids: list[int]
     file_names: list[str]
@@ -37,10 +37,10 @@ class GroundTruth(NamedTuple):
 
 
 def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {}) -> GroundTruth:
-    """Read a json's objects with its own boxes and areas, as pycocotools would read them, and ids from 1.
+    """Read a JSON file's objects with its own boxes and areas, as pycocotools would read them, and ids from 1.
 
-    pycocotools takes annotation id 0 for "no match", and needs an area, which not every json has. `more`: returns what
-    the rows have besides, of an entry of the json.
+    pycocotools takes annotation id 0 for "no match", and needs an area, which not every JSON file has. `more`: returns
+    what the rows have besides, of an entry of the JSON file.
     """
     checked = read_annotations(path)
     position = {image_id: at for at, image_id in enumerate(checked.image_ids.tolist())}

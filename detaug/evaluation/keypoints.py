@@ -1,4 +1,4 @@
-"""Score key points by COCO's rule, object keypoint similarity (OKS)."""
+"""Score keypoints by COCO's rule, object keypoint similarity (OKS)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from detaug.loading.batch import Batch
 from detaug.sources.coco_shapes import key_points_of
 
 NAMES = ("AP", "AP50", "AP75", "APm", "APl", "AR", "AR50", "AR75", "ARm", "ARl")
-"""In the order of pycocotools' stats of key points."""
+"""In the order of pycocotools' stats of keypoints."""
 
 USUAL_SIGMA = 0.05
 COCO_POINTS = 17
@@ -34,7 +34,7 @@ COCO_POINTS = 17
 
 @dataclass(frozen=True)
 class KeypointMetrics:
-    """The scores of a detector of key points, 0..1, by OKS; -1 where there is no object to find, as in pycocotools.
+    """The scores of a detector of keypoints, 0..1, by OKS; -1 where there is no object to find, as in pycocotools.
 
     >>> reader = da.CocoReader("demo/people", "demo/people.json", keypoints=True)
     >>> evaluator = da.CocoEvaluator(reader, kind="keypoints")
@@ -68,7 +68,7 @@ class KeypointMetrics:
 
 
 class KeypointKind(DetectionKind[KeypointMetrics]):
-    """Key points, (K, 2) x, y in continuous source pixels."""
+    """Keypoints, (K, 2) x, y in continuous source pixels."""
 
     def __init__(self, path: Path, sigmas: Sequence[float] | None = None) -> None:
         data = read_annotations(path, columns=("keypoints",))
@@ -85,7 +85,7 @@ class KeypointKind(DetectionKind[KeypointMetrics]):
             yield (self._swapped(batch, points, labels) if is_mirrored and len(points) else points).numpy()
 
     def result(self, shape: list[Any]) -> dict[str, Any]:
-        """Return x, y, 1 of each point; COCO counts pixels from 0 at their centres."""
+        """Return x, y, 1 of each point; COCO counts pixels from 0 at their centers."""
         return {"keypoints": [number for x, y in shape for number in (x - 0.5, y - 0.5, 1)]}
 
     def shapes(self, rows: Sequence[Mapping[str, Any]]) -> Floats:
@@ -98,7 +98,7 @@ class KeypointKind(DetectionKind[KeypointMetrics]):
     ) -> KeypointMetrics:
         """Return pycocotools' metrics."""
         if voc2007:
-            raise InputError("voc2007 is for boxes and rotated boxes, not for key points")
+            raise InputError("voc2007 is for boxes and rotated boxes, not for keypoints")
         detections = [row | _extent(row["keypoints"]) for row in self.rows(found)]
         stats = coco_scores(self.truth, detections, found, "keypoints", max_detections, self._sigmas).stats
         return KeypointMetrics(**dict(zip(NAMES, stats, strict=True)), images=len(found), repeated=repeated)
@@ -109,14 +109,14 @@ class KeypointKind(DetectionKind[KeypointMetrics]):
             return None if self._count == COCO_POINTS else np.full(self._count, USUAL_SIGMA)
         values = np.asarray(sigmas).tolist()
         fits = is_numbers(values, self._count) and min(values) > 0
-        check("sigmas", sigmas, fits, f"{self._count} numbers above 0, one for each key point")
+        check("sigmas", sigmas, fits, f"{self._count} numbers above 0, one for each keypoint")
         return np.array(values, np.float64)
 
     def _swapped(self, batch: Batch, points: Tensor, labels: Tensor) -> Tensor:
         key_points = batch.shapes.keypoints
         if key_points is None:
             raise InputError(
-                "the batch shows mirrored images, and has no key points that tell which of them change places: make "
+                "the batch shows flipped images, and has no keypoints that tell which of them are swapped: make "
                 "the loader's reader with CocoReader(..., keypoints=True), or leave flips out"
             )
         key_points.check_flips()
@@ -126,7 +126,7 @@ class KeypointKind(DetectionKind[KeypointMetrics]):
 
 
 def _row_of(entry: dict[str, Any], count: int) -> dict[str, Any]:
-    """Return what pycocotools needs of an entry of the json. Points that it lacks are not labelled."""
+    """Return what pycocotools needs of an entry of the JSON file. Points that it lacks are not labeled."""
     points = entry.get("keypoints") or []
     labelled = sum(visible > 0 for visible in points[2::3])
     number = entry.get("num_keypoints")
@@ -137,7 +137,7 @@ def _row_of(entry: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def _extent(keypoints: list[float]) -> dict[str, Any]:
-    """Return the box and the area that pycocotools' `loadRes` gives detected key points."""
+    """Return the box and the area that pycocotools' `loadRes` gives detected keypoints."""
     x, y = keypoints[0::3], keypoints[1::3]
     width, height = max(x) - min(x), max(y) - min(y)
     return {"bbox": [min(x), min(y), width, height], "area": width * height}

@@ -1,4 +1,4 @@
-"""What the kinds of evaluation have in common: one for boxes, masks, key points and rotated boxes each."""
+"""What the kinds of evaluation have in common: one for boxes, masks, keypoints and rotated boxes each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DetectionKind(ABC, Generic[M_co]):
 
     @abstractmethod
     def __init__(self, path: Path) -> None:
-        """Read the ground truth of a json."""
+        """Read the ground truth of a JSON file."""
 
     @abstractmethod
     def in_source(self, batch: Batch, columns: Columns) -> Iterable[NDArray[Any]]:
@@ -55,9 +55,9 @@ class DetectionKind(ABC, Generic[M_co]):
         """Return the metrics of the images whose ids `found` has. `max_detections`: see `coco_scores`."""
 
     def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, picture: Sequence[int]) -> NDArray[Any]:
-        """Return shapes in a tile of `size` (height, width) in pixels of its picture, of `picture` (height, width).
+        """Return shapes in a tile of `size` (height, width) in pixels of its image, of `picture` (height, width).
 
-        `window`: x, y, width, height of the tile in the picture.
+        `window`: x, y, width, height of the tile in the image.
         """
         return place(shapes, window, size)
 
@@ -74,7 +74,7 @@ class DetectionKind(ABC, Generic[M_co]):
         return area_of_boxes(shapes)
 
     def rows(self, found: Mapping[int, ImageDetections]) -> Iterable[dict[str, Any]]:
-        """Yield the detections in the form of COCO's results, in the json's order of images."""
+        """Yield the detections in the form of COCO's results, in the JSON file's order of images."""
         for image_id in self.truth.image_ids:
             if (each := found.get(image_id)) is not None:
                 columns = (each.shapes.tolist(), each.scores.tolist(), each.category_ids.tolist())
@@ -86,7 +86,7 @@ class DetectionKind(ABC, Generic[M_co]):
 
 
 def place(shapes: Floats, window: Ints, size: Ints) -> Floats:
-    """Return boxes or points, (D, ...) of x, y, in pixels of a picture. Arguments as those of `Kind.placed`."""
+    """Return boxes or points, (D, ...) of x, y, in pixels of an image. Arguments as those of `Kind.placed`."""
     points = as_points(shapes) * (window[2:] / size[::-1]) + window[:2]
     return np.asarray(points.reshape(shapes.shape))
 

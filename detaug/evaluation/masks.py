@@ -56,7 +56,7 @@ class MaskMetrics(CocoMetrics):
 
 
 class MaskKind(DetectionKind[MaskMetrics]):
-    """Masks in source pixels, as run lengths: {"size": [height, width], "counts": text}."""
+    """Masks in source pixels, as RLE: {"size": [height, width], "counts": text}."""
 
     key = Key("masks", (("H", "W"), (1, "H", "W")), is_large=True)
 
@@ -68,14 +68,14 @@ class MaskKind(DetectionKind[MaskMetrics]):
         """(height, width) of the images that detections are in, by id."""
 
     def in_source(self, batch: Batch, columns: Columns) -> Iterator[NDArray[Any]]:
-        """Yield the run lengths of the masks of each image in source pixels."""
+        """Yield the RLE of the masks of each image in source pixels."""
         sizes = batch.source_size.tolist()
         for size, parts in zip(sizes, batch.masks_to_source_in_parts(columns.shapes), strict=True):
             counts = [text for part in parts for text in run_lengths(part)]
             yield np.array([{"size": size, "counts": text} for text in counts], object)
 
     def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, picture: Sequence[int]) -> NDArray[Any]:
-        """Return run lengths of masks in a tile as those of masks in its picture."""
+        """Return RLE of masks in a tile as those of masks in its image."""
         left, top, width, height = window.tolist()
         rows, columns = (
             ((np.arange(side) + 0.5) * of_tile / side).astype(np.int64)
@@ -96,15 +96,15 @@ class MaskKind(DetectionKind[MaskMetrics]):
         return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
 
     def result(self, shape: Any) -> dict[str, Any]:
-        """Return the run lengths."""
+        """Return the RLE."""
         return {"segmentation": shape}
 
     def shapes(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
-        """Return the run lengths, as compressed texts."""
+        """Return the RLE, as compressed texts."""
         found = []
         for row in rows:
             if not isinstance(row["segmentation"], dict):
-                raise ValueError('segmentation must be run lengths, {"size": [height, width], "counts": ...}')
+                raise ValueError('segmentation must be RLE, {"size": [height, width], "counts": ...}')
             size, counts = self.sizes[row["image_id"]], row["segmentation"]["counts"]
             ends, fault = read_runs(row["segmentation"], *size)
             if fault:
@@ -132,7 +132,7 @@ class MaskKind(DetectionKind[MaskMetrics]):
 
 
 def run_lengths(masks: Tensor) -> list[str]:
-    """Return the run lengths of masks (K, H, W) bool as COCO's compressed texts. Only the ends of runs are copied."""
+    """Return the RLE of masks (K, H, W) bool as COCO's compressed texts. Only the ends of runs are copied."""
     flat = masks.transpose(1, 2).flatten(1)  # down the columns
     starts = flat.clone()
     starts[:, 1:] ^= flat[:, :-1]
@@ -146,7 +146,7 @@ def run_lengths(masks: Tensor) -> list[str]:
 
 
 def _row_of(entry: dict[str, Any], sizes: Mapping[int, list[int]]) -> dict[str, Any]:
-    """Return what pycocotools needs of an entry of the json: its mask as run lengths, and their area if it has none.
+    """Return what pycocotools needs of an entry of the JSON file: its mask as RLE, and their area if it has none.
 
     As in training, an object without an outline has the mask of its `corners`, or of its box.
     """

@@ -1,4 +1,4 @@
-"""Merge the detections in tiles to those in the pictures that the tiles were cut from."""
+"""Merge the detections in tiles to those in the source images that the tiles were cut from."""
 
 from __future__ import annotations
 
@@ -29,35 +29,36 @@ from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import covers
 
 Tiles: TypeAlias = TileReader | CocoReader | str | os.PathLike[str]
-"""A `TileReader`, or a json that `detaug tile` wrote, or its reader."""
+"""A `TileReader`, or a JSON file that `detaug tile` wrote, or its reader."""
 
 EDGE = 0.01
-"""Of a tile's side: a box that ends so near an edge of the tile inside of the picture may be cut by it."""
+"""Of a tile's side: a box that ends so near an edge of the tile inside of the source image may be cut by it."""
 
 COVERED = 0.7
-"""The share of a cut box that a box in another tile has to cover, to replace it."""
+"""The fraction of a cut box that a box in another tile has to cover, to replace it."""
 
 COVERING_SCORE = 0.5
-"""The least score of that box, as a share of the cut one's: detectors find large things everywhere with low scores."""
+"""The least score of that box, as a fraction of the cut one's: large things are detected everywhere with low scores."""
 
 
 class TilesOfPictures(NamedTuple):
-    """T tiles: where each is in its picture."""
+    """T tiles: where each is in its source image."""
 
     image_ids: list[int]
     """Of the tiles."""
     pictures: list[int]
-    """The image id of each one's picture."""
+    """The image id of each one's source image."""
     windows: Ints
-    """(T, 4): x, y, width, height in pixels of the picture."""
+    """(T, 4): x, y, width, height in pixels of the source image."""
     sizes: Ints
     """(T, 2): (height, width) of the tile."""
 
 
 def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPictures:
-    """Return the tiles of a `TileReader`, or of a json of `detaug tile`. `truth`: of the pictures.
+    """Return the tiles of a `TileReader`, or of a JSON file of `detaug tile`. `truth`: of the source images.
 
-    Raises InputError for a json without tiles, for tiles of other pictures, and if they leave out parts of pictures.
+    Raises InputError for a JSON file without tiles, for tiles of other source images, and if they leave out parts of
+    source images.
     """
     if isinstance(tiles, TileReader):
         ids = tiles.reader.image_ids[tiles.pictures].tolist()
@@ -98,8 +99,8 @@ def _pictures(rows: list[dict[str, Any]], truth: GroundTruth, origin: str, annot
         if name is not None and names.get(picture) != name:
             if name not in by_name:
                 raise InputError(
-                    f"{origin} has tiles of an image {shown(name)} that {annotations} does not have: merge the jsons "
-                    "of the images, and then cut the tiles of the merged one"
+                    f"{origin} has tiles of an image {shown(name)} that {annotations} does not have: merge the JSON "
+                    "files of the images, and then cut the tiles of the merged one"
                 )
             picture = by_name[name]
         pictures.append(picture)
@@ -111,8 +112,8 @@ def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:
         origin = row.get("tile_of")
         if not (isinstance(origin, dict) and "id" in origin and is_wholes(row.get("window"), 4, 0)):
             raise InputError(
-                f"{path}: the image with id {row.get('id')} has no tile_of and window; give a json that detaug tile "
-                "wrote"
+                f"{path}: the image with id {row.get('id')} has no tile_of and window; give the JSON file that detaug "
+                "tile wrote"
             )
     return TilesOfPictures(
         [row["id"] for row in rows],
@@ -125,7 +126,7 @@ def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:
 def merged(
     tiles: TilesOfPictures, found: Mapping[int, ImageDetections], kind: DetectionKind[Any], min_iou: float
 ) -> dict[int, ImageDetections]:
-    """Return the detections in pictures, by image id. `found`: of the tiles, in pixels of their pictures."""
+    """Return the detections in source images, by image id. `found`: of the tiles, in pixels of their source images."""
     sizes = dict(zip(kind.truth.image_ids, kind.truth.sizes.tolist(), strict=True))
     of_picture: dict[int, list[int]] = {}
     for at, (image_id, picture) in enumerate(zip(tiles.image_ids, tiles.pictures, strict=True)):
@@ -145,16 +146,16 @@ def merged(
 
 
 class Where(NamedTuple):
-    """Where D detections in tiles of one picture are."""
+    """Where D detections in tiles of one source image are."""
 
     boxes: Floats
-    """(D, 4) XYXY in pixels of the picture."""
+    """(D, 4) XYXY in pixels of the source image."""
     tile: Ints
     """(D,): the number of the tile."""
     windows: Ints
     """(D, 4): x, y, width, height of that tile."""
     size: Sequence[int]
-    """(height, width) of the picture."""
+    """(height, width) of the source image."""
 
 
 class Compared(NamedTuple):
@@ -182,7 +183,7 @@ def merged_rows(where: Where, scores: Floats, labels: Ints, compared: Compared, 
 
 
 def _is_cut(where: Where) -> Bools:
-    """Return (D,): whether a box ends at an edge of its tile that is not an edge of the picture."""
+    """Return (D,): whether a box ends at an edge of its tile that is not an edge of the source image."""
     boxes, _, windows, size = where
     start, end = windows[:, :2], windows[:, :2] + windows[:, 2:]
     near = EDGE * windows[:, 2:]
@@ -231,19 +232,18 @@ def merge_tiles(
     sizes: ArrayLike | None = None,
     min_iou: float = 0.5,
 ) -> dict[str, Tensor]:
-    """Merge the detections in the tiles of one picture: boxes (K, 4) XYXY in its pixels, scores and labels, best first.
+    """Merge detections in the tiles of one source image: boxes (K, 4) XYXY in its pixels, scores, labels, best first.
 
-    `predictions`: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes or corners
-    (K, 4, 2) of rotated ones, or both, scores and labels; also keypoints (K, P, 2 or 3). Others, as masks, are left
-    out. `windows`: (T, 4) x, y, width, height of each tile in
-    the picture, as `TileReader.windows`. `size`: (height, width) of the picture. `sizes`: (T, 2) those of the tiles, as
-    `TileReader.sizes`, if some show their window at another scale (`whole`); None is the windows' own.
+    `predictions`: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes or corners (K,
+    4, 2) of rotated ones, or both, scores and labels; also keypoints (K, P, 2 or 3). Others, as masks, are left out.
+    `windows`: (T, 4) x, y, width, height of each tile in the source image, as `TileReader.windows`. `size`: (height,
+    width) of the source image. `sizes`: (T, 2) those of the tiles, as `TileReader.sizes`, if some show their window at
+    another scale (`whole`); None is the windows' own.
 
-    A box that ends at an edge of its tile, but not of the picture, goes if a box of its class in another tile covers
-    it: there the object is whole. Then of two boxes of a class in different tiles with an IoU above `min_iou` the one
-    with the lower score goes. Of rotated boxes the corners decide both. An object that is whole in no tile keeps a box
-    for each part.
-    Raises InputError for other shapes, and where some tiles lack what others have.
+    A box that ends at an edge of its tile, but not of the source image, goes if a box of its class in another tile
+    covers it: there the object is whole. Then of two boxes of a class in different tiles with an IoU above `min_iou`
+    the one with the lower score goes. Of rotated boxes the corners decide both. An object that is whole in no tile
+    keeps a box for each part. Raises InputError for other shapes, and where some tiles lack what others have.
 
     >>> cut = {"boxes": torch.tensor([[80.0, 20, 100, 40]]), "scores": torch.ones(1), "labels": torch.tensor([1])}
     >>> whole = {**cut, "boxes": torch.tensor([[0.0, 20, 30, 40]])}
@@ -253,7 +253,7 @@ def merge_tiles(
     frames = np.asarray(windows)
     check("windows", frames.shape, frames.shape == (len(predictions), 4), f"of shape ({len(predictions)}, 4)")
     check("predictions", predictions, len(predictions) > 0, "of at least one tile")
-    check("size", size, is_wholes(to_python(size), 2, 1), "(height, width) of the picture")
+    check("size", size, is_wholes(to_python(size), 2, 1), "(height, width) of the source image")
     shown = frames[:, :1:-1] if sizes is None else np.asarray(sizes)
     right = shown.shape == (len(frames), 2) and bool((shown > 0).all())
     check("sizes", sizes, right, f"of shape ({len(frames)}, 2), above 0")
@@ -261,7 +261,7 @@ def merge_tiles(
     names = [name for name in ("boxes", "corners", "keypoints") if any(name in each for each in predictions)]
     lacking = [at for at, each in enumerate(predictions) if not {"scores", "labels", *names} <= {*each}]
     if names[:1] in ([], ["keypoints"]) or lacking:
-        raise InputError("predictions must all have boxes or corners, scores and labels, and key points if some have")
+        raise InputError("predictions must all have boxes or corners, scores and labels, and keypoints if some have")
     scores, labels = (torch.cat([each[name] for each in predictions]) for name in ("scores", "labels"))
     counts = [len(each["scores"]) for each in predictions]
     scales = frames[:, 2:] / shown[:, ::-1]
@@ -280,7 +280,7 @@ def merge_tiles(
 
 
 def _moved(shapes: Tensor, window: Ints, scale: Floats) -> Tensor:
-    """Return boxes (K, 4) or points (K, P, 2 or 3) in the picture. `scale`: (2,) of x and y."""
+    """Return boxes (K, 4) or points (K, P, 2 or 3) in the source image. `scale`: (2,) of x and y."""
     corner, by = (shapes.new_tensor(each.tolist()) for each in (window[:2], scale))
     if shapes.ndim == 2:
         return shapes * by.repeat(2) + corner.repeat(2)

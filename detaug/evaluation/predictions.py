@@ -17,8 +17,7 @@ class ImageDetections(NamedTuple):
     """The detections in one image."""
 
     shapes: NDArray[Any]
-    """(D, ...) what is compared with the objects, in source pixels: boxes, key points or corners; of masks, (D,) run
-    lengths as COCO has them."""
+    """(D, ...) what the objects are compared with, in source pixels: boxes, keypoints, corners; of masks, RLE (D,)."""
     scores: Floats
     category_ids: Ints
     boxes: Floats | None = None
@@ -83,7 +82,7 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
         )
     if len(labels) and not (labels.min() >= 1 and labels.max() <= classes):
         raise InputError(
-            f"labels of predictions must be 1..{classes}, the json's classes, got {labels.min()}..{labels.max()}; "
+            f"labels of predictions must be 1..{classes}, the JSON file's classes, got {labels.min()}..{labels.max()}; "
             "add 1 to labels that start at 0, or leave out those of 0, the background, which RetinaNet and FCOS of "
             "torchvision find too"
         )

@@ -71,8 +71,8 @@ def coco_scores(
     """Return the numbers of pycocotools' `summarize`, and the AP of each class.
 
     `detections`: COCO's results with the "bbox" and "area" that pycocotools' `loadRes` gives them; `image_ids`: the
-    images to evaluate; `sigmas`: (K,) of key points. `max_detections`: of an image and class, by default COCO's 100, of
-    key points 20. Then AR100 still is that of 100 detections.
+    images to evaluate; `sigmas`: (K,) of keypoints. `max_detections`: of an image and class, by default COCO's 100, of
+    keypoints 20. Then AR100 still is that of 100 detections.
     ultrafast-pycocotools computes them if it is installed, else pycocotools: the same numbers, bit for bit.
     """
     fast = _module("ultrafast_pycocotools")

@@ -1,4 +1,4 @@
-"""Read detections in the form of COCO's results: a json list of image_id, category_id, score and a shape."""
+"""Read detections in the form of COCO's results: a JSON list of image_id, category_id, score and a shape."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _known(row: dict[str, Any], name: str, known: Any) -> Any:
         raise InputError(f"must have a whole number as {name}, got {shown(value)}; {_FORM}")
     if value not in known:
         raise InputError(
-            f"has {name} {shown(value)}, which the json of the objects does not have; give the json that was "
+            f"has {name} {shown(value)}, which the JSON file of the objects does not have; give the JSON file that was "
             "predicted on, or leave such entries out"
         )
     return value

@@ -27,7 +27,7 @@ def check_on_disk(location: PathLike) -> None:
 
 
 def check_command(json: PathLike) -> str:
-    """Return the command that finds all that is wrong with a json: of one in a bucket, for a copy of it."""
+    """Return the command that finds all that is wrong with a JSON file: of one in a bucket, for a copy of it."""
     path = os.fspath(json)
     if address_of(path):
         return f"with a copy of it, detaug check {Path(path).name} IMAGES"

@@ -14,7 +14,7 @@ from detaug.files.paths import PathLike
 
 
 def write_json(path: PathLike, document: object) -> None:
-    """Write one document as json, indented for people."""
+    """Write one document as JSON, indented for people."""
     with json_written_with(path, document):
         pass
 
@@ -34,7 +34,7 @@ def json_written_with(path: PathLike, document: object) -> Iterator[None]:
 def write_atomically(path: PathLike, chunks: Iterable[str | bytes | memoryview], *, sync: bool = True) -> None:
     """Write a file so that `path` has its old content or all of the new one, never a part of it.
 
-    Text is written as UTF-8; lone surrogates, which file names that are not UTF-8 have, become json's escapes.
+    Text is written as UTF-8; lone surrogates, which file names that are not UTF-8 have, become JSON's escapes.
     For `sync` and errors see `replacing`.
     """
     with replacing(path, sync=sync) as temporary:

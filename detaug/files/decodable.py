@@ -1,8 +1,8 @@
 """Write images again that DALI's decoder does not read, or not with all their bands: as TIFFs of contiguous pixels.
 
 DALI 2.4 reads no TIFF that stores one band after the other, nor one of many bands with an orientation, nor a PNG of
-grey and alpha, and its decoders of images read no .npy, AVIF or HEIC. It inverts or converts TIFFs in which white is 0
-or that have CIELAB, and does not turn RGBA. It ends the process for a grey JPEG that is to stay grey.
+gray and alpha, and its decoders of images read no .npy, AVIF or HEIC. It inverts or converts TIFFs in which white is 0
+or that have CIELAB, and does not turn RGBA. It ends the process for a gray JPEG that is to stay gray.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def _npy_array(content: Bytes) -> NDArray[Any]:
 
 
 def _as_rgba(png: Bytes) -> Bytes:
-    """Return a PNG of grey and alpha, 16 bits each, as one of RGBA, 8 bits each: they are the same bytes.
+    """Return a PNG of gray and alpha, 16 bits each, as one of RGBA, 8 bits each: they are the same bytes.
 
     Pillow leaves out the lower 8 bits of the former.
     """
     head = png[:29].copy()
-    head[24:26] = 8, 6  # bits and colour type
+    head[24:26] = 8, 6  # bits and color type
     return np.concatenate([head, np.frombuffer(struct.pack(">I", zlib.crc32(head[12:29])), np.uint8), png[33:]])
 
 

@@ -1,6 +1,6 @@
 """The formats that `detaug convert` reads, and the kinds of files that it names but does not read.
 
-ROWS is the one table of them: how files are recognised, the messages about them, `detaug convert`, `detaug formats` and
+ROWS is the one table of them: how files are recognized, the messages about them, `detaug convert`, `detaug formats` and
 the table in docs/data-formats.md are made of its rows. A file is of the first form that fits it, so the order counts: a
 form that asks for more stands before those that would take its files, too.
 """
@@ -19,7 +19,7 @@ LFS = b"version https://git-lfs.github.com/spec/"
 
 _CONVERT = "convert it: detaug convert FILE -o OUT.json"
 _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
-_SCRIPT = "write it as a COCO json: docs/own-data.md has a script to begin with"
+_SCRIPT = "write it as a COCO JSON file: docs/own-data.md has a script to begin with"
 
 
 class Form(NamedTuple):
@@ -28,7 +28,7 @@ class Form(NamedTuple):
     name: str
     fits: Callable[[Sample], bool]
     remedy: str = _CONVERT
-    """The nearest way from it to a COCO json."""
+    """The nearest way from it to a COCO JSON file."""
     is_broken: bool = False
     """Whether it stands in the place of another file, which was not downloaded."""
     after: str = ""
@@ -44,13 +44,13 @@ class Format(NamedTuple):
     """As --from takes it."""
     title: str
     kept: str
-    """What becomes part of the json."""
+    """What becomes part of the JSON file."""
     extensions: tuple[str, ...]
-    """Of its annotation files, if they are not recognised and --from names the format."""
+    """Of its annotation files, if they are not recognized and --from names the format."""
     forms: tuple[Form, ...]
     """What its files look like."""
     lost: str = ""
-    """What does not become part of the json."""
+    """What does not become part of the JSON file."""
     reader: str = ""
     """MODULE.FUNCTION in `converters` that returns its records; "" for a converter of its own."""
     has_splits: bool = False
@@ -58,7 +58,7 @@ class Format(NamedTuple):
     command: str = ""
     """The command that reads this format alone, with more options."""
     writer: str = ""
-    """The command that writes the format from a COCO json."""
+    """The command that writes the format from a COCO JSON file."""
     tried: str = ""
     """The tools whose own code wrote files that were read object by object; "" where a second reading alone tests."""
 
@@ -121,7 +121,7 @@ def _is_retinanet(it: Sample) -> bool:
 
 
 def _is_yolo(words: Sequence[str]) -> bool:
-    """Return whether words may be a class number and relative numbers: a box, an outline or keypoints."""
+    """Return whether words may be a class number and relative numbers: a box, a polygon or keypoints."""
     if len(words) < 5 or not (words[0].isdecimal() and _are_numbers(words)):
         return False
     return all(-0.01 <= number <= 1.01 or number == 2 for number in map(float, words[1:]))
@@ -154,7 +154,7 @@ def _is_mot(it: Sample) -> bool:
 
 
 def is_panoptic(it: Sample) -> bool:
-    """Return whether the annotations of a json are images of segments, COCO's panoptic form."""
+    """Return whether the annotations of a JSON file are images of segments, COCO's panoptic form."""
     return it.has("images", "annotations") and "segments_info" in it.first("annotations")
 
 
@@ -183,8 +183,8 @@ def _is_mots(words: Sequence[str]) -> bool:
 _COCO_LISTS = ("images", "annotations", "categories")
 _CORNERS_OF_TABLE = ("x1", "y1", "x2", "y2", "x3", "y3", "x4", "y4")
 
-COCO_PANOPTIC = "a COCO panoptic json"
-COCO_JSON, YOLO_LABELS = "a COCO json", "a YOLO label file"
+COCO_PANOPTIC = "a COCO panoptic JSON file"
+COCO_JSON, YOLO_LABELS = "a COCO JSON file", "a YOLO label file"
 SHARD_FORMS = ("a TFRecord shard", "a tar")
 ROWS: tuple[Form | Format, ...] = (
     Form(
@@ -200,7 +200,7 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "cvat",
         "CVAT for images or video",
-        "boxes, rotated boxes, outlines, cuboids as outlines, ellipses, masks, skeletons as keypoints, tracks, "
+        "boxes, rotated boxes, polygons, cuboids as polygons, ellipses, masks, skeletons as keypoints, tracks, "
         "attributes, tags",
         (".xml",),
         (
@@ -212,14 +212,14 @@ ROWS: tuple[Form | Format, ...] = (
         lost="lines, points in no skeleton",
         reader="formats.cvat.read_cvat",
         writer="convert-coco-to-cvat",
-        tried="the writer of Datumaro 1.13.12, boxes and outlines; not CVAT's own, which is part of its server",
+        tried="the writer of Datumaro 1.13.12, boxes and polygons; not CVAT's own, which is part of its server",
     ),
     Form("HRSC2016's XML", lambda it: it.root == "hrsc_image", _SCRIPT),
     Form("dlib's XML", lambda it: it.root == "dataset" and "<images" in it.text, _SCRIPT),
     Format(
         "labelme-web",
         "LabelMe web tool (XML)",
-        "boxes, outlines, attributes",
+        "boxes, polygons, attributes",
         (".xml",),
         (
             Form(
@@ -236,7 +236,7 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "voc",
         "Pascal VOC",
-        "boxes, outlines, masks, rotated boxes (roLabelImg, DIOR-R), flags",
+        "boxes, polygons, masks, rotated boxes (roLabelImg, DIOR-R), flags",
         (".xml",),
         (
             Form(
@@ -255,11 +255,11 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "labelme",
         "LabelMe",
-        "boxes, outlines, masks, circles, rotated boxes, points of a group as keypoints, flags",
+        "boxes, polygons, masks, circles, rotated boxes, points of a group as keypoints, flags",
         (".json",),
         (
             Form(
-                "a LabelMe json",
+                "a LabelMe JSON file",
                 lambda it: it.has("shapes") and bool({"imagePath", "imageHeight", "version"} & it.keys),
                 _CONVERT_FOLDER,
             ),
@@ -272,7 +272,7 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "via",
         "VGG Image Annotator",
-        "boxes, outlines, circles, ellipses, attributes",
+        "boxes, polygons, circles, ellipses, attributes",
         (".json", ".csv"),
         (
             Form(
@@ -296,12 +296,12 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "label-studio",
         "Label Studio",
-        "boxes, rotated boxes, outlines, ellipses, brushes and bitmasks as masks, points in a region as keypoints, "
+        "boxes, rotated boxes, polygons, ellipses, brushes and bitmasks as masks, points in a region as keypoints, "
         "choices",
         (".json",),
         (
             Form(
-                "an export of Label Studio in its own json",
+                "an export of Label Studio in its own JSON file",
                 lambda it: (
                     it.has("data", "annotations", many=True)
                     or it.has("data", "completions", many=True)
@@ -329,17 +329,17 @@ ROWS: tuple[Form | Format, ...] = (
         "Create ML",
         "boxes",
         (".json",),
-        (Form("a CreateML json", _is_createml),),
+        (Form("a CreateML JSON", _is_createml),),
         reader="formats.createml.read_createml",
         tried="supervision 0.31.2",
     ),
     Form(
         "a list of detections (COCO results), which has no images",
         lambda it: it.has("image_id", "category_id", "score", many=True),
-        "give the json of the annotations, with images, annotations and categories",
+        "give the JSON file of the annotations, with images, annotations and categories",
     ),
     Form(
-        "a VoTT json",
+        "a VoTT JSON",
         lambda it: it.has("asset", "regions") or "asset" in it.first("assets"),
         "export from VoTT as Pascal VOC for detaug convert-voc",
     ),
@@ -350,7 +350,7 @@ ROWS: tuple[Form | Format, ...] = (
         (".json",),
         (
             Form(
-                "a json of Segment Anything (SA-1B)",
+                "a JSON file of Segment Anything (SA-1B)",
                 lambda it: it.has("image", "annotations") and "segmentation" in it.first("annotations"),
                 _CONVERT_FOLDER,
             ),
@@ -358,18 +358,18 @@ ROWS: tuple[Form | Format, ...] = (
         reader="formats.segment_anything.read_segment_anything",
     ),
     Form(
-        "a Supervisely json of a video",
+        "a Supervisely JSON file of a video",
         lambda it: it.has("frames", "framesCount"),
         "convert the project to one of images in Supervisely, and export that",
     ),
     Format(
         "supervisely",
         "Supervisely",
-        "boxes, rotated boxes, outlines with holes, bitmaps as masks, graphs as keypoints, tags",
+        "boxes, rotated boxes, polygons with holes, bitmaps as masks, graphs as keypoints, tags",
         (".json",),
         (
             Form(
-                "a Supervisely json",
+                "a Supervisely JSON file",
                 lambda it: it.has("objects", "size") and ("classTitle" in it.first("objects") or it.has("tags")),
                 _CONVERT_FOLDER,
             ),
@@ -394,7 +394,7 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "imagefolder",
         "Hugging Face imagefolder",
-        "boxes, outlines, masks, keypoints, other lists as columns",
+        "boxes, polygons, masks, keypoints, other lists as columns",
         (".jsonl", ".csv"),
         (
             Form(
@@ -413,25 +413,25 @@ ROWS: tuple[Form | Format, ...] = (
         "orient='records', lines=True)",
     ),
     Form(
-        "YouTube-VIS's json, whose annotations are of videos",
+        "YouTube-VIS's JSON file, whose annotations are of videos",
         lambda it: it.has("videos", "annotations") and not it.has("images"),
         _SCRIPT,
     ),
     Form(
-        "BDD100K's json",
+        "BDD100K's JSON file",
         lambda it: it.has("name", "frames") or "labels" in it.first("frames") or it.has("name", "labels", many=True),
         _SCRIPT,
     ),
-    Form("Cityscapes' json of polygons", lambda it: it.has("imgHeight", "imgWidth", "objects"), _SCRIPT),
+    Form("Cityscapes' JSON of polygons", lambda it: it.has("imgHeight", "imgWidth", "objects"), _SCRIPT),
     Form(
-        "a json of V7 Darwin",
+        "a JSON file of V7 Darwin",
         lambda it: (
             it.has("item", "annotations") or (it.has("image", "annotations") and "name" in it.first("annotations"))
         ),
         "export it as COCO from V7",
     ),
     Form(
-        "a json of SuperAnnotate",
+        "a JSON file of SuperAnnotate",
         lambda it: (
             it.has("metadata", "instances")
             or (it.has("type", "points", many=True) and not it.keys.isdisjoint(("classId", "className")))
@@ -440,22 +440,26 @@ ROWS: tuple[Form | Format, ...] = (
     ),
     Form("a list of tasks of Scale AI", lambda it: it.has("task_id", "params", many=True), _SCRIPT),
     Form(
-        "an ODVG json of Grounding DINO",
+        "an ODVG JSON of Grounding DINO",
         lambda it: it.has("filename") and not it.keys.isdisjoint(("detection", "grounding")),
         _SCRIPT,
     ),
     Form(
         "an NDJSON of Ultralytics",
         lambda it: it.has("type", "task", "class_names"),
-        "convert_ndjson_to_yolo of ultralytics.data.converter writes it as YOLO's data set",
+        "convert_ndjson_to_yolo of ultralytics.data.converter writes it as YOLO's dataset",
     ),
     Form("an old export of Labelbox", lambda it: it.has("External ID", "Label", many=True), _SCRIPT),
     Form(
-        "a json of FiftyOne",
+        "a JSON file of FiftyOne",
         lambda it: "filepath" in it.first("samples") or (it.has("classes", "labels") and not it.is_list("labels")),
         "export it as COCO: dataset.export(DIR, dataset_type=fo.types.COCODetectionDataset)",
     ),
-    Form("a Datumaro json", lambda it: it.has("items", "categories"), "datum convert -f coco makes a COCO json of it"),
+    Form(
+        "a Datumaro JSON file",
+        lambda it: it.has("items", "categories"),
+        "datum convert -f coco makes a COCO JSON file of it",
+    ),
     Form("an output manifest of SageMaker Ground Truth", lambda it: "source-ref" in it.keys, _SCRIPT),
     Form("an export of Labelbox", lambda it: "data_row" in it.keys, _SCRIPT),
     Form(
@@ -486,7 +490,7 @@ ROWS: tuple[Form | Format, ...] = (
         COCO_PANOPTIC,
         is_panoptic,
         "converters/panoptic2detection_coco_format.py of panopticapi (github.com/cocodataset/panopticapi) makes a COCO "
-        "json of its things",
+        "JSON of its things",
     ),
     Format(
         "coco",
@@ -524,7 +528,7 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "webdataset",
         "WebDataset",
-        "boxes, outlines; images stay in their shards",
+        "boxes, polygons; images stay in their shards",
         (".tar",),
         (
             Form(
@@ -539,7 +543,7 @@ ROWS: tuple[Form | Format, ...] = (
     Format(
         "yolo",
         "YOLO",
-        "boxes, outlines, keypoints, rotated boxes",
+        "boxes, polygons, keypoints, rotated boxes",
         (".yaml", ".yml", ".data", ".txt"),
         (
             Form(
@@ -555,7 +559,7 @@ ROWS: tuple[Form | Format, ...] = (
             Form(
                 YOLO_LABELS,
                 lambda it: it.all_rows(_is_yolo),
-                "convert the data set: detaug convert FOLDER -o OUT.json",
+                "convert the dataset: detaug convert FOLDER -o OUT.json",
             ),
         ),
         reader="yolo.to_coco.read_yolo",
@@ -614,7 +618,7 @@ ROWS: tuple[Form | Format, ...] = (
     Form(
         "a list of boxes of keras-yolo3 and YOLOv4",
         _is_boxes_in_rows,
-        "export the data set in another format, such as YOLO's or VOC's",
+        "export the dataset in another format, such as YOLO's or VOC's",
     ),
     Format(
         "wider-face",

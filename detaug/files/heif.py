@@ -73,7 +73,7 @@ def name_fault(image_format: str, name: str) -> str:
     endings = EXTENSIONS.get(image_format)
     if endings is None or are_among([name]):
         return ""
-    return f"is {image_format}, and its name does not say so; rename it to {endings[0]}, also in the json"
+    return f"is {image_format}, and its name does not say so; rename it to {endings[0]}, also in the JSON file"
 
 
 def read_pixels(file: BinaryIO) -> Any:

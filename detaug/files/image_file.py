@@ -124,12 +124,12 @@ class BytesFile(io.RawIOBase):
 
 
 class ImageChanged(OSError):
-    """Raised for an image in a shard whose bytes are not those that its json was written for."""
+    """Raised for an image in a shard whose bytes are not those that its JSON file was written for."""
 
     def __init__(self, offset: int, found: int, expected: int) -> None:
         super().__init__(
-            f"its bytes, from {offset:,} on in the shard, are others than when the json was written: their CRC-32C is "
-            f"{found:#010x} instead of {expected:#010x}; get the shard again, or convert it again"
+            f"its bytes, from {offset:,} on in the shard, are others than when the JSON file was written: their "
+            f"CRC-32C is {found:#010x} instead of {expected:#010x}; get the shard again, or convert it again"
         )
 
 

@@ -52,10 +52,10 @@ DECODED_FORMATS = {
 }
 
 _HEAD_BYTES = 4096
-_LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and colour profiles push the size past the first 4 KiB
+_LONG_HEAD_BYTES = 1 << 18  # EXIF thumbnails and color profiles push the size past the first 4 KiB
 _ORIENTATION_TAG = 0x0112
-_PNG_PALETTE = 3  # IHDR's colour type
-_RGBA_OF_16_BITS = bytes([16, 6])  # IHDR's bits and colour type
+_PNG_PALETTE = 3  # IHDR's color type
+_RGBA_OF_16_BITS = bytes([16, 6])  # IHDR's bits and color type
 _PILLOW_FORMATS = ("BMP", "WEBP", "PPM", "GIF")
 PILLOW_ERRORS = (
     OSError,
@@ -225,7 +225,7 @@ def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
         if len(chunk) < 8 or chunk[4:] == b"IEND":
             if head[24:26] == _RGBA_OF_16_BITS and orientation in _TURNS:
                 raise ImageError(
-                    "image-format", "has 16-bit RGBA turned by EXIF, which DALI reads unturned; save it upright"
+                    "image-format", "has 16-bit RGBA rotated by EXIF, which DALI reads unturned; save it upright"
                 )
             width, height = struct.unpack_from(">II", head, 16)
             return _Scanned("PNG", (width, height), orientation)
@@ -273,7 +273,7 @@ def read_orientation(file: BinaryIO) -> int:
 def upright(image: Any, orientation: int) -> Any:
     """Return an image of Pillow as displayed. `orientation`: of its header, which Pillow itself may read otherwise.
 
-    Pillow turns a TIFF when it decodes it, and then it has no orientation left; that of other formats stays.
+    Pillow rotates a TIFF when it decodes it, and then it has no orientation left; that of other formats stays.
     """
     from PIL import Image
 
@@ -350,7 +350,7 @@ def is_cut_off(path: PathLike | ImageFile, header: ImageHeader) -> bool:
     """Return whether a JPEG or PNG lacks its end marker; False for other formats. Raises OSError.
 
     Reads the last bytes. Only where the marker is not among them, as in files padded with zeros or with a video after
-    the picture, the rest is searched. The pixels of a JPEG cannot contain the marker; a thumbnail before them does.
+    the image, the rest is searched. The pixels of a JPEG cannot contain the marker; a thumbnail before them does.
     """
     marker = _END_MARKERS.get(header.format)
     if marker is None:

@@ -1,4 +1,4 @@
-"""Recognise files of other kinds than the one that is wanted, and say what each needs."""
+"""Recognize files of other kinds than the one that is wanted, and say what each needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from detaug.files.formats import FORMATS, FORMS, TABLE_RULE, Form
 from detaug.files.paths import list_files
 from detaug.files.sample import HEAD_BYTES, Sample, json_beginning
 
-_LARGEST_JSON = 8 << 20  # bytes of a json that is parsed whole; of a larger one its beginning tells
+_LARGEST_JSON = 8 << 20  # bytes of a JSON file that is parsed whole; of a larger one its beginning tells
 _MOST_FILES = 20
 _LOOKED_AT = tuple(
     sorted({".ndjson"}.union(*(each.extensions for each in FORMATS)) - {".txt", ".data"})  # these may be anything
@@ -31,8 +31,8 @@ def form_of(name: str, head: bytes, document: Any = None, but: Sequence[str] = (
 def what_is(name: str, head: bytes, document: Any = None, but: Sequence[str] = ()) -> str:
     """Return what a file is and what it needs, such as "is CVAT's own XML; export ..."; "" where it is not known.
 
-    head: its first bytes, 64 KiB or all. document: the file as parsed, if it is a json. but: names of forms that the
-    caller reads, and which the file therefore is not.
+    head: its first bytes, 64 KiB or all. document: the file as parsed, if it is a JSON file. but: names of forms that
+    the caller reads, and which the file therefore is not.
     """
     form = form_of(name, head, document, but)
     return f"is {form.name}; {form.remedy}" if form else ""

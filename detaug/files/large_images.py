@@ -14,7 +14,7 @@ ENORMOUS = 1 << 27
 """Pixels of an image that is looked at more closely before it is decoded: 0.4 GB of RGB."""
 
 _PIXELS_OF_BYTE = 1000
-"""A photograph has a few. Even a single colour has 512 in a JPEG, and about 350 of RGB in a PNG."""
+"""An image has a few. Even a single color has 512 in a JPEG, and about 350 of RGB in a PNG."""
 
 _PILLOWS_MODULES = r"(PIL|pillow_\w+)\b(?#detaug)"
 """The comment makes the filter another one than any that a user sets."""
@@ -75,7 +75,7 @@ def _set_limit() -> None:
 def too_few_bytes(width: int, height: int, length: int) -> str:
     """Return why a file of `length` bytes cannot hold an image, as the end of a sentence about it; "" if it may.
 
-    Decoders allocate what a header says, and fill it with zeros or grey where the file ends: gigabytes.
+    Decoders allocate what a header says, and fill it with zeros or gray where the file ends: gigabytes.
     """
     if width * height <= max(ENORMOUS, _PIXELS_OF_BYTE * length):
         return ""

@@ -32,7 +32,7 @@ class Pair(NamedTuple):
 
 
 class ImageNames:
-    """The image files of a data set, found by stem or by file name; no path in a label file is ever opened.
+    """The image files of a dataset, found by stem or by file name; no path in a label file is ever opened.
 
     place: returns where an image is for its label file, if that has other folders.
     """

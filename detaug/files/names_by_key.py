@@ -1,4 +1,4 @@
-"""The names of a data set by keys, in little memory."""
+"""The names of a dataset by keys, in little memory."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from detaug.files.paths import folded, last_part, stem_of
 
 
 class Namesakes:
-    """The images of a data set by their stems, and by the last and the first parts of their paths.
+    """The images of a dataset by their stems, and by the last and the first parts of their paths.
 
-    A data set of scenes may have a `frame.jpg` in each of thousands of folders: comparing all of them would take hours.
+    A dataset of scenes may have a `frame.jpg` in each of thousands of folders: comparing all of them would take hours.
     place: see `ImageNames`.
     """
 

@@ -21,7 +21,7 @@ TIFF_MAGIC = {b"II*\0": "<", b"MM\0*": ">", b"II+\0": "<", b"MM\0+": ">"}
 _TIFF_VALUES = {1: "B", 3: "H", 4: "I", 16: "Q"}  # BYTE, SHORT, LONG, LONG8
 _TIFF_KINDS = {1: "uint", 2: "int", 3: "float", 4: "uint"}  # SampleFormat; 4 is "undefined"
 _BLACK_IS_ZERO, _RGB, _PALETTE, _SEPARATED, _YCBCR = 1, 2, 3, 5, 6  # PhotometricInterpretation
-_PNG_BANDS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette has RGB
+_PNG_BANDS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by color type; a palette has RGB
 
 
 RGB8 = (3, "uint8")
@@ -43,7 +43,7 @@ class PixelType(NamedTuple):
     planar: bool = False
     """Whether a TIFF stores one band after the other."""
     rgb: bool = True
-    """Whether a file does not say that its bands are other colours than red, green and blue."""
+    """Whether a file does not say that its bands are other colors than red, green and blue."""
     cmyk: bool = False
     converted: bool = False
     """Whether a TIFF has white as 0, or CIELAB: DALI converts those values, or refuses them."""

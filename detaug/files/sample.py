@@ -1,4 +1,4 @@
-"""The beginning of a file, as what it may be: text, rows, a table, XML, json."""
+"""The beginning of a file, as what it may be: text, rows, a table, XML, JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ROOT = re.compile(r"\s*<([\w.:-]+)")
 
 
 class Sample:
-    """The beginning of a file, and what it is as text, rows or json."""
+    """The beginning of a file, and what it is as text, rows or JSON."""
 
     def __init__(self, name: str, head: bytes, document: Any = None) -> None:
-        """Keep the beginning. document: the file as parsed, if it is a json and was parsed already."""
+        """Keep the beginning. document: the file as parsed, if it is a JSON file and was parsed already."""
         self.name, self.head, self._document = name.lower(), head, document
 
     @cached_property
@@ -49,7 +49,7 @@ class Sample:
 
     @cached_property
     def document(self) -> Any:
-        """Return the json that the file is, or that its first line is; None where it is none."""
+        """Return the JSON file that the file is, or that its first line is; None where it is none."""
         if self._document is not None:
             return self._document
         for text in (self.text, *self.rows[:1]) if self.text.lstrip()[:1] in ("{", "[") else ():
@@ -59,16 +59,16 @@ class Sample:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Return the keys of a json, or of its first entry if it is a list."""
+        """Return the keys of a JSON file, or of its first entry if it is a list."""
         first = self.document[0] if isinstance(self.document, list) and self.document else self.document
         return frozenset(first) if isinstance(first, dict) else frozenset()
 
     def has(self, *keys: str, many: bool = False) -> bool:
-        """Return whether a json is an object with these keys, or, with many, a list of such objects."""
+        """Return whether a JSON file is an object with these keys, or, with many, a list of such objects."""
         return isinstance(self.document, list) == many and self.keys.issuperset(keys)
 
     def first(self, key: str = "") -> frozenset[str]:
-        """Return the keys of the first entry of a list or object: of the json, or below a key of its first entry."""
+        """Return the keys of the first entry of a list or object: of the whole, or below a key of its first entry."""
         value = self.document[0] if isinstance(self.document, list) and self.document else self.document
         value = value.get(key) if key and isinstance(value, dict) else value
         entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -76,7 +76,7 @@ class Sample:
         return frozenset(first) if isinstance(first, dict) else frozenset()
 
     def is_list(self, key: str) -> bool:
-        """Return whether a json has a list below a key."""
+        """Return whether a JSON file has a list below a key."""
         return isinstance(self.document[key], list)
 
     @cached_property
@@ -95,7 +95,7 @@ class Sample:
 
 
 def json_beginning(text: str) -> Any:
-    """Return what is whole at the beginning of a json that is cut off: its first entries; None where there is none."""
+    """Return the first entries of a JSON file that is cut off; None where none is whole."""
     return _read_beginning(text.lstrip(), 0)
 
 

@@ -47,14 +47,14 @@ def _read(path: PathLike, most: float = math.inf) -> bytes:
 
 
 def read_json(path: PathLike) -> Any:
-    """Parse a json file in UTF-8, UTF-16 or UTF-32, with or without BOM. Raises OSError and InputError."""
+    """Parse a JSON file in UTF-8, UTF-16 or UTF-32, with or without BOM. Raises OSError and InputError."""
     data = _read(path)
     try:
         return json.loads(data)
     except RecursionError:
-        raise InputError("is nested too deeply for a json of annotations") from None
+        raise InputError("is nested too deeply for a JSON file of annotations") from None
     except ValueError as error:
-        raise InputError(f"does not parse as json: {error}") from None
+        raise InputError(f"does not parse as JSON: {error}") from None
 
 
 def lines_of(text: str) -> list[str]:

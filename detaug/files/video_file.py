@@ -245,7 +245,7 @@ class _Scan(NamedTuple):
     size: tuple[int, int]
     unit: float
     rate: float
-    """Frames a second."""
+    """Frames per second."""
     start: float
     """Seconds at which the stated duration begins."""
     duration: float
@@ -339,7 +339,7 @@ def _stamps(packets: Sequence[_Packet], scan: _Scan) -> tuple[Ints, float]:
         return constant
     shown = np.array(stamps, np.int64)
     off = np.abs((shown - shown[0]) * scan.unit * scan.rate - constant[0])
-    if "mpeg" in scan.formats and off.max() < 2:  # FFmpeg mistakes the picture that a time is of by one
+    if "mpeg" in scan.formats and off.max() < 2:  # FFmpeg mistakes the image that a time is of by one
         return constant
     return shown, scan.unit
 

@@ -1,4 +1,4 @@
-"""Findings about the entries of a COCO json, all of one kind in one record: a json may have a million of them."""
+"""Findings about the entries of a COCO JSON file, all of one kind in one record: there may be a million."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Where = Literal["images", "annotations", "categories", "videos", "files", "json"
 
 @dataclass(frozen=True)
 class Findings:
-    """All findings of one kind about one list of the json."""
+    """All findings of one kind about one list of the JSON file."""
 
     kind: str
     where: Where
@@ -37,7 +37,7 @@ class Findings:
 
 
 def about_json(kind: str, text: str) -> Findings:
-    """Return a finding about the json as a whole."""
+    """Return a finding about the JSON file as a whole."""
     return Findings(kind, "json", np.zeros(1, np.int64), lambda _: text)
 
 

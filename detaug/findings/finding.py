@@ -15,7 +15,7 @@ from detaug.findings.kinds import KINDS, Effect
 class Finding:
     """One finding in one file.
 
-    file: path relative to the data set's root. kind: a key of KINDS. object_index: position of the object among the
+    file: path relative to the dataset's root. kind: a key of KINDS. object_index: position of the object among the
     XML's <object> elements, from 0. line: in the file, from 1. before: as found; for boxes [xmin, ymin, xmax, ymax] as
     in the XML. after: as written; for boxes COCO's [x, y, width, height]. note: replaces the kind's meaning. count: how
     many things it is about, where these are counted, not listed.
@@ -45,12 +45,12 @@ class Finding:
         return KINDS[self.kind].effect
 
     def as_dict(self) -> dict[str, object]:
-        """Return the fields for a json report."""
+        """Return the fields for a JSON file report."""
         return asdict(self)
 
     def __str__(self) -> str:
         position = self.file if self.line is None else f"{self.file}:{self.line}"
-        start = f"{position}: " if position else ""  # no file: about the data set as a whole
+        start = f"{position}: " if position else ""  # no file: about the dataset as a whole
         which = "" if self.object_index is None else f"object {self.object_index}: "
         return on_one_line(f"{start}{which}{self.note or KINDS[self.kind].meaning} [{self.kind}]")
 
@@ -88,7 +88,7 @@ _LONGEST = 600
 
 
 def shown(value: object) -> str:
-    """Return the repr of a json value on one line of bounded length, with control characters escaped."""
+    """Return the repr of a JSON value on one line of bounded length, with control characters escaped."""
     text = _repr.repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 

@@ -31,7 +31,7 @@ class Kind:
     """Keys that --clean leaves out of the entry, since readers that are asked for them refuse them."""
     clean: Literal["drops", "keeps", "cannot"] = "drops"
     """What --clean does for an error without `repair`: it leaves the entry out; keeps it, with another id or joined
-    with the earlier image of its file; or writes nothing, since leaving entries out does not mend the file."""
+    with the earlier image of its file; or writes nothing, since leaving entries out does not correct the file."""
 
     @property
     def is_kept(self) -> bool:
@@ -40,10 +40,10 @@ class Kind:
 
 
 _PIXELS = "write pixels: multiply x and widths by the image's width, y and heights by its height."
-_FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a json without it."
-_CONVERT = "convert the data set again, with all its files and classes."
+_FOLDER = "check that IMAGES is the right folder, or convert again; --clean FILE.json writes a JSON file without it."
+_CONVERT = "convert the dataset again, with all its files and classes."
 _DELETE = "delete one of the two boxes where they are one object."
-_RENAME = "if they are one class, give its objects one label in the labelling tool, and convert again; else leave it."
+_RENAME = "if they are one class, give its objects one label in the labeling tool, and convert again; else leave it."
 
 
 # Findings of conversions and merges.
@@ -73,7 +73,9 @@ KINDS: dict[str, Kind] = {
     "stem-repeated": Kind(
         "error", "two images differ only in their extension, so they would share one annotation file"
     ),
-    "entry-invalid": Kind("error", "an entry of the json cannot be used; detaug check explains it", loses_objects=True),
+    "entry-invalid": Kind(
+        "error", "an entry of the JSON file cannot be used; detaug check explains it", loses_objects=True
+    ),
     "label-unreadable": Kind("error", "the label file cannot be read, is larger than 8 MiB or is not UTF-8 text"),
     "row-invalid": Kind("error", "a row of labels does not have the numbers that its format has"),
     "row-not-relative": Kind("error", "a coordinate in a row of labels is not relative to the image, from 0 to 1"),
@@ -87,7 +89,7 @@ KINDS: dict[str, Kind] = {
     "shard-broken": Kind("error", "the shard is cut off or damaged; from there on it is left out"),
     "record-broken": Kind("error", "a record's checksum is wrong, or it is not a tf.train.Example"),
     "sample-no-image": Kind("error", "a record or sample has no image, or several"),
-    "sample-invalid": Kind("error", "the labels of a record or sample are incomplete, contradictory or not json"),
+    "sample-invalid": Kind("error", "the labels of a record or sample are incomplete, contradictory or not JSON"),
     "member-repeated": Kind("error", "a tar has two members of one name, or a sample's members are not in a row"),
     "member-name": Kind("error", "a tar's member has a name that is absolute, leads outside with '..' or is not text"),
     "member-no-file": Kind("error", "a tar's member is a link, a sparse file or a device, not plain content"),
@@ -110,9 +112,9 @@ KINDS: dict[str, Kind] = {
     "label-unused": Kind("dropped", "a label file has no image", loses_objects=True),
     "file-unused": Kind("dropped", "a file has no annotations in a known format, and was left out"),
     "shape-unused": Kind(
-        "dropped", "a shape, such as a line or a lone point, has no place in the json", loses_objects=True
+        "dropped", "a shape, such as a line or a lone point, has no place in the JSON file", loses_objects=True
     ),
-    "element-unused": Kind("dropped", "elements or keys of the annotation files have no place in the json"),
+    "element-unused": Kind("dropped", "elements or keys of the annotation files have no place in the JSON file"),
     "image-unlisted": Kind("dropped", "images in the folder that no annotations are of were left out"),
     "annotation-unused": Kind("dropped", "an image has several complete annotations, of several people; one was used"),
     "task-unfinished": Kind("dropped", "a task has no annotation, or only cancelled ones, and was left out"),
@@ -120,14 +122,14 @@ KINDS: dict[str, Kind] = {
     "boxes-without-image": Kind(
         "dropped", "boxes of an image that cannot be used were left out with it", loses_objects=True
     ),
-    "key-dropped": Kind("dropped", "a key of the json has no place in the other format"),
+    "key-dropped": Kind("dropped", "a key of the JSON file has no place in the other format"),
     "image-without-row": Kind(
         "dropped", "an image without objects has no row in a table of this style; --style retinanet has one"
     ),
     "split-entry-repeated": Kind("dropped", "the split names an image twice; the first entry counts"),
     "split-contradiction": Kind("noted", "the split of a class marks an image -1 and also 1 or 0, which counts"),
     "split-negative": Kind("dropped", "images that the split of a class marks -1, without that class, are left out"),
-    "unlabelled-skipped": Kind("dropped", "an image has no XML and was left out (--unlabelled skip)"),
+    "unlabeled-skipped": Kind("dropped", "an image has no XML and was left out (--unlabeled skip)"),
     "class-not-listed": Kind("dropped", "an object's class is not among --classes", loses_objects=True),
     "entry-ignored": Kind(
         "dropped", "entries that an evaluation ignores were left out (--ignored drop)", loses_objects=True
@@ -141,8 +143,8 @@ KINDS: dict[str, Kind] = {
     "box-reversed": Kind(
         "repaired", "a box's corners were swapped (xmin over xmax, ymin over ymax or a negative side)"
     ),
-    "id-form": Kind("repaired", "ids of the json are text or like 1.0 and were read as whole numbers"),
-    "number-text": Kind("repaired", "numbers of the json are text and were read as numbers"),
+    "id-form": Kind("repaired", "ids of the JSON file are text or like 1.0 and were read as whole numbers"),
+    "number-text": Kind("repaired", "numbers of the JSON file are text and were read as numbers"),
     "class-none": Kind(
         "repaired", "the objects of a file have no attribute that may be a class; they got the class object"
     ),
@@ -150,31 +152,31 @@ KINDS: dict[str, Kind] = {
     "flag-invalid": Kind("repaired", "difficult, truncated or occluded is neither 0 nor 1; 0 was used"),
     "difficult-crowd": Kind("repaired", "an object is marked difficult and became a crowd (--difficult crowd)"),
     "file-name-changed": Kind("repaired", "an image's name in a shard is missing, repeated or no safe path"),
-    "outline-missing": Kind("repaired", "an object without an outline got that of its box"),
-    "outline-cut": Kind("repaired", "an outline reached past its image and was cut at the edge"),
-    "mask-traced": Kind("repaired", "a mask (run lengths) became an outline along the edges of its pixels"),
-    "line-closed": Kind("repaired", "a line whose ends nearly meet became an outline"),
+    "outline-missing": Kind("repaired", "an object without a polygon got that of its box"),
+    "outline-cut": Kind("repaired", "a polygon reached past its image and was cut at the edge"),
+    "mask-traced": Kind("repaired", "a mask (RLE) became a polygon along the edges of its pixels"),
+    "line-closed": Kind("repaired", "a line whose ends nearly meet became a polygon"),
     "shapes-joined": Kind("repaired", "shapes with the same class and the same group became one object"),
     "rings-traced": Kind(
-        "repaired", "rings of an outline that overlap became an outline along the edges of their pixels"
+        "repaired", "rings of a polygon that overlap became a polygon along the edges of their pixels"
     ),
-    "rings-joined": Kind("repaired", "the rings of an outline became one, joined by bridges of no width"),
-    "box-outline": Kind("repaired", "a box that is not the one around its outline or mask became that one"),
+    "rings-joined": Kind("repaired", "the rings of a polygon became one, joined by bridges of no width"),
+    "box-outline": Kind("repaired", "a box that is not the one around its polygon or mask became that one"),
     "outline-rectangle": Kind(
-        "repaired", "an outline, or four corners that are no rectangle, became the smallest rectangle around it"
+        "repaired", "a polygon, or four corners that are no rectangle, became the smallest rectangle around it"
     ),
-    "corners-outline": Kind("repaired", "four corners that are no rectangle became an outline"),
+    "corners-outline": Kind("repaired", "four corners that are no rectangle became a polygon"),
     "value-text": Kind("repaired", "a value that is no text became text: the format has no other"),
     "point-outside": Kind(
-        "repaired", "a key point outside of its image became not labelled, since Ultralytics refuses such images"
+        "repaired", "a keypoint outside of its image became not labeled, since Ultralytics refuses such images"
     ),
     "crowd-difficult": Kind("repaired", "a crowd (iscrowd 1) was marked difficult, the nearest that VOC has"),
-    "unlabelled-kept": Kind("noted", "an image has no XML and was kept as an image without boxes"),
+    "unlabeled-kept": Kind("noted", "an image has no XML and was kept as an image without boxes"),
     "image-joined": Kind("noted", "an image is in two of the files that are merged; its boxes were combined"),
     "splits-joined": Kind(
         "noted",
-        "images of several splits are in one json; convert each folder by itself, so that no model is trained on test "
-        "images",
+        "images of several splits are in one JSON file; convert each folder by itself, so that no model is trained on "
+        "test images",
     ),
     "split-entry-moved": Kind(
         "noted", "the split has a path of another machine; the only image whose path ends like it was used"
@@ -184,12 +186,12 @@ KINDS: dict[str, Kind] = {
         "YOLO does not keep the order of the images; converted back, they and their ids follow their names",
     ),
     "points-order": Kind(
-        "noted", "the other format keeps the names of key points, but not their order or their skeleton"
+        "noted", "the other format keeps the names of keypoints, but not their order or their skeleton"
     ),
     "region-ignored": Kind("noted", "a region in which nothing counts became a crowd (iscrowd 1) of each class"),
     "mask-missing": Kind("noted", "an image has no file in SegmentationObject, or an object no number in it (--masks)"),
     "flips-unknown": Kind(
-        "noted", "which key points change places in a mirrored image is not known, so data.yaml has no flip_idx"
+        "noted", "which keypoints are swapped in a flipped image is not known, so data.yaml has no flip_idx"
     ),
     "label-missing": Kind("noted", "an image has no label file and was kept as an image without boxes"),
     "label-name": Kind(
@@ -197,8 +199,8 @@ KINDS: dict[str, Kind] = {
     ),
     "label-elsewhere": Kind("noted", "the label file was found in another folder than expected"),
     "ground-truth-missing": Kind("noted", "a sequence has no gt/gt.txt, so its frames have no boxes"),
-    "sequence-info-missing": Kind("noted", "a sequence has no seqinfo.ini, so its frames a second are not known"),
-    "track-gap": Kind("noted", "an outline, a mask or key points of a track are not known between two key frames"),
+    "sequence-info-missing": Kind("noted", "a sequence has no seqinfo.ini, so its frames per second are not known"),
+    "track-gap": Kind("noted", "a polygon, a mask or keypoints of a track are not known between two key frames"),
     "frame-gap": Kind("noted", "frames of a sequence have no image"),
     "frames-by-order": Kind(
         "noted", "names of frames are no numbers from 1, so frames were numbered in the order of their names"
@@ -233,15 +235,15 @@ KINDS: dict[str, Kind] = {
     "image-identical": Kind("noted", "the image has the same bytes as an earlier one"),
 }
 
-# Findings of `detaug check`.
-# error: training would stop, or learn something else than what is in the json. `CocoReader` raises on those that can be
-# seen without opening images: the kinds up to "box-outside". warning: training runs; a person should look.
+# Findings of `detaug check`. error: training would stop, or learn something else than what is in the JSON file.
+# `CocoReader` raises on those that can be seen without opening images: the kinds up to "box-outside". warning: training
+# runs; a person should look.
 CHECK_KINDS: dict[str, Kind] = {
-    "images-empty": Kind("error", "the json has no images", remedy=_CONVERT),
+    "images-empty": Kind("error", "the JSON file has no images", remedy=_CONVERT),
     "categories-empty": Kind(
-        "error", "the json has no categories, so every object would be background", remedy=_CONVERT
+        "error", "the JSON file has no categories, so every object would be background", remedy=_CONVERT
     ),
-    "row-not-object": Kind("error", "an entry is not a json object"),
+    "row-not-object": Kind("error", "an entry is not a JSON object"),
     "id-form": Kind(
         "error",
         "an id or a reference to one is text or like 1.0; --clean writes whole numbers",
@@ -271,7 +273,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "image-id-unknown": Kind("error", "an annotation's image_id is not the id of an image"),
     "image-class": Kind(
         "error",
-        "some images of a data set of objects have a category_id, others have none",
+        "some images of a dataset of objects have a category_id, others have none",
         repair=("{} lost the category_id", "image", "images"),
         removes=("category_id",),
     ),
@@ -292,14 +294,14 @@ CHECK_KINDS: dict[str, Kind] = {
         "error", "all boxes are in 0..1, relative to their images, and not in pixels", clean="cannot", remedy=_PIXELS
     ),
     "segmentation-relative": Kind(
-        "error", "all outlines are in 0..1, relative to their images, and not in pixels", clean="cannot", remedy=_PIXELS
+        "error", "all polygons are in 0..1, relative to their images, and not in pixels", clean="cannot", remedy=_PIXELS
     ),
     "corners-relative": Kind(
         "error", "all corners are in 0..1, relative to their images, and not in pixels", clean="cannot", remedy=_PIXELS
     ),
     "keypoints-relative": Kind(
         "error",
-        "all labelled keypoints are in 0..1, relative to their images, not in pixels",
+        "all labeled keypoints are in 0..1, relative to their images, not in pixels",
         clean="cannot",
         remedy=_PIXELS,
     ),
@@ -339,7 +341,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "size-unrotated": Kind(
         "error", "an image's width and height are the file's before its EXIF rotation", remedy=_FOLDER
     ),
-    "image-changed": Kind("error", "an image's bytes in its shard are others than when the json was written"),
+    "image-changed": Kind("error", "an image's bytes in its shard are others than when the JSON file was written"),
     "image-broken": Kind("error", "an image is cut off, or does not decode whole"),
     "image-unsafe": Kind("error", "an image ends the process that decodes it, or takes too much time or memory"),
     "image-leaked": Kind(
@@ -354,7 +356,7 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "categories-differ": Kind(
         "error",
-        "the other json has different categories, so its labels mean different classes",
+        "the other JSON file has different categories, so its labels mean different classes",
         remedy="give both the same classes in the same order: detaug merge FILE.json -o OUT.json --classes a,b,c",
     ),
     "crowds-only": Kind(
@@ -374,48 +376,48 @@ CHECK_KINDS: dict[str, Kind] = {
         "two categories' names differ only by a hyphen or a plural, or a rare one looks like a typo in a common one",
         remedy=_RENAME,
     ),
-    "not-json": Kind("warning", "the json contains NaN or Infinity, which other readers refuse"),
+    "not-json": Kind("warning", "the JSON file contains NaN or Infinity, which other readers refuse"),
     "box-clipped": Kind(
         "warning",
         "a box reaches past its image by up to 1 pixel and is cut in training",
         remedy="nothing, as a rule: training cuts the box at the edge.",
     ),
     "segmentation-box": Kind(
-        "warning", "a side of a box is over 2 pixels from that of its outline's box, or of its corners' box"
+        "warning", "a side of a box is over 2 pixels from that of its polygon's box, or of its corners' box"
     ),
     "segmentation-invalid": Kind(
         "warning",
-        "for outlines: a segmentation is neither rings nor the runs of its image; --clean leaves it out",
+        "for polygons: a segmentation is neither rings nor the runs of its image; --clean leaves it out",
         repair=("{} lost the segmentation", "annotation", "annotations"),
         removes=("segmentation",),
     ),
     "segmentation-form": Kind(
         "warning",
-        "for outlines: a segmentation is a flat list, or pairs [x, y], and is read as a ring; --clean writes "
+        "for polygons: a segmentation is a flat list, or pairs [x, y], and is read as a ring; --clean writes "
         "[[x, y, ...]]",
         repair=("{} got the segmentation as rings", "annotation", "annotations"),
     ),
-    "segmentation-short": Kind("warning", "for outlines: a ring has fewer than three points and is left out"),
+    "segmentation-short": Kind("warning", "for polygons: a ring has fewer than three points and is left out"),
     "segmentation-empty": Kind(
-        "warning", "for outlines: a segmentation has no area in its image, so an object with masks is left out"
+        "warning", "for polygons: a segmentation has no area in its image, so an object with masks is left out"
     ),
     "segmentation-between": Kind(
         "warning",
-        "for outlines: a segmentation lies between the pixels' centres, so its mask has none of the image's pixels",
+        "for polygons: a segmentation lies between the pixels' centers, so its mask has none of the image's pixels",
     ),
-    "segmentation-crossed": Kind("warning", "for outlines: a ring crosses itself, so parts of it count as outside"),
-    "segmentation-outside": Kind("warning", "for outlines: a ring reaches more than 1 pixel past its image"),
+    "segmentation-crossed": Kind("warning", "for polygons: a ring crosses itself, so parts of it count as outside"),
+    "segmentation-outside": Kind("warning", "for polygons: a ring reaches more than 1 pixel past its image"),
     "segmentation-area": Kind(
-        "warning", "for outlines: area differs from the outline's by over 1 % and half a pixel along its edges"
+        "warning", "for polygons: area differs from the polygon's by over 1 % and half a pixel along its edges"
     ),
     "segmentation-missing": Kind(
         "warning",
-        "for outlines: an annotation has no segmentation and others have one, so its mask would be its box",
-        remedy="outline it, or train without masks.",
+        "for polygons: an annotation has no segmentation and others have one, so its mask would be its box",
+        remedy="draw its polygon, or train without masks.",
     ),
     "segmentation-repeated": Kind(
         "warning",
-        "for outlines: two annotations of a class have one mask (IoU 0.95 or more) and different boxes",
+        "for polygons: two annotations of a class have one mask (IoU 0.95 or more) and different boxes",
         remedy="delete one of the two where they are one object, or correct the segmentation.",
     ),
     "corners-invalid": Kind(
@@ -431,37 +433,37 @@ CHECK_KINDS: dict[str, Kind] = {
     "corners-outside": Kind("warning", "for rotated boxes: the middle of the corners lies outside the image"),
     "keypoints-number": Kind(
         "warning",
-        "for key points: not three finite numbers for each key point of the category; --clean leaves them out",
-        repair=("{} lost the key points, in a wrong number", "annotation", "annotations"),
+        "for keypoints: not three finite numbers for each keypoint of the category; --clean leaves them out",
+        repair=("{} lost the keypoints, in a wrong number", "annotation", "annotations"),
         removes=("keypoints", "num_keypoints"),
     ),
     "keypoints-visibility": Kind(
         "warning",
-        "for key points: a visibility is not 0, 1 or 2; --clean leaves the annotation's key points out",
-        repair=("{} lost the key points, with a wrong visibility", "annotation", "annotations"),
+        "for keypoints: a visibility is not 0, 1 or 2; --clean leaves the annotation's keypoints out",
+        repair=("{} lost the keypoints, with a wrong visibility", "annotation", "annotations"),
         removes=("keypoints", "num_keypoints"),
     ),
-    "keypoints-outside": Kind("warning", "for key points: a labelled one lies more than 1 pixel outside its image"),
+    "keypoints-outside": Kind("warning", "for keypoints: a labeled one lies more than 1 pixel outside its image"),
     "keypoints-count": Kind(
         "warning",
-        "for key points: num_keypoints is not that of the labelled ones; --clean counts",
+        "for keypoints: num_keypoints is not that of the labeled ones; --clean counts",
         repair=("{} got another num_keypoints", "annotation", "annotations"),
     ),
     "keypoints-names": Kind(
         "warning",
-        "for key points: a category's keypoints are no names; --clean leaves them out",
-        repair=("{} lost the names of key points", "category", "categories"),
+        "for keypoints: a category's keypoints are no names; --clean leaves them out",
+        repair=("{} lost the names of keypoints", "category", "categories"),
         removes=("keypoints",),
     ),
     "keypoints-skeleton": Kind(
         "warning",
-        "for key points: a skeleton is not pairs of numbers from 1, and is not drawn; --clean leaves it out",
+        "for keypoints: a skeleton is not pairs of numbers from 1, and is not drawn; --clean leaves it out",
         repair=("{} lost the skeleton", "category", "categories"),
         removes=("skeleton",),
     ),
     "keypoints-flips": Kind(
         "warning",
-        "for key points: flip_idx does not have each position from 0 once; --clean leaves it out",
+        "for keypoints: flip_idx does not have each position from 0 once; --clean leaves it out",
         repair=("{} lost flip_idx", "category", "categories"),
         removes=("flip_idx",),
     ),
@@ -472,11 +474,11 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "keypoints-sides": Kind(
         "warning",
-        "for key points: neither flip_idx nor the names say which ones swap when an image is flipped; give flip_pairs",
+        "for keypoints: neither flip_idx nor the names say which ones swap when an image is flipped; give flip_pairs",
     ),
     "keypoints-swapped": Kind(
         "warning",
-        "for key points: all points of the left lie where 95 % or more of the class have those of the right; look "
+        "for keypoints: all points of the left lie where 95 % or more of the class have those of the right; look "
         "whether they are swapped",
     ),
     "box-tiny": Kind(
@@ -521,8 +523,8 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "image-alpha": Kind(
         "warning",
-        "an image has an alpha band, which is left out: the colours below it are used",
-        remedy="nothing where the picture is opaque; else look at the colours below the transparent parts.",
+        "an image has an alpha band, which is left out: the colors below it are used",
+        remedy="nothing where the image is opaque; else look at the colors below the transparent parts.",
     ),
     "image-long": Kind(
         "warning", "an image is over 20 times as long as wide: resized by its shorter side alone it is enormous"
@@ -534,8 +536,8 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "image-unreferenced": Kind(
         "warning",
-        "no split that is found names a file in the image folder; if another json does, give --against OTHER.json",
-        remedy="if it belongs to another split, give its json with --against OTHER.json; otherwise "
+        "no split that is found names a file in the image folder; if another JSON file does, give --against OTHER.json",
+        remedy="if it belongs to another split, give its JSON file with --against OTHER.json; otherwise "
         "annotate it, or leave it: training does not read it.",
     ),
     "image-identical": Kind(

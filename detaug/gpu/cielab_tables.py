@@ -1,6 +1,6 @@
-"""Make the tables with which OpenCV converts 8-bit colours between RGB and CIELAB, in integers.
+"""Make the tables with which OpenCV converts 8-bit colors between RGB and CIELAB, in integers.
 
-OpenCV's formulas: modules/imgproc/src/color_lab.cpp. All colours come out as OpenCV's, bit by bit.
+OpenCV's formulas: modules/imgproc/src/color_lab.cpp. All colors come out as OpenCV's, bit by bit.
 """
 
 from __future__ import annotations

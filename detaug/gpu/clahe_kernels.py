@@ -1,4 +1,4 @@
-"""Triton kernels of CLAHE: tables of tiles, and images through them, as OpenCV has them for 8-bit colours.
+"""Triton kernels of CLAHE: tables of tiles, and images through them, as OpenCV has them for 8-bit colors.
 
 Integers are OpenCV's, and so are float32 numbers if products and sums are not fused: no pixel differs.
 Sources: Zuiderveld 1994; OpenCV, modules/imgproc/src/clahe.cpp and color_lab.cpp.
@@ -57,7 +57,7 @@ def make_tables(source, numbers, colors, tables, length, height, width, rows, co
 
 @triton.jit
 def _counts(start, own, colors, y, x, width, counted):
-    """Return how many pixels have each lightness; beyond the border the image is mirrored."""
+    """Return how many pixels have each lightness; beyond the border the image is reflected."""
     y, x = mirrored(y, tl.load(own).to(tl.int32)), mirrored(x, tl.load(own + 1).to(tl.int32))
     r, g, b = _linear(start, colors, (y.to(tl.int64) * width + x) * 3, counted)
     lightness = tl.where(counted, _lightness(_root(colors, r, g, b, _YR, _YG, _YB)), 0)
@@ -122,7 +122,7 @@ def _mixed(tables, own, y, x, lightness, rows, columns):
 
 @triton.jit
 def _neighbours(at, per_pixel, tiles):
-    """Return the tiles before and after positions along an axis, and the share of the second one."""
+    """Return the tiles before and after positions along an axis, and the fraction of the second one."""
     place = at.to(tl.float32) * per_pixel - 0.5
     before = tl.floor(place)
     share, before = place - before, before.to(tl.int32)
@@ -134,7 +134,7 @@ def _of(tables, tile, lightness):
     return tl.load(tables + tile * _LEVELS + lightness).to(tl.float32)
 
 
-# --------------------------------------------------------------------------------------------- colours
+# --------------------------------------------------------------------------------------------- colors
 
 
 @triton.jit
@@ -165,7 +165,7 @@ def _to_byte(value):
 
 @triton.jit
 def _store_lab(out, colors, at, mask, lightness, a, b):
-    """Write colours as R, G and B."""
+    """Write colors as R, G and B."""
     root, y = tl.load(colors + _ROOT_OF_LIGHTNESS + lightness), tl.load(colors + _LUMINANCE + lightness)
     x = _cube(root + (5 * a * 53687 + 128 >> 13) - 4194)  # a / 500 and b / 200, in 1/16384
     z = _cube(root - (b * 41943 + 16 >> 9) + 10484)

@@ -1,4 +1,4 @@
-"""Colour changes in steps, as kernels of a GPU and loops of the CPU number them."""
+"""Color changes in steps, as kernels of a GPU and loops of the CPU number them."""
 
 from __future__ import annotations
 

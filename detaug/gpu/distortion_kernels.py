@@ -26,7 +26,7 @@ def resample(
     """Write `out`: `pixels` where fields show them, as `distortion_loops.resample`.
 
     A row of `numbers`: height, width, the coefficient of a lens, the distance between control points, and for images
-    of float32, which may have other BANDS, the colour around them. `control`: the
+    of float32, which may have other BANDS, the color around them. `control`: the
     shifts of these along x and y, `points_down` x `points_across` for each image, if SHIFTS.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):

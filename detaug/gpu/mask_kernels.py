@@ -1,4 +1,4 @@
-"""Triton kernels that rasterise masks: see `detaug/boxes/masks.py`. `detaug/boxes/mask_loops.py` gives the same bits.
+"""Triton kernels that rasterize masks: see `detaug/boxes/masks.py`. `detaug/boxes/mask_loops.py` gives the same bits.
 
 One kernel places the vertices of outlines, and one samples the masks in blocks of points. It goes over the edges of an
 object only in blocks that the box around the object touches.
@@ -145,7 +145,7 @@ def undistort(
     numbers, control, images, grid_y, grid_x, out, points_down, points_across, height, width, y_step, x_step, programs,
     SHIFTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Write to `out`, (P, 2, height, width), where the points of P grids come from in undistorted pictures: y and x.
+    """Write to `out`, (P, 2, height, width), where the points of P grids come from in undistorted images: y and x.
 
     `images` (P,): of each grid. A row of `numbers`: height, width, the coefficient of a lens and the distance between
     control points, whose shifts are `control`, `points_down` x `points_across` for each image, if SHIFTS. The bits are

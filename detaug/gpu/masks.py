@@ -1,4 +1,4 @@
-"""Rasterise masks on a GPU. The outlines of a source are copied there once."""
+"""Rasterize masks on a GPU. The outlines of a source are copied there once."""
 
 from __future__ import annotations
 

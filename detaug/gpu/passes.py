@@ -61,13 +61,13 @@ def numbers_of(views: Views, *columns: Any) -> Floats:
 
 
 def color_arguments(pixels: PixelFormat, color: Sequence[float]) -> dict[str, float]:
-    """Return the colour as arguments of a kernel, which of other bands than 8-bit RGB does not read them."""
+    """Return the color as arguments of a kernel, which of other bands than 8-bit RGB does not read them."""
     values = color if pixels.is_rgb8 else (0, 0, 0)
     return dict(zip(("red", "green", "blue"), map(float, values), strict=True))
 
 
 def color_columns(pixels: PixelFormat, color: Sequence[float], count: int) -> list[Floats]:
-    """Return the colour for the ends of a kernel's rows of numbers, (count, C), where it is not an argument."""
+    """Return the color for the ends of a kernel's rows of numbers, (count, C), where it is not an argument."""
     return [] if pixels.is_rgb8 else [np.tile(for_bands(tuple(color), pixels), (count, 1))]
 
 

@@ -1,4 +1,4 @@
-"""Changes of colours, and filters of 3 x 3 pixels: kinds that one kernel knows, each with its numbers."""
+"""Changes of colors, and filters of 3 x 3 pixels: kinds that one kernel knows, each with its numbers."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _, _LINEAR, _FILTER, _POSTERIZE, _SOLARIZE, _AUTOCONTRAST, _EQUALIZE, _GAMMA = m
 _LEVELS = tl.constexpr(LEVELS)
 
 
-# --------------------------------------------------------------------------------- colours and filters
+# --------------------------------------------------------------------------------- colors and filters
 
 
 @batch_kernel
@@ -77,7 +77,7 @@ def change(
     source, numbers, tables, out, images, length, height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     BANDS: tl.constexpr = 3,
 ):  # fmt: skip
-    """Write `out`: a linear map of colours, a filter of 3 x 3, fewer bits, inverted highlights, a power, or tables.
+    """Write `out`: a linear map of colors, a filter of 3 x 3, fewer bits, inverted highlights, a power, or tables.
 
     A row of `numbers` has the image's height and width, the kind, and 12 numbers that depend on it. `tables`: see
     `make_tables`. Of images of float32 only the power changes: a number, and the value that counts as 1.
@@ -125,7 +125,7 @@ def _to_power(value, power):
 
 @triton.jit
 def _share_to_power(value, given):
-    """Raise a value above 0, as a share of the second given number, to the power of the first."""
+    """Raise a value above 0, as a fraction of the second given number, to the power of the first."""
     white = tl.load(given + 1)
     return tl.where(value > 0, tl.exp(tl.load(given) * tl.log(tl.where(value > 0, value, 1.0) / white)) * white, value)
 
@@ -137,7 +137,7 @@ def _of(table, value):
 
 @triton.jit
 def _filtered(source, own, factors, image, y, x, height, width):
-    """Return R, G and B after a filter of 3 x 3 pixels; beyond the border the image is mirrored."""
+    """Return R, G and B after a filter of 3 x 3 pixels; beyond the border the image is reflected."""
     mask = inside(y, x, height, width)
     r = tl.zeros(mask.shape, tl.float32)
     g, b = r, r
@@ -181,7 +181,7 @@ def convolve(
     source, numbers, out, images, length, height, width, SIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     BANDS: tl.constexpr = 3,
 ):  # fmt: skip
-    """Write `out`: filtered by a kernel of SIDE x SIDE numbers. Beyond the border the image is mirrored.
+    """Write `out`: filtered by a kernel of SIDE x SIDE numbers. Beyond the border the image is reflected.
 
     A row of `numbers`: height, width, the kernel's reach in pixels (0: the image stays), and the kernel.
     """
@@ -275,9 +275,9 @@ def add_noise(
 ):  # fmt: skip
     """Write `out`: with Gaussian noise, or with SALT and pepper.
 
-    A row of `numbers`: height, width, whether the image changes, then mean and standard deviation, or the share of the
-    pixels that change, and white. `seeds`: (images, 2) int32, the bits of uint32, of which salt takes the first. The
-    noise is that of detaug/ops/noise.py.
+    A row of `numbers`: height, width, whether the image changes, then mean and standard deviation, or the fraction of
+    the pixels that change, and white. `seeds`: (images, 2) int32, the bits of uint32, of which salt takes the first.
+    The noise is that of detaug/ops/noise.py.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
@@ -333,9 +333,9 @@ def fill_rectangles(
     out, numbers, images, length, height, width, red, green, blue, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     BANDS: tl.constexpr = 3,
 ):  # fmt: skip
-    """Fill rectangles of `out` with a colour. A row of `numbers`: corners (y, x) of all, then their heights, widths.
+    """Fill rectangles of `out` with a color. A row of `numbers`: corners (y, x) of all, then their heights, widths.
 
-    For images of float32 it has the colour at its end.
+    For images of float32 it has the color at its end.
     """
     beside = 0 if out.dtype.element_ty == tl.uint8 else BANDS
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):

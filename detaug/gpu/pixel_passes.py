@@ -1,4 +1,4 @@
-"""Passes over rendered images that change pixels: colours and filters, noise, rectangles, other images."""
+"""Passes over rendered images that change pixels: colors and filters, noise, rectangles, other images."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from detaug.gpu.pixel_changes import Changes
 from detaug.gpu.streams import launch, launch_programs
 from detaug.pixel_format import PixelFormat
 
-# --------------------------------------------------------------------------------- colours and filters
+# --------------------------------------------------------------------------------- colors and filters
 
 
 @dataclass(frozen=True)
 class ChangePass:
-    """Changes colours, or filters 3 x 3 pixels, in one or several steps."""
+    """Changes colors, or filters 3 x 3 pixels, in one or several steps."""
 
     changes: Callable[[Arrays], Changes]
     """Returns the changes from what the op planned."""
@@ -165,7 +165,7 @@ class ClahePass:
 
 @dataclass(frozen=True)
 class NoisePass:
-    """Adds salt and pepper to the share of pixels that was planned as "amount", or normal noise."""
+    """Adds salt and pepper to the fraction of pixels that was planned as "amount", or normal noise."""
 
     pixels: PixelFormat
     normal: tuple[float, float] | None = None

@@ -1,4 +1,4 @@
-"""What the Triton kernels share: blocks of pixels, loading and storing them, linear maps of colours.
+"""What the Triton kernels share: blocks of pixels, loading and storing them, linear maps of colors.
 
 A program changes three bands: R, G and B, or of images of other bands those of its place along the second axis of the
 launch. Images of bytes are 8-bit RGB; those of float32 have values of any size, which are not rounded.
@@ -106,7 +106,7 @@ def map_channel(color, r, g, b):
 
 @triton.jit
 def color_of(row, length, red, green, blue, to, BANDS: tl.constexpr):
-    """Return the colour for `to`: that which is given, or for float32 the numbers for each band at the row's end."""
+    """Return the color for `to`: that which is given, or for float32 the numbers for each band at the row's end."""
     if to.dtype.element_ty != tl.uint8:
         first, second, third = bands_of(BANDS)
         values = row + length - BANDS

@@ -1,13 +1,13 @@
-"""The Triton kernel: crop, resize, paste, change colours and normalise, in one pass over the output.
+"""The Triton kernel: crop, resize, paste, change colors and normalize, in one pass over the output.
 
 Each program renders blocks of output pixels. For every pixel it goes backwards: through the tiles of the image, the
 last one on top, to the place in the source, and takes a weighted mean there. The filter is a triangle, two pixels of
 the source or of the output wide, whichever are larger: linear interpolation that is antialiased when the image shrinks.
 Source pixels outside of the region have no weight, as if the image had been cropped first. Nothing is stored in
-between, so the pixels are read once and written once. Contrast needs the mean grey of an image before, which a pass of
+between, so the pixels are read once and written once. Contrast needs the mean gray of an image before, which a pass of
 its own computes: it renders those images that change their contrast, up to that step.
 
-Sources of float32 with BANDS are rendered three bands at a time, see `triton_blocks`: unrounded, without colours, and
+Sources of float32 with BANDS are rendered three bands at a time, see `triton_blocks`: unrounded, without colors, and
 at places in double precision, so that flips and crops of whole pixels keep every value. A pixel of weight 0 adds
 nothing, even if it is NaN.
 """
@@ -39,7 +39,7 @@ LOWEST_ADDRESS = 1 << 40
 
 @cache
 def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
-    """Return the type of one tile's parameters. `edges`: how many a turned view is cut off at, None: it is not turned.
+    """Return the type of one tile's parameters. `edges`: how many a rotated view is cut off at, None: it is not turned.
 
     The region of a view that is not turned is mirrored along an axis where its second corner comes first. The source
     starts at a byte of `decoded`; below 0 it is a byte of `copied`, counted from -1 downwards; from `LOWEST_ADDRESS` on
@@ -52,7 +52,7 @@ def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
         ("size", "f4", 2),  # (height, width) of the source
         ("fill", "f4", bands),
         ("color", "f4", 12),  # a linear map (3, 4), or steps as in detaug/ops/color.py
-        ("picture", "f4", (2, 2)),  # (y, x): the corners, in the output, of what changes its colours
+        ("picture", "f4", (2, 2)),  # (y, x): the corners, in the output, of what changes its colors
         ("mean", "f4", bands),
         ("scale", "f4", bands),  # 1 / std
         *(turned if edges is not None else []),
@@ -72,7 +72,7 @@ STRAIGHT, TURNED, READY = range(3)
 """How images come to the kernel: as sources, of which a view is rendered that is turned or not, or rendered already."""
 _TURNED, _READY = map(tl.constexpr, (TURNED, READY))
 KEPT, MAPPED, IN_STEPS = range(3)
-"""What happens to colours: nothing, a linear map, or steps."""
+"""What happens to colors: nothing, a linear map, or steps."""
 _KEPT, _IN_STEPS = map(tl.constexpr, (KEPT, IN_STEPS))
 CONTRAST, SATURATION, HUE = map(tl.constexpr, (color_steps.CONTRAST, color_steps.SATURATION, color_steps.HUE))
 _TO_BYTES = tl.constexpr(color_steps.TO_BYTES)
@@ -89,7 +89,7 @@ def render(
     `decoded`, `copied`: memory of source images; `decoded` has (images, height, width, BANDS) if they are READY. It is
     of the type of their values, bytes or float32.
     `parameters`: a `tile_type` for each tile of each image, later ones over earlier ones, as `length` float32;
-    `starts`: the same memory as int64. Colour, picture, mean and scale are the first tile's, and so is the fill where
+    `starts`: the same memory as int64. Color, image, mean and scale are the first tile's, and so is the fill where
     no tile is. `grays`: what `sum_grays` wrote, if COLORS change in steps; those of float32 are kept.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
@@ -125,7 +125,7 @@ def sum_grays(
     decoded, copied, parameters, starts, grays, images, tiles, length, height, width,
     VIEW: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Add to `grays` (images,) the grey values of each picture before its contrast changes, in whole numbers.
+    """Add to `grays` (images,) the gray values of each image before its contrast changes, in whole numbers.
 
     Images whose contrast stays are left out. The other arguments are those of `render`.
     """
@@ -150,7 +150,7 @@ def _pixels(
     decoded, copied, whole, starts, image, tiles, length, top, left, y, x, height, width,
     VIEW: tl.constexpr, BANDS: tl.constexpr,
 ):  # fmt: skip
-    """Return R, G and B of an image before its colours change. `top`, `left`: the first row and column, `y` and `x`."""
+    """Return R, G and B of an image before its colors change. `top`, `left`: the first row and column, `y` and `x`."""
     if VIEW == _READY:
         at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
         r, g, b = load_pixels(decoded, at, mask, BANDS)
@@ -198,7 +198,7 @@ def _in_picture(whole, y, x):
 
 @triton.jit
 def _store(to, value, tile, in_image, in_canvas, BANDS: tl.constexpr):
-    """Write a channel, normalised. `tile`: moved by the number of the channel."""
+    """Write a channel, normalized. `tile`: moved by the number of the channel."""
     value = (value - tl.load(tile + (MEAN + BANDS - 3))) * tl.load(tile + (SCALE + 2 * (BANDS - 3)))
     tl.store(to, tl.where(in_image, value, 0.0).to(to.dtype.element_ty), in_canvas)
 
@@ -302,7 +302,7 @@ def _weighted(weight, at):
     return weight * (value if at.dtype.element_ty == tl.uint8 else tl.where(weight > 0, value, 0.0))
 
 
-# ------------------------------------------------------------------------------------- turned views
+# ------------------------------------------------------------------------------------- rotated views
 
 
 @triton.jit
@@ -329,13 +329,13 @@ def _paste_turned(tile, edges, source, y, x, r, g, b, BANDS: tl.constexpr):
 
 @triton.jit
 def _filled(tile, source, value, share):
-    """Return a channel of which the source gives a share. `tile`: moved by the number of the channel."""
+    """Return a channel of which the source gives a fraction. `tile`: moved by the number of the channel."""
     return rounded(value + (1 - share) * tl.load(tile + FILL), source)
 
 
 @triton.jit
 def _mixed(tile, source, value, share):
-    """Return a share of a channel's value, and fill; of float32 the value itself, where its share is 1."""
+    """Return a fraction of a channel's value, and fill; of float32 the value itself, where its fraction is 1."""
     fill = tl.load(tile + FILL)
     mixed = rounded(fill + (value - fill) * share, source)
     return mixed if source.dtype.element_ty == tl.uint8 else tl.where(share < 1, mixed, value)
@@ -363,7 +363,7 @@ def _within(edge, edges, y, x):
 
 @triton.jit
 def _interpolated(source, tile, at_y, at_x, wanted, BANDS: tl.constexpr):
-    """Return R, G and B times the share of the window in the interpolation, and that share."""
+    """Return R, G and B times the fraction of the window in the interpolation, and that share."""
     top, bottom = _bounds(tile, tl.load(tile + SIZE))
     left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
     stride = _stride(tile, source)
@@ -447,7 +447,7 @@ def _inside(tap, low, high):
     return tl.minimum(tl.maximum(tap, low), high - 1)
 
 
-# ------------------------------------------------------------------------------------------- colours
+# ------------------------------------------------------------------------------------------- colors
 
 
 @triton.jit
@@ -467,7 +467,7 @@ def _steps_before_contrast(whole):
 
 @triton.jit
 def _mean_gray(whole, sum_of_grays):
-    """Return the mean grey of the picture, from the sum."""
+    """Return the mean gray of the image, from the sum."""
     height = tl.minimum(tl.load(whole + PICTURE + 2), tl.load(whole + 8)) - tl.load(whole + PICTURE)
     width = tl.minimum(tl.load(whole + PICTURE + 3), tl.load(whole + 9)) - tl.load(whole + PICTURE + 1)
     return tl.load(sum_of_grays).to(tl.float32) / tl.maximum(height * width, 1.0)

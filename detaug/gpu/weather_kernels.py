@@ -25,8 +25,8 @@ def add_shadows(
 ):  # fmt: skip
     """Darken polygons of `out`, which may have BANDS of float32.
 
-    A row of `numbers`: height, width, whether the image changes, then for each polygon the share of the light that it
-    takes, and its corners x, y.
+    A row of `numbers`: height, width, whether the image changes, then for each polygon the fraction of the light that
+    it takes, and its corners x, y.
     """
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
@@ -61,7 +61,7 @@ def _in_polygon(corners, y, x, CORNERS: tl.constexpr):
 def add_fog(
     out, numbers, images, length, height, width, CELLS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
-    """Mix `out` with white. A row of `numbers`: height, width, whether the image changes, shares at CELLS x CELLS."""
+    """Mix `out` with white. A row of `numbers`: height, width, whether it changes, fractions at CELLS x CELLS."""
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length

@@ -5,7 +5,7 @@ from __future__ import annotations
 from detaug.arguments import FILL, RGB, Range, is_number, is_wholes
 from detaug.boxes.fields import STRONGEST
 from detaug.importing.rules import Arguments, CropSize, LeftOut, PadTo, Rules, Step, elastic, rule
-from detaug.ops.affine import Outline, RandomAffine, RandomPerspective, RandomRotation
+from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation, RotateMethod
 from detaug.ops.containers import RandomApply, RandomChoice
 from detaug.ops.distortion import OpticalDistortion
 from detaug.ops.flips_and_crops import (
@@ -155,7 +155,7 @@ def _sized_box_safe_crop(args: Arguments) -> list[Step]:
 @rule(GEOMETRY, "Rotate")
 def _rotate(args: Arguments) -> Op:
     fill = _border(args, "fill", "value")
-    return RandomRotation(args.limits("limit", 90), args.probability(), False, fill, _outline(args))
+    return RandomRotation(args.limits("limit", 90), args.probability(), False, fill, _rotate_method(args))
 
 
 @rule(GEOMETRY, "SafeRotate")
@@ -165,7 +165,7 @@ def _safe_rotate(args: Arguments) -> Op:
         "rotate", "scale", "shear", "translate_percent", "translate_px", "keep_ratio", "fit_output"
     )  # of its base class
     fill = _border(args, "fill", "value")
-    return RandomRotation(args.limits("limit", 90), args.probability(), True, fill, _outline(args))
+    return RandomRotation(args.limits("limit", 90), args.probability(), True, fill, _rotate_method(args))
 
 
 @rule(GEOMETRY, "ShiftScaleRotate")
@@ -176,7 +176,7 @@ def _shift_scale_rotate(args: Arguments) -> Op:
         args.differs("one factor scales width and height, as in 1.x; since 2.0 each has its own")
     degrees, fill = _clockwise(args.limits("rotate_limit", 45)), _border(args, "fill", "value")
     translate = _translate(args, [args.limits(f"shift_limit_{axis}", both) for axis in "xy"])
-    return RandomAffine(degrees, translate, (1 + low, 1 + high), 0.0, args.probability(), fill, _outline(args))
+    return RandomAffine(degrees, translate, (1 + low, 1 + high), 0.0, args.probability(), fill, _rotate_method(args))
 
 
 @rule(GEOMETRY, "Affine")
@@ -189,12 +189,12 @@ def _affine(args: Arguments) -> Op:
         args.differs("one factor scales width and height, as with keep_ratio=True; Albumentations draws two")
     degrees = args.span("rotate", 0.0)
     if shear != [(0, 0), (0, 0)] and (degrees != (0, 0) or all(angles != (0, 0) for angles in shear)):
-        args.differs("the image is sheared along x, then y, and then turned; Albumentations turns it first")
+        args.differs("the image is sheared along x, then y, and then turned; Albumentations rotates it first")
     if any(bounds != (0, 0) for bounds in args.by_axis("translate_px", 0.0)):
-        args.differs("translate_px is left out: shifts here are shares of the size")
+        args.differs("translate_px is left out: shifts here are fractions of the size")
     fill, translate = _border(args, "fill", "cval"), _translate(args, args.by_axis("translate_percent", 0.0))
     shears, p = _shear(args, shear), args.probability()
-    return RandomAffine(_clockwise(degrees), translate, scale[0], shears, p, fill, _outline(args))
+    return RandomAffine(_clockwise(degrees), translate, scale[0], shears, p, fill, _rotate_method(args))
 
 
 @rule(GEOMETRY, "Perspective")
@@ -211,14 +211,14 @@ def _perspective(args: Arguments) -> Op:
 
 @rule(GEOMETRY, "OpticalDistortion")
 def _optical_distortion(args: Arguments) -> Op:
-    """Return OpticalDistortion. Albumentations' picture lies half a pixel farther left and up, with any coefficient.
+    """Return OpticalDistortion. Albumentations' image lies half a pixel farther left and up, with any coefficient.
 
-    The picture is the finished one, not the one at this place of the pipeline; `shift_limit` of 1.x is in pixels.
+    The image is the finished one, not the one at this place of the pipeline; `shift_limit` of 1.x is in pixels.
     """
     if args.get("mode", "camera") != "camera":
         raise LeftOut("only the mode 'camera' is known", "OpticalDistortion")
     if max(map(abs, args.limits("shift_limit", 0.05))) > 0.5:
-        args.differs("the lens stays in the middle of the picture")
+        args.differs("the lens stays in the middle of the image")
     low, high = args.limits("distort_limit", 0.05)
     if low < STRONGEST or high > 1:
         args.differs(f"distort is limited to {STRONGEST}..1, below which corners fold over")
@@ -231,13 +231,13 @@ def _optical_distortion(args: Arguments) -> Op:
 def _elastic(args: Arguments) -> Op:
     """Return ElasticTransform. Albumentations' shifts are alpha times blurred noise, in pixels.
 
-    Its noise is normal, divided by the largest of all numbers, about 5 standard deviations in a picture of 500 x 500
+    Its noise is normal, divided by the largest of all numbers, about 5 standard deviations in an image of 500 x 500
     pixels; in 1.x, and with noise_distribution="uniform", it is uniform in -1..1.
     """
     uniform = args.get("noise_distribution", "uniform" if args.op.version < 2 else "gaussian") == "uniform"
     args.differs("shifts at the border are as those elsewhere; Albumentations' are larger there")
     if not uniform:
-        args.differs("its strength is that on pictures of about 500 x 500 pixels")
+        args.differs("its strength is that on images of about 500 x 500 pixels")
     if args.op.version < 2 and args.number("alpha_affine", 50.0):
         args.differs("alpha_affine is left out")
     args.expect("same_dxdy", False, "shifts along x and y differ").expect("approximate", False, "the blur is whole")
@@ -291,12 +291,12 @@ def _fill_of_crop(args: Arguments) -> RGB:
 def _border(args: Arguments, *names: str) -> RGB:
     """Return the fill; a border that repeats or mirrors the image is a difference."""
     if args.first("border_mode", "mode", "pad_mode", default=0) != 0:
-        args.differs("the border is filled with a colour; Albumentations repeats or mirrors the image there")
+        args.differs("the border is filled with a color; Albumentations repeats or mirrors the image there")
     return args.color(*names)
 
 
-def _outline(args: Arguments) -> Outline:
-    """Return `outline` for Albumentations' `rotate_method`."""
+def _rotate_method(args: Arguments) -> RotateMethod:
+    """Return `rotate_method` for Albumentations'."""
     return "ellipse" if args.get("rotate_method", "largest_box") == "ellipse" else "box"
 
 

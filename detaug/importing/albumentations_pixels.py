@@ -1,4 +1,4 @@
-"""Rules for Albumentations' ops that change colours and pixels. Source: the code of 1.3.1, 1.4.15 and 2.0.8 (MIT)."""
+"""Rules for Albumentations' ops that change colors and pixels. Source: the code of 1.3.1, 1.4.15 and 2.0.8 (MIT)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _brightness_contrast(args: Arguments) -> Op:
     by_max = args.get("brightness_by_max", True)
     if brightness == (0, 0):
         return ColorJitter(_factors(*contrast), p=args.probability())
-    args.differs("brightness is a factor, 1.2 for 0.1 * 255 added; contrast scales about the mean grey, not about 0")
+    args.differs("brightness is a factor, 1.2 for 0.1 * 255 added; contrast scales about the mean gray, not about 0")
     scale, middle = 1 + sum(contrast) / 2, 2.0 if by_max else 1.0
     low, high = (middle * (args.units.part(limit) if by_max else limit) + scale - 1 for limit in brightness)
     factor = max(1 + (low + high) / 2, 0.01)
@@ -63,10 +63,10 @@ def _brightness_contrast(args: Arguments) -> Op:
 def _hue_saturation_value(args: Arguments) -> Op:
     """Return RandomHSV: hues in OpenCV's 180 steps are half turns of 90.
 
-    What is added to saturation and value is a share of 85 and 128 here, which are usual in photographs.
+    What is added to saturation and value is a fraction of 85 and 128 here, which are usual in images.
     """
     ranges = [args.limits(f"{name}_shift_limit", most) for name, most in (("hue", 20), ("sat", 30), ("val", 20))]
-    args.differs("hue turns in YIQ; saturation and value are multiplied, not added to")
+    args.differs("hue rotates in YIQ; saturation and value are multiplied, not added to")
     if any(low != -high for low, high in ranges):
         args.differs("shifts go as far to both sides")
     largest = (max(abs(low), abs(high)) for low, high in ranges)
@@ -88,7 +88,7 @@ def _color_jitter(args: Arguments) -> Op:
 
 @rule(PIXELS, "ToGray")
 def _to_gray(args: Arguments) -> Op:
-    args.expect("method", "weighted_average", "grey is the luma, 0.299 R + 0.587 G + 0.114 B")
+    args.expect("method", "weighted_average", "gray is the luma, 0.299 R + 0.587 G + 0.114 B")
     if args.get("num_output_channels", 3) != 3:
         raise LeftOut("images have three channels", "RandomGrayscale")
     return RandomGrayscale(args.probability())
@@ -96,7 +96,7 @@ def _to_gray(args: Arguments) -> Op:
 
 @rule(PIXELS, "Solarize")
 def _solarize(args: Arguments) -> Op:
-    """Return RandomSolarize. `threshold` of 1.x is a value, `threshold_range` of 2.x shares of the largest one."""
+    """Return RandomSolarize. `threshold` of 1.x is a value, `threshold_range` of 2.x fractions of the largest one."""
     name, unit = ("threshold", 1) if "threshold" in args.op.arguments else ("threshold_range", args.units.most)
     return filters.RandomSolarize(args.units.level(args.middle(name, 0.5) * unit), args.probability())
 
@@ -256,7 +256,7 @@ def _compression(args: Arguments) -> Op:
         args.differs("the compression is JPEG's")
     low, high = args.span("quality_range", (99, 100))
     low, high = args.number("quality_lower", low), args.number("quality_upper", high)
-    args.differs("colours between the samples of JPEG are interpolated as Pillow does, not OpenCV")
+    args.differs("colors between the samples of JPEG are interpolated as Pillow does, not OpenCV")
     return filters.JPEG((int(low), int(high)), args.probability())
 
 

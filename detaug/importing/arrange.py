@@ -36,7 +36,7 @@ _CONTAINERS = (RandomApply, RandomChoice, RandomOrder)
 _POINTWISE = (
     color_ops.ColorOp, RandomGamma, RandomInvert, RandomPosterize, RandomSolarize, SanitizeBoundingBoxes
 )  # fmt: skip
-"""Pixel ops that look at one pixel at a time, but for the mean grey that contrast is about."""
+"""Pixel ops that look at one pixel at a time, but for the mean gray that contrast is about."""
 _TURNING = (RandomAffine, RandomPerspective, RandomRotation)
 
 NO_SIZE = (
@@ -92,7 +92,7 @@ class Arrangement:
             if reason := self._why_it_differs(op):
                 piece.differs(reason)
             if _is_handed(op) and all(_is(moved.op, (*_FLIPS, RandomCrop, CenterCrop)) for moved in self.after):
-                # A turn of a mirrored image is one to the other side. Flips do the same before a crop.
+                # A turn of a flipped image is one to the other side. Flips do the same before a crop.
                 self.before += [moved for moved in self.after if _is(moved.op, _FLIPS)]
                 self.after = [moved for moved in self.after if not _is(moved.op, _FLIPS)]
             self.before.append(piece)
@@ -216,7 +216,7 @@ class Arrangement:
             self.crop_size.differs("images that are not cropped are resized, too")
 
     def _set_holes(self) -> None:
-        """Replace holes in pixels by shares of the area, where the size of the images is known."""
+        """Replace holes in pixels by fractions of the area, where the size of the images is known."""
         last = next((piece.op for piece in reversed(self.after) if isinstance(piece.op, _IN_PIXELS)), None)
         size = getattr(last or (self.render.op if self.render else None), "size", None)
         for at, piece in enumerate(self.pixels):
@@ -229,16 +229,16 @@ class Arrangement:
         self.pixels = [piece for piece in self.pixels if not isinstance(piece.op, Holes)]
 
     def _bend_last(self) -> None:
-        """Put the op that bends the picture after those that cover parts of it, and leave out another one."""
+        """Put the op that bends the image after those that cover parts of it, and leave out another one."""
         bending = [piece for piece in self.pixels if _bends(piece)]
         for piece in bending[1:]:
-            piece.leave_out("a recipe bends the finished picture once", name_of(bending[0].op))
+            piece.leave_out("a recipe bends the finished image once", name_of(bending[0].op))
         self.pixels = [piece for piece in self.pixels if piece not in bending[1:]]
         covering = [at for at, piece in enumerate(self.pixels) if isinstance(piece.op, Op) and piece.op.covers]
         for piece in bending[:1]:
             at = self.pixels.index(piece)
             if covering and covering[-1] > at:
-                piece.differs("it runs after the ops that cover parts of the picture, which it bends too")
+                piece.differs("it runs after the ops that cover parts of the image, which it bends too")
                 self.pixels.insert(covering[-1], self.pixels.pop(at))
 
     def _note_moved_pixels(self) -> None:
@@ -253,7 +253,7 @@ class Arrangement:
             if not _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize, on output pixels")
             elif self.before and _changes_contrast(piece.op):
-                piece.differs("contrast is about the mean grey of the part that is shown, not of the whole image")
+                piece.differs("contrast is about the mean gray of the part that is shown, not of the whole image")
         geometry = [piece.op for piece in [*self.before, *self.after, self.render] if piece]
         fills = [fill for op in geometry if (fill := _fill_of(op))]
         if fills:
@@ -315,7 +315,7 @@ def _fill_of(op: Any) -> RGB | None:
 
 
 def _is_handed(op: Any) -> bool:
-    """Return whether an op turns or shears to one side more often than to the other."""
+    """Return whether an op rotates or shears to one side more often than to the other."""
     if isinstance(op, _CONTAINERS):
         return any(map(_is_handed, op.ops))
     angles = (getattr(op, name, 0) for name in ("degrees", "shear"))

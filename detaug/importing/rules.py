@@ -121,7 +121,7 @@ HARMLESS = {
     *("pad_cval_mask", "fill_mask", "mask_fill_value", "antialias", "save_applied_params", "return_params"),
     *("save_key", "inplace", "transpose_mask", "remove_invisible", "return_processed_params", "labels_getter"),
 }
-"""Arguments that change nothing here: of masks and key points, of how pixels are interpolated, of checks."""
+"""Arguments that change nothing here: of masks and keypoints, of how pixels are interpolated, of checks."""
 
 
 class Arguments:
@@ -221,11 +221,11 @@ class Arguments:
         `units`: those of the argument; None: those of the pixels.
         """
         value = self.first(*names, default=0)
-        if isinstance(value, Mapping) and value:  # of torchvision, by the type of the picture
+        if isinstance(value, Mapping) and value:  # of torchvision, by the type of the image
             value = value.get("Image", value.get("others", next(iter(value.values())))) or 0
         numbers = of_channels(value)
         if not is_numbers(numbers, 3):
-            self.differs(f"{names[0]}={value!r} is no colour; the fill here is black")
+            self.differs(f"{names[0]}={value!r} is no color; the fill here is black")
             return (0, 0, 0)
         if any(numbers) and not (units or self._surely):
             self.differs(f"{names[0]}={value!r} may be in other units behind a function, which is not read")
@@ -233,7 +233,7 @@ class Arguments:
         if all(0 <= number <= 255 for number in color):
             return color
         red, green, blue = (min(max(number, 0), 255) for number in color)
-        self.differs(f"{names[0]}={value!r} is {color} in 0..255; the fill here is the nearest colour")
+        self.differs(f"{names[0]}={value!r} is {color} in 0..255; the fill here is the nearest color")
         return red, green, blue
 
     def _error(self, name: str, value: Any, rule: str) -> InputError:
@@ -268,7 +268,7 @@ def elastic(args: Arguments, alpha: float, sigma: float, fill: RGB, p: float) ->
         args.differs("sigma is at least 1")
     sigma = max(sigma, 1.0)
     if alpha > (most := largest_alpha(sigma)):
-        args.differs(f"alpha is at most {most:g} with this sigma, beyond which the picture could fold")
+        args.differs(f"alpha is at most {most:g} with this sigma, beyond which the image could fold")
     return ElasticTransform(min(alpha, most), sigma, fill, p)
 
 

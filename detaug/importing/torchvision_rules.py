@@ -26,7 +26,7 @@ from detaug.ops.sanitize import SanitizeBoundingBoxes
 
 PER_BATCH = "a size is drawn for each batch, not for each image"
 BORDER = "the outermost pixels change too; torchvision leaves them as they are"
-AUTO = "colour ops follow Resize, contrast scales about 128, the equalisation is OpenCV's"
+AUTO = "color ops follow Resize, contrast scales about 128, the equalisation is OpenCV's"
 
 TORCHVISION: Rules = {
     "RandomHorizontalFlip": lambda args: flips_and_crops.RandomHorizontalFlip(args.probability()),
@@ -122,7 +122,7 @@ def _affine(args: Arguments) -> Op:
 @rule(TORCHVISION, "ElasticTransform")
 def _elastic(args: Arguments) -> Op:
     """Return ElasticTransform. torchvision's shifts along x are times width / height, and along y the inverse."""
-    args.differs("shifts are as on a square picture; torchvision's go with its ratio")
+    args.differs("shifts are as on a square image; torchvision's go with its ratio")
     numbers = []
     for name, default in (("alpha", 50.0), ("sigma", 5.0)):
         value = args.tuple_or_number(name, default)
@@ -182,7 +182,7 @@ def _blur(args: Arguments) -> Op:
 
 @rule(TORCHVISION, "RandomErasing")
 def _erasing(args: Arguments) -> Op:
-    """Return RandomErasing; behind Normalize the value 0 is its mean colour, else black."""
+    """Return RandomErasing; behind Normalize the value 0 is its mean color, else black."""
     color = args.differs(BOXES).color("value")
     return RandomErasing(args.probability(), args.tuple_or_number("scale"), args.tuple_or_number("ratio"), color)
 
@@ -252,9 +252,9 @@ def _colors(args: Arguments) -> dict[str, Any]:
 
 
 def _constant_fill(args: Arguments) -> RGB:
-    reason = "the border is filled with a colour; torchvision repeats or mirrors the image there"
+    reason = "the border is filled with a color; torchvision repeats or mirrors the image there"
     return args.expect("padding_mode", "constant", reason).color("fill")
 
 
 def _about_centre(args: Arguments) -> Arguments:
-    return args.expect("center", None, "the image turns about its centre")
+    return args.expect("center", None, "the image rotates about its center")

@@ -254,7 +254,7 @@ def _size(piece: Piece) -> Any:
 
 
 def _one_of(children: list[_Child], p: float) -> list[Piece]:
-    """Return one of the children, drawn by their weights, with probability `p`; those left out keep their share."""
+    """Return one of the children, drawn by their weights, with probability `p`; those left out keep their fraction."""
     total = sum(child.weight for child in children)
     if total <= 0:
         return []

@@ -39,7 +39,7 @@ class Units:
         return Normalize(_rounded(self.offset), _rounded(self.scale))
 
     def color(self, values: Sequence[float]) -> RGB:
-        """Return a colour of these units in 0..255: whole numbers, since that is what images of 8 bits have."""
+        """Return a color of these units in 0..255: whole numbers, since that is what images of 8 bits have."""
         red, green, blue = values
         if self == BYTES:
             return red, green, blue
@@ -52,11 +52,11 @@ class Units:
         return value if self == BYTES else min(max(sum(self.color([value] * 3)) / 3, 0), 255)
 
     def step(self, difference: float) -> float:
-        """Return a difference of values as a share of 255."""
+        """Return a difference of values as a fraction of 255."""
         return difference / 255 if self == BYTES else difference * sum(self.scale) / 3
 
     def part(self, share: float) -> float:
-        """Return a difference that is a share of `most` as a share of 255."""
+        """Return a difference that is a fraction of `most` as a fraction of 255."""
         return share if self.usual else self.step(share * self.most)
 
 

@@ -75,7 +75,7 @@ class SkippedImages:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Return the files of the skipped images, in the same order, each once: tiles of a picture share it."""
+        """Return the files of the skipped images, in the same order, each once: tiles of an image share it."""
         return tuple(dict.fromkeys(self._reader.path(index) for index in self._indices))
 
     def mask(self) -> Bools:
@@ -149,7 +149,7 @@ def _is_of_files(error: Exception) -> bool:
 
 
 def _unreadable(reader: Source, indices: Ints) -> BadFiles:
-    """Return the files that do not exist, that Pillow does not decode, or that have another size than the json says."""
+    """Return the files that do not exist, that Pillow does not decode, or whose size is not the JSON file's."""
     with Threads(available_cores()) as pool:  # Pillow decodes outside of Python's lock
         reasons = pool.map(lambda index: _why_unreadable(reader, index), indices.tolist())
         return {index: reason for index, reason in zip(indices.tolist(), reasons, strict=True) if reason}
@@ -217,7 +217,7 @@ def bad_files_error(files: BadFiles, reader: Source) -> DataError:
 
 
 def first_three(files: BadFiles) -> str:
-    """Return the first three reasons, and how many more there are; tiles of a picture share one."""
+    """Return the first three reasons, and how many more there are; tiles of an image share one."""
     reasons = dict.fromkeys(files.values())
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     return "; ".join(islice(reasons, 3)) + more

@@ -71,7 +71,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
     valid: Tensor
     """(N, M) bool, False where padded."""
     image_id: Tensor
-    """(N,) int64, the json's."""
+    """(N,) int64, the JSON file's."""
     source_size: Tensor
     """(N, 2) int64: (height, width) of the source image, as displayed."""
     image_size: Tensor
@@ -88,7 +88,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
     """What belongs to each box, by name, as the source has it: (N, M, ...) numbers, -1 where padded in whole numbers,
     NaN in others; or arrays of objects such as text, with None. See `CocoReader(columns=...)`."""
     moved: PartOfGroup | None = None
-    """The shapes of the boxes, if the source has any: key points, corners and outlines."""
+    """The shapes of the boxes, if the source has any: keypoints, corners and polygons."""
     drawing: Drawing | None = None
     """Where images lie in the output, if an op such as `Mosaic` mixed them, or `RandomErasing` covered parts."""
     layer_of_box: Tensor | None = None
@@ -122,7 +122,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
     def targets(self, *, masks: bool = False) -> list[dict[str, Tensor]]:
         """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies.
 
-        With key points also `keypoints` (M_i, K, 3), as Keypoint R-CNN takes them: x, y in continuous pixels, and v.
+        With keypoints also `keypoints` (M_i, K, 3), as Keypoint R-CNN takes them: x, y in continuous pixels, and v.
         `masks`: also `masks` (M_i, H, W) uint8, as Mask R-CNN takes them.
         """
         of_boxes = {"boxes": self.boxes, "labels": self.labels}
@@ -138,7 +138,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         as it is. The targets have, on the batch's device: `boxes` (M_i, 4) float32 cxcywh, relative to the image
         without padding; `area` (M_i,) float32, of the box in output pixels; `labels` (M_i,) int64 from `first_label`: 1
         for DETR, 0 for RF-DETR since 1.5; `iscrowd` (M_i,) int64; `image_id` (1,); `size` and `orig_size` (2,):
-        (height, width) of the image without padding, and of its source. With key points, `keypoints` (M_i, K, 3)
+        (height, width) of the image without padding, and of its source. With keypoints, `keypoints` (M_i, K, 3)
         float32: x and y relative to the image without padding, and v; pixels are continuous, where RF-DETR's own loader
         counts them from 0 as COCO does, half a pixel less. `masks`: also `masks` (M_i, H, W) bool, padded as the images
         are, and `area` is that of the masks. RT-DETR, D-FINE and DEIM take the images alone, labels from 0, and
@@ -162,8 +162,8 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         image, as those of transformers' image processors are since 4.37 (huggingface/transformers#28363). So the boxes
         that a model predicts, times `size`, are in output pixels, which `to_source` takes.
 
-        No detector of transformers 5.24 is trained with key points or rotated boxes, so the targets have none; ViTPose
-        finds key points in crops of single people. `keypoints` and `rotated_boxes` of the batch have them.
+        No detector of transformers 5.24 is trained with keypoints or rotated boxes, so the targets have none; ViTPose
+        finds keypoints in crops of single people. `keypoints` and `rotated_boxes` of the batch have them.
         """
         padded_size = torch.tensor([self.images.shape[-2:]] * len(self), device="cpu")
         return {
@@ -193,7 +193,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         image; `batch_idx` (B,) float32: the position of the box's image. The trainer divides images by 255, so its
         recipe ends without `Normalize`, or with `Normalize(dtype="uint8")`. A model that is called directly takes 0..1.
         `task`: "pose" also has `keypoints` (B, K, 3) float32, x and y relative to the padded image, and v, and
-        `kpt_shape` (K, 3). For "obb" `bboxes` are (B, 5): centre, width and height of rotated boxes, relative to the
+        `kpt_shape` (K, 3). For "obb" `bboxes` are (B, 5): center, width and height of rotated boxes, relative to the
         padded image, and the angle in radians, clockwise, in -pi/4..3pi/4, of the longer side, which is the width.
         For "segment" the rows of each image are sorted by the areas of their masks, the largest first. `masks`
         (N, H / 4, W / 4) int32 is i + 1 where the image's i-th object is seen, small objects on large ones, else 0;

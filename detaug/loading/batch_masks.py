@@ -1,4 +1,4 @@
-"""The masks of a batch, rasterised when they are asked for."""
+"""The masks of a batch, rasterized when they are asked for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from detaug.loading.batch_shapes import ShapesOfBoxes, with_masks
 
 
 class Polygons(NamedTuple):
-    """The outlines of B boxes in output pixels, not clipped."""
+    """The polygons of B boxes in output pixels, not clipped."""
 
     points: Tensor
     """(P, 2) float32 x, y of all rings, concatenated."""
@@ -42,8 +42,8 @@ class MasksOfBoxes(ShapesOfBoxes):
     """The masks of the real boxes of a batch: which pixels of the output show their objects.
 
     What is masked is what is seen: what an op cut off, covered or erased is not in a mask, nor is fill. They are made
-    from outlines, moved once in double precision, never by resampling: a pixel is in a mask if its centre is in a ring
-    of the outline (even-odd), in any of its rings, or in a mask of run lengths.
+    from polygons, moved once in double precision, never by resampling: a pixel is in a mask if its center is in a ring
+    of the polygon (even-odd), in any of its rings, or in an RLE mask.
     """
 
     images: Tensor
@@ -52,7 +52,7 @@ class MasksOfBoxes(ShapesOfBoxes):
     def masks(self, stride: int = 1, *, padded: bool = False) -> Tensor:
         """Return (B, H // stride, W // stride) bool on the batch's device: the masks of the B real boxes, in order.
 
-        `stride`: sample at the centres of blocks of this many pixels. `padded`: (N, M, ...), False for padding, which
+        `stride`: sample at the centers of blocks of this many pixels. `padded`: (N, M, ...), False for padding, which
         takes much memory. Raises InputError for a source without masks.
         """
         check("stride", stride, is_whole(stride, 1), "a whole number of at least 1")
@@ -109,7 +109,7 @@ class MasksOfBoxes(ShapesOfBoxes):
         return order[torch.argsort(image[order], stable=True)]
 
     def roi_masks(self, boxes: Tensor, rows: Tensor, size: int = 28) -> Tensor:
-        """Return (R, size, size) bool: masks within boxes, sampled at the centres of size x size cells of each.
+        """Return (R, size, size) bool: masks within boxes, sampled at the centers of size x size cells of each.
 
         `boxes`: (R, 4) XYXY in output pixels. `rows`: (R,) whose mask it is, as a place among those of `masks()`.
         These are the targets of a mask head, without masks of whole images. Rows on the CPU must be among the masks;
@@ -133,9 +133,9 @@ class MasksOfBoxes(ShapesOfBoxes):
 
     @property
     def polygons(self) -> Polygons:
-        """Return the outlines of the B real boxes in output pixels. Those of run lengths go along the edges of pixels.
+        """Return the polygons of the B real boxes in output pixels. Those of RLE go along the edges of pixels.
 
-        They are not clipped: what is not seen of an object is part of its outline.
+        They are not clipped: what is not seen of an object is part of its polygon.
         """
         table = self._group.shapes.mask_table
         assert self.moved is not None
@@ -143,7 +143,7 @@ class MasksOfBoxes(ShapesOfBoxes):
         return Polygons(*(torch.from_numpy(each) for each in placed_outlines(table, placement)))
 
     def marks(self) -> list[Marks | None]:
-        """Return what pictures show of the objects of each image or frame, beside boxes."""
+        """Return what images show of the objects of each image or frame, beside boxes."""
         marks = super().marks()
         if not self.shapes.has_masks or self.rows is None:
             return marks
@@ -185,7 +185,7 @@ class MasksOfBoxes(ShapesOfBoxes):
 
 
 def box_grid(boxes: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the centres of `size` x `size` cells of boxes (R, 4) XYXY in units: y and x, (R, size) int32 each."""
+    """Return the centers of `size` x `size` cells of boxes (R, 4) XYXY in units: y and x, (R, size) int32 each."""
     start, end = boxes.detach().double().reshape(-1, 1, 2, 2).unbind(2)
     shares = (torch.arange(size, dtype=torch.float64, device=boxes.device) + 0.5) / size
     units = ((start + (end - start) * shares[:, None]) * ONE + 0.5).floor().nan_to_num().clamp(-FAR, FAR)

@@ -1,4 +1,4 @@
-"""The shapes of a batch: key points and rotated boxes in output pixels, worked out when they are asked for."""
+"""The shapes of a batch: keypoints and rotated boxes in output pixels, worked out when they are asked for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from detaug.gpu.streams import to_device
 
 
 def marks_of(shapes: Shapes, rows: Ints, keypoints: Any, corners: Any) -> Marks | None:
-    """Return what pictures show of M objects. `rows`: (M,) in the shapes; `keypoints`, `corners`: moved, or None."""
+    """Return what images show of M objects. `rows`: (M,) in the shapes; `keypoints`, `corners`: moved, or None."""
     if keypoints is None and corners is None:
         return None
     if shapes.keypoints is None or keypoints is None:
@@ -31,13 +31,13 @@ def marks_of(shapes: Shapes, rows: Ints, keypoints: Any, corners: Any) -> Marks 
 
 
 def with_masks(marks: Marks | None, table: MaskTable, objects: PlacedObjects, size: Sequence[int]) -> Marks:
-    """Return what pictures show of objects, with their masks. `size`: (H, W) of the image, any of the picture."""
+    """Return what images show of objects, with their masks. `size`: (H, W) of the image, any of the image."""
     height, width = size
     return (marks or Marks())._replace(masks=masks_within(table, objects, (0, 0, width, height)))
 
 
 def marks_of_classes(names: KeyPoints, classes: Ints, keypoints: Any) -> Marks:
-    """Return what pictures show of the key points of M objects of these classes, 0..C - 1.
+    """Return what images show of the keypoints of M objects of these classes, 0..C - 1.
 
     `keypoints`: (M, K, 3), or (M, K, 2) of a model, which are drawn as visible.
     """
@@ -64,17 +64,17 @@ class ShapesOfBoxes:
 
     @property
     def has_keypoints(self) -> bool:
-        """Return whether the source has key points."""
+        """Return whether the source has keypoints."""
         return self.shapes.keypoints is not None
 
     @cached_property
     def keypoints(self) -> Tensor:
         """Return (N, M, K, 3) float32 on the batch's device: x, y in output pixels, and v, 0, 1 or 2.
 
-        v is 0, and x and y too, for points that are not labelled or out of view; 1 for hidden ones, also those under
-        what an op pasted or erased; 2 for visible ones. Coordinates are continuous: the centre of the first pixel is
-        0.5. In a mirrored object, points that have sides have changed places. Padded with zeros.
-        Raises InputError for a source without key points.
+        v is 0, and x and y too, for points that are not labeled or out of view; 1 for hidden ones, also those under
+        what an op pasted or erased; 2 for visible ones. Coordinates are continuous: the center of the first pixel is
+        0.5. In a flipped object, points that have sides have changed places. Padded with zeros.
+        Raises InputError for a source without keypoints.
         """
         copied = None if self.moved is None else self.moved.keypoints
         return self._padded(self._group.keypoints) if copied is None else copied.to(self.labels.device)
@@ -83,7 +83,7 @@ class ShapesOfBoxes:
     def corners(self) -> Tensor:
         """Return (N, M, 4, 2) float32 on the batch's device: x, y of the corners of rotated boxes, in output pixels.
 
-        Their order is the json's; they are not clipped. Padded with zeros. Raises InputError for a source without.
+        Their order is the JSON file's; they are not clipped. Padded with zeros. Raises InputError for a source without.
         """
         return self._padded(self._group.corners)
 
@@ -94,7 +94,7 @@ class ShapesOfBoxes:
         *,
         border: Literal["visible", "whole"] = "visible",
     ) -> Tensor:
-        """Return (N, M, 5) float32: centre x, y, width, height in output pixels, angle. Padded with zeros.
+        """Return (N, M, 5) float32: center x, y, width, height in output pixels, angle. Padded with zeros.
 
         It is the smallest rectangle around the corners, which a stretched image or a perspective may make oblique.
         `angle`: how angles are counted. "torchvision": degrees, counter-clockwise, for torchvision's CXCYWHR and for
@@ -108,7 +108,7 @@ class ShapesOfBoxes:
         return self._padded(self._group.rotated_boxes(angle, visible=border == "visible"))
 
     def marks(self) -> list[Marks | None]:
-        """Return what pictures show of the objects of each image or frame, beside boxes."""
+        """Return what images show of the objects of each image or frame, beside boxes."""
         if not (self.shapes.keypoints or self.shapes.corners is not None) or self.rows is None:
             return [None] * len(self.labels.flatten(0, -2))
         keypoints = self.keypoints.flatten(0, -4).cpu().numpy() if self.has_keypoints else None

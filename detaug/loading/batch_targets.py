@@ -119,7 +119,7 @@ _COLUMNS = [each for each in fields(Targets) if each.metadata]
 
 
 def _with_keypoints(moved: PartOfGroup | None, keypoints: Tensor | None) -> PartOfGroup | None:
-    """Return the shapes of a batch with its key points, which are copied to the device with the boxes."""
+    """Return the shapes of a batch with its keypoints, which are copied to the device with the boxes."""
     return moved if moved is None or keypoints is None else moved._replace(keypoints=keypoints)
 
 

@@ -41,15 +41,15 @@ class ClipBatch(OldNames, MasksOfBoxes):
     valid: Tensor
     """(N, F, M) bool, False where padded or not seen."""
     track_id: Tensor
-    """(N, F, M) int64, the json's; -1 where padded or not seen, and everywhere for a json without."""
+    """(N, F, M) int64, the JSON file's; -1 where padded or not seen, and everywhere for a JSON file without."""
     video_id: Tensor
-    """(N,) int64, the json's."""
+    """(N,) int64, the JSON file's."""
     frame: Tensor
     """(N, F) int64: the frames' numbers in their video."""
     time: Tensor
-    """(N, F) float64: seconds from frame 0 of the video; nan where its frames a second are not known."""
+    """(N, F) float64: seconds from frame 0 of the video; nan where its frames per second are not known."""
     image_id: Tensor
-    """(N, F) int64, the json's."""
+    """(N, F) int64, the JSON file's."""
     source_size: Tensor
     """(N, 2) int64: (height, width) of the source frames, as displayed."""
     image_size: Tensor
@@ -85,7 +85,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
         raise TypeError("a ClipBatch is no pair and has no items: use batch.images, or batch.as_images().targets()")
 
     def _repr_png_(self) -> bytes:
-        """Draw the first frames for notebooks, with the numbers and colours of their tracks."""
+        """Draw the first frames for notebooks, with the numbers and colors of their tracks."""
         numbers = torch.where(self.track_id < 0, self.labels, self.track_id)
         seen = list(self.valid.flatten(0, 1))
         boxes = [each[mask].tolist() for each, mask in zip(self.boxes.flatten(0, 1), seen, strict=True)]
@@ -94,7 +94,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
         return notebook_png(list(self.images.flatten(0, 1)), boxes, shown, sizes)
 
     def as_images(self) -> Batch:
-        """Return the N * F frames as a `Batch`, clip by clip: for detectors, evaluators and pictures of single images.
+        """Return the N * F frames as a `Batch`, clip by clip: for detectors, evaluators and images of single images.
 
         Boxes that are not seen are left out, so an object may be in another row in each frame.
         """

@@ -74,7 +74,7 @@ def resolve_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     rank, world = rank_and_world() if shard is None else shard
     if not (is_whole(rank, 0) and is_whole(world, 1) and rank < world):
         raise InputError(f"shard must be (rank, world size) with 0 <= rank < world size, got {(rank, world)}")
-    return int(rank), int(world)  # NumPy's numbers would keep a state out of a json
+    return int(rank), int(world)  # NumPy's numbers would keep a state out of a JSON file
 
 
 def ranks_of_machine(shard: tuple[int, int]) -> range:

@@ -19,7 +19,7 @@ from detaug.sources.source import Source
 
 Place = Literal["device", "host"]
 CacheSizes = Place | Mapping[Place, MemorySize]
-"""Where images are kept, and how much memory they may take: bytes such as "20GB", or a share of what is free."""
+"""Where images are kept, and how much memory they may take: bytes such as "20GB", or a fraction of what is free."""
 
 DEFAULT_SHARE = 0.5
 """Of the free memory: the rest is left for the model and its training."""

@@ -48,40 +48,35 @@ class Loader(NoDataLoader, Generic[T]):
     """Augmented batches. Iterating over the loader is one epoch.
 
     Training (`train=True`) shuffles; all batches are full and all shards have equally many, so some images of the epoch
-    come twice. Evaluation keeps the json's order and has every image exactly once. Between two loops the pipelines fill
-    up with the next batches and wait; `close`, or leaving a `with` block, ends them.
+    come twice. Evaluation keeps the JSON file's order and has every image exactly once. Between two loops the pipelines
+    fill up with the next batches and wait; `close`, or leaving a `with` block, ends them.
 
     `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs.
-    `batch_size`: images of a batch, on each shard.
-    `device`: None (CUDA if there is one, else CPU), "cpu", "cuda", "cuda:1" or a torch.device.
-    `seed`: the same seed and global batch (batch size x shards) give every image of every step the same boxes and
-    pixels, for any number of shards, threads and pipelines; see docs/reliability.md.
-    `shard`: (rank, world size). None: torch.distributed's if it is initialised, else torchrun's RANK and WORLD_SIZE,
-    else (0, 1).
-    `pipelines`: the number of DALI pipelines. `threads`: CPU threads of each. None chooses for the device.
-    `settings`: a file that `detaug tune` wrote, with these two and others.
-    `memory`: the limit for decoded images in the pipelines, 3 bytes a pixel: bytes such as "2GB", or a share of what is
-    free. A batch that needs more is decoded in parts, and stays the same. The size that counts is that of large images,
-    the 95th percentile. None: 600 MB on the CPU, a tenth of what is free on a GPU. Frames of NVDEC do not count.
-    `pad_to_multiple`: a batch of images of several sizes is padded with zeros, at the right and the bottom, to its
-    largest height and width, rounded up to this multiple.
-    `on_error`: for a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes another
-    image of the epoch instead, evaluation continues without it. `max_skipped`: raise DataError anyway if more than
-    this share of the images, 0 to 1, is skipped; in training of all images, in evaluation of the shard's. Each process
-    counts its own.
-    `collate`: the loader yields collate(batch); None yields the `Batch`.
-    `last_batch`: for training, what becomes of the images that do not make a full batch: "fill" it with images from
-    the start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards each
-    gets its part of a partial batch; if it has too few images for all, some are repeated.
-    `sampler`: for training, a function of the reader that returns how often each image comes in an epoch, on average,
-    (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
-    `aspect_ratio_grouping`: for training, put images that are wider than high and the others into different batches, so
-    that less is padded.
-    `cache`: keep decoded images, 3 bytes a pixel, from the first epoch on: "device" in the memory of the device, "host"
-    in pinned main memory, from where a GPU gets them faster than it decodes, as many as half of the free memory holds.
-    {"device": "10GB", "host": 0.8} gives both, with bytes, or a share of what is free when the loader is made. The
-    batches stay the same; images for which there is no room are decoded in every epoch.
-    `return_params`: batches have what the ops drew for them, `Batch.params`, with which `replay` makes them again.
+    `batch_size`: images of a batch, on each shard. `device`: None (CUDA if there is one, else CPU), "cpu", "cuda",
+    "cuda:1" or a torch.device. `seed`: the same seed and global batch (batch size x shards) give every image of every
+    step the same boxes and pixels, for any number of shards, threads and pipelines; see docs/reliability.md. `shard`:
+    (rank, world size). None: torch.distributed's if it is initialized, else torchrun's RANK and WORLD_SIZE, else (0,
+    1). `pipelines`: the number of DALI pipelines. `threads`: CPU threads of each. None chooses for the device.
+    `settings`: a file that `detaug tune` wrote, with these two and others. `memory`: the limit for decoded images in
+    the pipelines, 3 bytes per pixel: bytes such as "2GB", or a fraction of what is free. A batch that needs more is
+    decoded in parts, and stays the same. The size that counts is that of large images, the 95th percentile. None: 600
+    MB on the CPU, a tenth of what is free on a GPU. Frames of NVDEC do not count. `pad_to_multiple`: a batch of images
+    of several sizes is padded with zeros, at the right and the bottom, to its largest height and width, rounded up to
+    this multiple. `on_error`: for a file that cannot be used, "raise" a DataError, or "skip" it with a warning:
+    training takes another image of the epoch instead, evaluation continues without it. `max_skipped`: raise DataError
+    anyway if more than this fraction of the images, 0 to 1, is skipped; in training of all images, in evaluation of the
+    shard's. Each process counts its own. `collate`: the loader yields collate(batch); None yields the `Batch`.
+    `last_batch`: for training, what becomes of the images that do not make a full batch: "fill" it with images from the
+    start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards each gets
+    its part of a partial batch; if it has too few images for all, some are repeated. `sampler`: for training, a
+    function of the reader that returns how often each image comes in an epoch, on average, (n,) numbers, such as
+    `da.RepeatFactorSampler(0.001)`; None is once. `aspect_ratio_grouping`: for training, put images that are wider than
+    high and the others into different batches, so that less is padded. `cache`: keep decoded images, 3 bytes per pixel,
+    from the first epoch on: "device" in the memory of the device, "host" in pinned main memory, from where a GPU gets
+    them faster than it decodes, as many as half of the free memory holds. {"device": "10GB", "host": 0.8} gives both,
+    with bytes, or a fraction of what is free when the loader is made. The batches stay the same; images for which there
+    is no room are decoded in every epoch. `return_params`: batches have what the ops drew for them, `Batch.params`,
+    with which `replay` makes them again.
 
     Several threads may take batches from one iterator; each batch goes to one of them.
 
@@ -121,7 +116,7 @@ class Loader(NoDataLoader, Generic[T]):
     ) -> None:
         _check_source(reader)
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
-        check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a share of the images, in 0..1")
+        check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a fraction of the images, in 0..1")
         check_cache(cache)
         if memory is not None:
             check_size("memory", memory)
@@ -205,7 +200,7 @@ class Loader(NoDataLoader, Generic[T]):
 
     @property
     def category_ids(self) -> tuple[int, ...]:
-        """Return the json's category id of each label; index 0, the background, holds -1."""
+        """Return the JSON file's category id of each label; index 0, the background, holds -1."""
         return self.reader.category_ids
 
     @property
@@ -310,7 +305,7 @@ class Loader(NoDataLoader, Generic[T]):
     # ------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position after the last yielded batch, as a small dict that json can store.
+        """Return the position after the last yielded batch, as a small dict that JSON can store.
 
         All shards that are at the same step have the same position: one state can be loaded on all of them, on any
         number of shards with the same global batch.
@@ -362,7 +357,7 @@ def _warn_of_repeats(order: EpochOrder, origin: str) -> None:
     if order.train and order.last_batch == "fill" and order.global_batch > order.items:
         over = f" on {order.shard[1]} shards" if order.shard[1] > 1 else ""
         warnings.warn(
-            f"batch_size={order.batch_size}{over} takes {order.global_batch} {order.unit} a step, {origin} has "
+            f"batch_size={order.batch_size}{over} takes {order.global_batch} {order.unit} per step, {origin} has "
             f"{order.items}: every step repeats some of them",
             stacklevel=4,
         )
@@ -408,7 +403,7 @@ def _check_source(source: object) -> None:
     needed = [name for name in vars(Source) if not name.startswith("_")]
     if not all(hasattr(type(source), name) for name in needed):  # of the type: its properties may cost seconds
         kind = source.__name__ if isinstance(source, type) else type(source).__name__
-        raise TypeError(f"reader must be a source, such as da.CocoReader(images, json), got {kind}")
+        raise TypeError(f"reader must be a source, such as da.CocoReader(images, JSON), got {kind}")
 
 
 def _check_positive(name: str, value: int) -> int:

@@ -1,4 +1,4 @@
-"""Sizes of memory that a user gives: bytes, or a share of what is free."""
+"""Sizes of memory that a user gives: bytes, or a fraction of what is free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from detaug.errors import InputError
 from detaug.machine.cores import available_memory
 
 MemorySize = int | float | str
-"""Bytes, such as "20GB" or 2e9, or a share of what is free, 0..1."""
+"""Bytes, such as "20GB" or 2e9, or a fraction of what is free, 0..1."""
 
 CPU = torch.device("cpu")
 

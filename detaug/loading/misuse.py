@@ -19,7 +19,7 @@ OTHER_NAMES = {
     "persistent_workers": _DALI_THREADS,
     "worker_init_fn": _DALI_THREADS,
     "prefetch_factor": _DALI_THREADS,
-    "shuffle": "train=True shuffles, train=False keeps the json's order",
+    "shuffle": "train=True shuffles, train=False keeps the JSON file's order",
     "drop_last": "write last_batch='drop'",
     "pin_memory": "batches are on the device already",
     "collate_fn": "write collate=FUNCTION, which gets a da.Batch",
@@ -29,7 +29,7 @@ OTHER_NAMES = {
     "transforms": "give the ops as the second argument",
     "dataset": "give a da.CocoReader(images=FOLDER, annotations=FILE) as the first argument",
 }
-"""Arguments of torch.utils.data.DataLoader and of data sets, and what `Loader` has in their place."""
+"""Arguments of torch.utils.data.DataLoader and of datasets, and what `Loader` has in their place."""
 
 
 def explain_other_names(function: Callable[P, R]) -> Callable[P, R]:
@@ -62,7 +62,7 @@ class NoDataLoader:
     def dataset(self) -> NoReturn:
         """Raise AttributeError. Accelerate's `skip_first_batches`, and so the Trainer of transformers, asks for it."""
         raise AttributeError(
-            "a Loader has no data set to skip batches of: to resume the Trainer of Hugging Face's transformers in the "
+            "a Loader has no dataset to skip batches of: to resume the Trainer of Hugging Face's transformers in the "
             "middle of an epoch, give it callbacks=[LoaderState()] of detaug.trainers.huggingface; in a loop with "
             "Accelerate, load the loader's state instead"
         )

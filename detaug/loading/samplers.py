@@ -30,7 +30,7 @@ class _Sampler:
 
 @dataclass(frozen=True)
 class RepeatFactorSampler(_Sampler):
-    """Repeat images with a rare class sqrt(threshold / f) times, f being the share of images with that class.
+    """Repeat images with a rare class sqrt(threshold / f) times, f being the fraction of images with that class.
 
     The rarest class of an image counts; no image comes less than once. From LVIS (Gupta et al. 2019),
     Detectron2's RepeatFactorTrainingSampler, MMDetection's ClassBalancedDataset.
@@ -48,7 +48,7 @@ class RepeatFactorSampler(_Sampler):
 
     def __post_init__(self) -> None:
         valid = is_number(self.threshold) and 0 < self.threshold <= 1
-        check("threshold", self.threshold, valid, "a share of the images, above 0 and at most 1")
+        check("threshold", self.threshold, valid, "a fraction of the images, above 0 and at most 1")
 
     def __call__(self, reader: Source) -> Floats:
         """Return (n,): how often each image comes in an epoch, on average."""
@@ -64,7 +64,7 @@ class RepeatFactorSampler(_Sampler):
 class ClassBalancedSampler(_Sampler):
     """Sample all classes equally, as if a class were drawn first, and then one of the images with it.
 
-    An epoch has as many images as the data set; images without objects never come. Shen et al. 2016 (class-aware
+    An epoch has as many images as the dataset; images without objects never come. Shen et al. 2016 (class-aware
     sampling).
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
@@ -84,9 +84,9 @@ class ClassBalancedSampler(_Sampler):
 
 @dataclass(frozen=True)
 class EmptyImageSampler(_Sampler):
-    """Let images without objects be a share of each epoch, whatever their share of the data set.
+    """Let images without objects be a fraction of each epoch, whatever their fraction of the dataset.
 
-    `share`: of the images of an epoch, 0..1. An epoch has as many images as the data set. Images without objects teach
+    `share`: of the images of an epoch, 0..1. An epoch has as many images as the dataset. Images without objects teach
     a detector what is none; Ultralytics advises up to 0.1 of them.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
@@ -98,7 +98,7 @@ class EmptyImageSampler(_Sampler):
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        check("share", self.share, is_number(self.share, 0, 1), "a share of the images, in 0..1")
+        check("share", self.share, is_number(self.share, 0, 1), "a fraction of the images, in 0..1")
 
     def __call__(self, reader: Source) -> Floats:
         """Return (n,): how often each image comes in an epoch, on average. Raises InputError if it cannot be kept."""
@@ -117,8 +117,8 @@ class EmptyImageSampler(_Sampler):
 class HardImageSampler(_Sampler):
     """Repeat images in which a detector makes many errors: those that `detaug evaluate --report` counted.
 
-    `report`: its json. An image with e errors comes 1 + e / m times, m being the mean of all images, but no more than
-    `most` times. Evaluate the training images for it, not those of the validation.
+    `report`: its JSON file. An image with e errors comes 1 + e / m times, m being the mean of all images, but no more
+    than `most` times. Evaluate the training images for it, not those of the validation.
 
     >>> import json, pathlib
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
@@ -144,7 +144,7 @@ class HardImageSampler(_Sampler):
         if missing:
             raise InputError(
                 f"{os.fspath(self.report)} has no errors of {len(missing)} images, the first is {missing[0]!r}; "
-                "evaluate with the json of the training"
+                "evaluate with the JSON file of the training"
             )
         counts = np.array([errors[name] for name in names], np.float64)
         return np.asarray((1 + counts / max(counts.mean(), 1e-12)).clip(max=self.most))
@@ -160,9 +160,9 @@ def _errors_of_images(path: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SourceWeightSampler(_Sampler):
-    """Sample the sources of a `ConcatReader` in the shares of their weights, whatever their sizes.
+    """Sample the sources of a `ConcatReader` in the fractions of their weights, whatever their sizes.
 
-    `weights`: one for each source, in their order. An epoch has as many images as the data set.
+    `weights`: one for each source, in their order. An epoch has as many images as the dataset.
 
     >>> demo = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> factors = da.SourceWeightSampler([3, 1])(da.ConcatReader([demo, demo]))
@@ -188,5 +188,5 @@ class SourceWeightSampler(_Sampler):
 
 
 def _presence(reader: Source) -> Floats:
-    """Return (n,): the share of the epochs of training that have each image, less than 1 for tiles of several grids."""
+    """Return (n,): the fraction of the epochs of training that have each image, below 1 for tiles of several grids."""
     return np.ones(len(reader)) if reader.rounds is None else np.asarray(reader.rounds.mean(0), np.float64)

@@ -38,7 +38,7 @@ class Settings:
     batches_per_group: int = 1
     """Batches that a pipeline processes as one, where it can: small batches share the fixed costs."""
     hw_decoder_load: float = 1.0
-    """The share of a batch's JPEGs that the GPU's JPEG engine decodes; the GPU's other cores decode the rest."""
+    """The fraction of a batch's JPEGs that the GPU's JPEG engine decodes; the GPU's other cores decode the rest."""
     parts_per_batch: int = 1
     """Parts in which a batch is decoded and rendered, one after the other, if its images are too large for memory. Of
     no effect with several batches in a group."""
@@ -48,7 +48,7 @@ class Settings:
             value = getattr(self, name)
             check(name, value, is_whole(value) and value >= 1, "a whole number of at least 1")
         share = is_number(self.hw_decoder_load) and 0 <= self.hw_decoder_load <= 1
-        check("hw_decoder_load", self.hw_decoder_load, share, "a share in 0..1")
+        check("hw_decoder_load", self.hw_decoder_load, share, "a fraction in 0..1")
 
 
 GROUP_IMAGES_ON_GPU = 256
@@ -57,9 +57,9 @@ GROUP_IMAGES_ON_CPU = 128
 """The same on the CPU, where threads wait for each other at the end of a group. A larger image counts for up to 3."""
 DECODED_ON_CPU = 600_000_000
 """Bytes of decoded source images in flight on the CPU, 3 for each pixel; more only if an image for each thread has
-more. Photographs of 12 megapixels take 36 MB each."""
+more. Images of 12 megapixels take 36 MB each."""
 DECODED_ON_GPU = 0.1
-"""The same on a GPU, as a share of the memory that is free when the loader is made."""
+"""The same on a GPU, as a fraction of the memory that is free when the loader is made."""
 HELD_BY_DECODER = 2.5, 23
 """Images that a GPU's decoder needs room for beside its output, for each image of a job, and at most. Measured on an
 H200 with JPEGs of 12 and 48 megapixels and jobs of 1 to 32 images."""

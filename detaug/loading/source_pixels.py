@@ -47,7 +47,7 @@ class InSourcePixels:
         return self._each_to_source("boxes", boxes, move_boxes)
 
     def points_to_source(self, points: Boxes) -> Boxes:
-        """Return points given in output pixels in source pixels: key points, or corners of rotated boxes.
+        """Return points given in output pixels in source pixels: keypoints, or corners of rotated boxes.
 
         `points`: (N, ..., 2) x, y, or a list of N tensors (..., 2). Raises InputError for a batch of mixed images, as
         `to_source` does.
@@ -64,7 +64,7 @@ class InSourcePixels:
 
         `masks`: N tensors (K_i, H, W) or (K_i, 1, H, W), of the size of `images`, or of the image without its padding:
         bool or whole numbers, or probabilities, as Mask R-CNN returns them. A source pixel is in a mask if, where its
-        centre lies in the output, the mask is above 0.5, interpolated between four pixels. What the output does not
+        center lies in the output, the mask is above 0.5, interpolated between four pixels. What the output does not
         show is False. Raises InputError for a batch of mixed images, as `to_source` does, for masks of another size,
         and for floats outside 0..1.
 
@@ -110,9 +110,9 @@ class InSourcePixels:
             raise InputError(f"{name} must hold one entry for each of the {len(self.images)} images, got {len(values)}")
 
     def boxes_in_source(self) -> Tensor:
-        """Return the batch's boxes in pixels of the photographs that they are of, (N, M, 4) XYXY; zeros where padded.
+        """Return the batch's boxes in pixels of the images that they are of, (N, M, 4) XYXY; zeros where padded.
 
-        `image_id_of_box` has the ids of these photographs. They are not clipped; a box that an op clipped in the output
+        `image_id_of_box` has the ids of these images. They are not clipped; a box that an op clipped in the output
         stays so.
 
         >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")

@@ -28,7 +28,7 @@ _CHANGED = {
     "version": "another version of detaug saved this state; resume with that version, or start from the weights",
     "draws": "this version of detaug or NumPy draws other random numbers than the one that saved this state; resume "
     "with that one, or start from the weights",
-    "data": "the json's images, boxes or classes are not those of this state; resume with the same json",
+    "data": "the JSON file's images, boxes or classes are not those of this state; resume with the same JSON file",
     "stretches": "the reader cuts the videos into other stretches; resume with the same stretch and the same files",
     "files": "image files have other sizes in bytes than when this state was saved; resume with the same files",
 }
@@ -103,7 +103,7 @@ def _batch_difference(saved: Any, order: EpochOrder) -> str:
     fits = is_whole(saved, 1) and saved % shards == 0
     remedy = f"give batch_size={saved // shards}" if fits else f"resume on a number of shards that divides {saved}"
     here = f"this loader {order.global_batch} (batch_size {order.batch_size} x {shards})"
-    return f"this state has {saved} images a step on all shards, {here}; {remedy}"
+    return f"this state has {saved} images per step on all shards, {here}; {remedy}"
 
 
 def _mixing_difference(saved: Any, here: Any) -> str:

@@ -42,13 +42,13 @@ def padding_mask(images: Tensor, size: Tensor) -> Tensor:
 
 
 def center_and_size(boxes: Tensor) -> Tensor:
-    """Convert XYXY to centre x, y, width, height."""
+    """Convert XYXY to center x, y, width, height."""
     start, end = boxes.chunk(2, -1)
     return torch.cat([(start + end) / 2, end - start], -1)
 
 
 def relative_to(boxes: Tensor, size: Tensor) -> Tensor:
-    """Divide boxes (N, M, 4), XYXY or centre and size, in pixels by `size`, (N, 2) (height, width)."""
+    """Divide boxes (N, M, 4), XYXY or center and size, in pixels by `size`, (N, 2) (height, width)."""
     return boxes / size.to(boxes).flip(1).repeat(1, 2)[:, None]
 
 

@@ -1,8 +1,8 @@
 """Rotation, affine and perspective maps: ops that turn or shear the view.
 
 A box becomes the hull of its turned corners, as in torchvision, or of the turned ellipse inside it
-(`outline="ellipse"`), which is tighter for round objects (Kalra et al. 2021, "Towards Rotation Invariance in Object
-Detection").
+(`rotate_method="ellipse"`), which is tighter for round objects (Kalra et al. 2021, "Towards Rotation Invariance in
+Object Detection").
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from typing import Literal
 
 import numpy as np
 
-from detaug.arguments import FILL, RGB, Range, check, check_fill, check_p, check_range, is_number, is_numbers
+from detaug.arguments import FILL, RGB, Range, check, check_fill, check_p, check_range, is_number, is_numbers, renamed
 from detaug.arrays import Arrays, Floats
 from detaug.boxes import polygons
 from detaug.boxes.views import Views
 from detaug.ops.op import GeometricOp
 
-Outline = Literal["box", "ellipse"]
-OUTLINES = {"box": polygons.UNIT_SQUARE, "ellipse": polygons.UNIT_ELLIPSE}
+RotateMethod = Literal["box", "ellipse"]
+BOX_SHAPES = {"box": polygons.UNIT_SQUARE, "ellipse": polygons.UNIT_ELLIPSE}
 
 
+@renamed(outline="rotate_method")
 @dataclass(frozen=True)
 class RandomRotation(GeometricOp):
-    """Turn about the centre by an angle drawn from `degrees`, counter-clockwise, with probability `p`.
+    """Turn about the center by an angle drawn from `degrees`, counter-clockwise, with probability `p`.
 
     `degrees`: (smallest, largest), or one number d for (-d, d), as in torchvision's `RandomRotation`. With
     `expand` the view grows to contain the whole image, else the image's corners are cut off. Its size may differ by a
     pixel or two from torchvision's and Pillow's, which round each corner. `fill`: RGB 0..255.
 
-    `outline`: a box becomes the hull of its turned corners, "box", or of the turned ellipse inside it, "ellipse",
+    `rotate_method`: a box becomes the hull of its turned corners, "box", or of the turned ellipse inside it, "ellipse",
     which is tighter for round objects. DALI: rotate, bbox_rotate.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
@@ -44,12 +45,12 @@ class RandomRotation(GeometricOp):
     p: float = 1.0
     expand: bool = False
     fill: RGB = FILL
-    outline: Outline = "box"
+    rotate_method: RotateMethod = "box"
 
     def check_arguments(self) -> None:
         _check_degrees(self.degrees)
         check_p(self.p)
-        _check_turn(self.fill, self.outline)
+        _check_turn(self.fill, self.rotate_method)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         angle = rng.uniform(*_bounds(self.degrees), n)
@@ -59,17 +60,18 @@ class RandomRotation(GeometricOp):
         linear = rotation(-drawn["angle"])
         height, width = (np.abs(linear) @ views.size[:, ::-1, None])[:, ::-1, 0].T
         size = np.stack([height, width], axis=1) if self.expand else views.size
-        return _turn(views, about_centre(linear, views.size, size), size, self.fill, self.outline)
+        return _turn(views, about_centre(linear, views.size, size), size, self.fill, self.rotate_method)
 
 
+@renamed(outline="rotate_method")
 @dataclass(frozen=True)
 class RandomAffine(GeometricOp):
-    """Rotate, translate, scale and shear about the centre with probability `p` (torchvision's `RandomAffine`).
+    """Rotate, translate, scale and shear about the center with probability `p` (torchvision's `RandomAffine`).
 
     `degrees`: (smallest, largest) or one number d for (-d, d), clockwise as in torchvision's RandomAffine (whose
-    RandomRotation turns the other way). `translate`: largest shift as a fraction of (width, height). `scale`:
+    RandomRotation rotates the other way). `translate`: largest shift as a fraction of (width, height). `scale`:
     (smallest, largest). `shear`: degrees, (smallest, largest) along x, or four numbers for x and y, or one number
-    d for (-d, d) along x. `fill`: RGB 0..255. `outline`: see `RandomRotation`.
+    d for (-d, d) along x. `fill`: RGB 0..255. `rotate_method`: see `RandomRotation`.
     DALI: transforms.rotation and others, warp_affine.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
@@ -85,7 +87,7 @@ class RandomAffine(GeometricOp):
     shear: float | tuple[float, ...] = 0.0
     p: float = 1.0
     fill: RGB = FILL
-    outline: Outline = "box"
+    rotate_method: RotateMethod = "box"
 
     def check_arguments(self) -> None:
         _check_degrees(self.degrees)
@@ -98,7 +100,7 @@ class RandomAffine(GeometricOp):
         low_x, high_x, low_y, high_y = self._shear
         check("shear", self.shear, low_x <= high_x and low_y <= high_y, "(smallest, largest), or one number from 0")
         check_p(self.p)
-        _check_turn(self.fill, self.outline)
+        _check_turn(self.fill, self.rotate_method)
 
     @property
     def _shear(self) -> tuple[float, ...]:
@@ -121,15 +123,16 @@ class RandomAffine(GeometricOp):
         linear = rotation(drawn["angle"]) @ shearing(drawn["shear"]) * drawn["scale"][:, None, None]
         change = about_centre(linear, views.size, views.size)
         change[:, :2, 2] += np.round(drawn["translate"] * views.size[:, ::-1])
-        return _turn(views, change, views.size, self.fill, self.outline)
+        return _turn(views, change, views.size, self.fill, self.rotate_method)
 
 
+@renamed(outline="rotate_method")
 @dataclass(frozen=True)
 class RandomPerspective(GeometricOp):
     """Move each corner of the image inwards by up to `distortion_scale` / 2 of each side, with probability `p`.
 
     torchvision's `RandomPerspective`. The batch's `matrix` is then (N, 3, 3). `distortion_scale`: at least 0 and
-    below 1. `fill`: RGB 0..255. `outline`: see `RandomRotation`. DALI: experimental.warp_perspective.
+    below 1. `fill`: RGB 0..255. `rotate_method`: see `RandomRotation`. DALI: experimental.warp_perspective.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomPerspective(p=1)(samples)
@@ -140,13 +143,13 @@ class RandomPerspective(GeometricOp):
     distortion_scale: float = 0.5
     p: float = 0.5
     fill: RGB = FILL
-    outline: Outline = "box"
+    rotate_method: RotateMethod = "box"
 
     def check_arguments(self) -> None:
         inside = is_number(self.distortion_scale, 0, 1) and self.distortion_scale < 1
         check("distortion_scale", self.distortion_scale, inside, "at least 0 and below 1")
         check_p(self.p)
-        _check_turn(self.fill, self.outline)
+        _check_turn(self.fill, self.rotate_method)
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         inwards = rng.uniform(0, self.distortion_scale / 2, (n, 4, 2))
@@ -156,13 +159,13 @@ class RandomPerspective(GeometricOp):
         square = polygons.UNIT_SQUARE
         corners = (square + drawn["corners"] * (1 - 2 * square)) * views.size[:, None, ::-1]
         change = _square_to(corners) @ np.linalg.inv(_square_to(square * views.size[:, None, ::-1]))
-        return _turn(views, change, views.size, self.fill, self.outline, projective=True)
+        return _turn(views, change, views.size, self.fill, self.rotate_method, projective=True)
 
 
 def _turn(
-    views: Views, change: Floats, size: Floats, fill: RGB, outline: Outline, *, projective: bool = False
+    views: Views, change: Floats, size: Floats, fill: RGB, rotate_method: RotateMethod, *, projective: bool = False
 ) -> Views:
-    return views.warp(change, size, fill, OUTLINES[outline], projective=projective).clip()
+    return views.warp(change, size, fill, BOX_SHAPES[rotate_method], projective=projective).clip()
 
 
 def rotation(degrees: Floats) -> Floats:
@@ -181,7 +184,7 @@ def shearing(degrees: Floats) -> Floats:
 
 
 def about_centre(linear: Floats, size: Floats, new_size: Floats) -> Floats:
-    """Return (N, 3, 3): linear maps (N, 2, 2) of pixels that take the centre of one view to the centre of the other."""
+    """Return (N, 3, 3): linear maps (N, 2, 2) of pixels that take the center of one view to the center of the other."""
     change = np.tile(np.eye(3), (len(linear), 1, 1))
     change[:, :2, :2] = linear
     change[:, :2, 2] = new_size[:, ::-1] / 2 - (linear @ size[:, ::-1, None] / 2)[..., 0]
@@ -215,6 +218,6 @@ def _check_degrees(degrees: float | Range) -> None:
     )
 
 
-def _check_turn(fill: RGB, outline: str) -> None:
+def _check_turn(fill: RGB, rotate_method: str) -> None:
     check_fill("fill", fill)
-    check("outline", outline, outline in OUTLINES, "'box' or 'ellipse'")
+    check("rotate_method", rotate_method, rotate_method in BOX_SHAPES, "'box' or 'ellipse'")

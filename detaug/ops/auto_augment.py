@@ -1,9 +1,9 @@
 """RandAugment and TrivialAugmentWide: each image draws some ops and their strengths.
 
 Ops, strengths and draws are torchvision's (`transforms/v2/_auto_augment.py`), which does not support boxes; here boxes
-follow. Shears, shifts and rotations move the view before `Resize`; the colour ops run directly after it, with the same
-draw, on the images that drew them. So the fill around the image is coloured too, and sharpness works on output pixels.
-Contrast scales about 128, not about the image's mean grey, equalisation is OpenCV's (see `RandomEqualize`), pixels are
+follow. Shears, shifts and rotations move the view before `Resize`; the color ops run directly after it, with the same
+draw, on the images that drew them. So the fill around the image is colored too, and sharpness works on output pixels.
+Contrast scales about 128, not about the image's mean gray, equalisation is OpenCV's (see `RandomEqualize`), pixels are
 resampled once, by `Resize`. The image's type stays.
 """
 
@@ -51,7 +51,7 @@ class Largest(NamedTuple):
     shear: float
     """The tangent of the angle."""
     shift: float
-    """A share of the image's side if `relative`, else pixels."""
+    """A fraction of the image's side if `relative`, else pixels."""
     relative: bool
     degrees: float
     factor: float
@@ -78,7 +78,7 @@ class AutoAugment(GeometricOp):
 
     @property
     def color_steps(self) -> ColorSteps | None:
-        """Return the colour ops, which run directly after Resize with the numbers that this op drew."""
+        """Return the color ops, which run directly after Resize with the numbers that this op drew."""
         return ColorSteps(self.num_ops)
 
     def bins(self, rng: np.random.Generator, n: int) -> Ints:
@@ -102,7 +102,7 @@ class AutoAugment(GeometricOp):
         return replace_at(views, moved, views[images].warp(change, views.size[images], self.fill).clip())
 
     def _change(self, op: Ints, strength: Floats, size: Floats) -> Floats:
-        """Return maps of pixels (n, 3, 3): shear about the top left, rotation about the centre, whole-pixel shift."""
+        """Return maps of pixels (n, 3, 3): shear about the top left, rotation about the center, whole-pixel shift."""
         shear_x, shear_y, shift_x, shift_y, degrees = (np.where(is_any((name,), op), strength, 0) for name in MOVES)
         change = about_centre(rotation(-degrees), size, size)
         change[:, :2, :2] @= shearing(np.degrees(np.arctan(np.stack([shear_x, shear_y], axis=1))))
@@ -117,9 +117,9 @@ class RandAugment(AutoAugment):
 
     torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts of
     150/331 of the side, rotations of 30 degrees, factors of 1 - 0.9 and 1 + 0.9, 4 bits. `fill`: RGB 0..255. It comes
-    before `Resize`. Unlike torchvision's, colour ops follow `Resize`, contrast scales about 128, and equalisation is
+    before `Resize`. Unlike torchvision's, color ops follow `Resize`, contrast scales about 128, and equalisation is
     OpenCV's. On the CPU it costs about five times as much as decoding: mostly for filling what an earlier move cut off,
-    pixel by pixel along slanted edges (none with `num_ops=1`), the rest for colour ops.
+    pixel by pixel along slanted edges (none with `num_ops=1`), the rest for color ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> after = samples.then(da.RandAugment(), da.Resize((100, 200)))
@@ -155,7 +155,7 @@ class TrivialAugmentWide(AutoAugment):
     The strongest are shears of 0.99, shifts of 32 pixels of the view before `Resize`, rotations of 135 degrees, factors
     of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and strong for boxes. `fill`: RGB 0..255. It comes before
     `Resize` and differs from torchvision's as `RandAugment` does. On the CPU it costs about as much as decoding, for
-    its colour ops.
+    its color ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = samples.then(da.TrivialAugmentWide(), da.Resize((100, 200)))
@@ -183,7 +183,7 @@ class TrivialAugmentWide(AutoAugment):
 
 @dataclass(frozen=True)
 class ColorSteps(PixelOp):
-    """The colour ops that RandAugment or TrivialAugmentWide drew."""
+    """The color ops that RandAugment or TrivialAugmentWide drew."""
 
     num_ops: int
 
@@ -214,7 +214,7 @@ def is_any(names: tuple[str, ...], op: Ints) -> np.ndarray[tuple[int, ...], np.d
 
 
 def _color(op: Ints, strength: Floats) -> Floats:
-    """Return the linear colour maps (n, num_ops, 3, 4)."""
+    """Return the linear color maps (n, num_ops, 3, 4)."""
     brightness, saturation, contrast = (1 + np.where(is_any((name,), op), strength, 0).ravel() for name in LINEAR_OPS)
     maps = color.chain(color.brightness(brightness), color.saturation(saturation), color.contrast(contrast))
     return maps.reshape(*op.shape, 3, 4)

@@ -1,4 +1,4 @@
-"""What cameras do to pictures: gamma, a lost channel, blur by motion and out of focus, medians, coarse pixels."""
+"""What cameras do to images: gamma, a lost channel, blur by motion and out of focus, medians, coarse pixels."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from detaug.pixel_format import PixelFormat
 
 @dataclass(frozen=True)
 class RandomGamma(RandomPixelOp):
-    """Raise values, as shares of the largest one, to a power drawn from `gamma`, with probability `p`.
+    """Raise values, as fractions of the largest one, to a power drawn from `gamma`, with probability `p`.
 
     Albumentations' `RandomGamma`, whose gamma_limit is in percent. Below 1 dark parts become lighter, above 1 darker.
-    Black and white stay; negative values of pictures with other bands stay too.
+    Black and white stay; negative values of images with other bands stay too.
 
     >>> image = np.full((4, 4, 3), 64, np.uint8)
     >>> for gamma in (0.5, 2):
@@ -198,7 +198,7 @@ class MedianBlur(RandomPixelOp):
 class Downscale(RandomPixelOp):
     """Show an image of a lower resolution in as many pixels, with probability `p` (Albumentations' `Downscale`).
 
-    `scale`: (smallest, largest) share of the height and of the width. Pixels are picked, and repeated: not smoothed.
+    `scale`: (smallest, largest) fraction of the height and of the width. Pixels are picked, and repeated: not smoothed.
 
     >>> image = np.tile(np.arange(0, 80, 10, dtype=np.uint8)[:, None], (8, 1, 3))
     >>> da.batch([image]).then(da.Resize((8, 8)), da.Downscale((0.25, 0.25), p=1)).images[0][0, :, 0]
@@ -247,7 +247,7 @@ def _check_sides(sides: tuple[int, int]) -> None:
 def line_kernels(lengths: Ints, angles: Floats, side: int) -> Floats:
     """Return kernels (n, side, side), in whose middle is a line of so many pixels: lengths (n,), angles (n,) radians.
 
-    The line is points a pixel apart, each of which is shared by the four pixels around it.
+    The line is points per pixel apart, each of which is shared by the four pixels around it.
     """
     point = np.arange(side)
     along = point - (lengths[:, None] - 1) / 2

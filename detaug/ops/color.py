@@ -1,4 +1,4 @@
-"""Colour changes: as steps, which are torchvision's, and as linear maps, which are near them.
+"""Color changes: as steps, which are torchvision's, and as linear maps, which are near them.
 
 A linear map is a matrix (N, 3, 4) on RGB in 0..255, whose last column is added. Brightness, contrast about a constant,
 saturation, hue in YIQ and the order of the channels are linear in RGB. So any chain of them is one matrix for each
@@ -19,7 +19,7 @@ Matrix = NDArray[np.float64]
 GRAY = np.array([0.299, 0.587, 0.114])  # luma, ITU-R BT.601, as in Pillow and torchvision
 RGB_TO_YIQ = np.array([GRAY, [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])  # NTSC
 IDENTITY = np.eye(3, 4)
-MIDDLE = 128.0  # contrast scales about this grey, DALI's contrast_center
+MIDDLE = 128.0  # contrast scales about this gray, DALI's contrast_center
 
 
 def steps(kind: NDArray[np.int64], amount: Matrix, channels: NDArray[np.int64]) -> Matrix:

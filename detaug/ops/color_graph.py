@@ -1,4 +1,4 @@
-"""Colour changes as DALI graphs, for GPUs: nodes of uint8 images (H, W, 3)."""
+"""Color changes as DALI graphs, for GPUs: nodes of uint8 images (H, W, 3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from detaug.pipelines.graph import Node, Nodes, apply_where, keep_type
 def only_in_picture(
     image: Node, numbers: Node, picture: Node, change: Callable[[Node, Node], Node], fill: Fill
 ) -> Node:
-    """Return the image with `change(window, numbers)` in the window of the picture, and fill around that.
+    """Return the image with `change(window, numbers)` in the window of the image, and fill around that.
 
     `picture`: (2, 2), its first and last corner (y, x).
     """
@@ -36,7 +36,7 @@ def only_in_picture(
 
 
 def change_in_steps(image: Node, steps: Node) -> Node:
-    """Change colours as `cpu_colors.change_in_steps` does."""
+    """Change colors as `cpu_colors.change_in_steps` does."""
     if image.device == "cpu":
         return on_cpu.apply_kernels(image, [(cpu_colors.change_in_steps, {"steps": steps})])
     image = fn.cast(image, dtype=types.UINT8)

@@ -1,6 +1,6 @@
-"""Change colours in one pass over the pixels: loops that Numba compiles, kept on disk for the next process.
+"""Change colors in one pass over the pixels: loops that Numba compiles, kept on disk for the next process.
 
-Pixels are flat arrays of red, green, blue, red and so on: an index of one dimension is what LLVM vectorises. Blocks of
+Pixels are flat arrays of red, green, blue, red and so on: an index of one dimension is what LLVM vectorizes. Blocks of
 them are converted to planes of float32 that stay in the first cache. All numbers are float32; a Python number among
 them would make them float64, so that constants are typed.
 """
@@ -23,9 +23,9 @@ TO_BYTES = np.float32(color_steps.TO_BYTES)
 
 @compiled
 def change_in_steps(image, steps, out):
-    """Change colours as `color.steps` says, (11,), as torchvision does for uint8. `image`, `out`: (3 P,) uint8.
+    """Change colors as `color.steps` says, (11,), as torchvision does for uint8. `image`, `out`: (3 P,) uint8.
 
-    Contrast is about the mean grey of what the steps before it make, so that these are a pass of their own.
+    Contrast is about the mean gray of what the steps before it make, so that these are a pass of their own.
     """
     start, mean = 0, ZERO
     in_order = np.arange(3)
@@ -38,7 +38,7 @@ def change_in_steps(image, steps, out):
 
 @compiled
 def _run(image, out, steps, start, end, mean, channels, sum_up):
-    """Run the steps from `start` to `end`, and put the channels in order. Returns the sum of the greys, if wanted."""
+    """Run the steps from `start` to `end`, and put the channels in order. Returns the sum of the grays, if wanted."""
     planes = np.empty((3, BLOCK), np.float32)
     total = 0
     for first in range(0, len(image), 3 * BLOCK):
@@ -142,7 +142,7 @@ def _saturation(r, g, b, factor):
 def _hue(r, g, b, turn):
     """Turn the hue in HSV by `turn` sixths of the circle; value and chroma stay.
 
-    The angle goes from red = 0 by way of green = 2 and blue = 4, in sixths; it is 0 for greys. A channel is
+    The angle goes from red = 0 by way of green = 2 and blue = 4, in sixths; it is 0 for grays. A channel is
     value - chroma * share. Its share goes from 0 to 1 and back over the circle, each channel's a third of the circle
     after the one before.
     """

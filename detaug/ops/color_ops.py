@@ -1,4 +1,4 @@
-"""Colour ops: linear maps of RGB, or torchvision's steps. Images are uint8 between ops.
+"""Color ops: linear maps of RGB, or torchvision's steps. Images are uint8 between ops.
 
 They leave the fill around an image as it is, unless an op turned the image, or mixed it with others.
 """
@@ -31,7 +31,7 @@ def map_colors(image: Node, matrix: Node) -> Node:
 
 
 class ColorOp(PixelOp):
-    """Changes the colours of the picture, not of the fill around it.
+    """Changes the colors of the image, not of the fill around it.
 
     `draw` returns a linear map of RGB as "color", (n, 3, 4); or `graph_inputs` returns torchvision's steps as "steps",
     (n, 11), see `color.steps`.
@@ -51,9 +51,9 @@ class ColorOp(PixelOp):
 
 
 def _picture(views: Views) -> Arrays:
-    """Return "picture", (n, 2, 2): the first and last corner (y, x) of the picture in the output, if fill is around it.
+    """Return "image", (n, 2, 2): the first and last corner (y, x) of the image in the output, if fill is around it.
 
-    Resize has moved the view so that they are whole pixels. A picture that is out of view has an area of 0.
+    Resize has moved the view so that they are whole pixels. An image that is out of view has an area of 0.
     """
     if views.fill is None or views.turned:
         return {}
@@ -63,7 +63,7 @@ def _picture(views: Views) -> Arrays:
 
 
 class StepwiseColorOp(ColorOp):
-    """Changes colours in steps: `draw` returns their "kind" and "amount", (n, 4), and the order of the "channels"."""
+    """Changes colors in steps: `draw` returns their "kind" and "amount", (n, 4), and the order of the "channels"."""
 
     exact: bool
 
@@ -75,15 +75,15 @@ class StepwiseColorOp(ColorOp):
 
 @dataclass(frozen=True)
 class RandomPhotometricDistort(StepwiseColorOp):
-    """SSD's colour distortion: brightness, contrast, saturation and hue, each with probability `p`.
+    """SSD's color distortion: brightness, contrast, saturation and hue, each with probability `p`.
 
     With `permute`, also the order of the channels. As torchvision's `RandomPhotometricDistort`: contrast comes before
-    saturation and hue or after them, with equal chance; it is about the picture's own mean grey; hue turns in HSV, by
-    turns: 0.05 is 18 degrees; and after each step values are cut off to whole numbers in 0..255. The mean grey is that
-    of the part of the picture which is shown.
+    saturation and hue or after them, with equal chance; it is about the image's own mean gray; hue rotates in HSV, by
+    turns: 0.05 is 18 degrees; and after each step values are cut off to whole numbers in 0..255. The mean gray is that
+    of the part of the image which is shown.
 
     `exact=False` is one linear map instead, for DALI's operators on a GPU, which take 0.7 ms for the steps: contrast is
-    about 128, hue turns in YIQ, which keeps the luma, and the result is rounded and clipped once.
+    about 128, hue rotates in YIQ, which keeps the luma, and the result is rounded and clipped once.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> after = samples.then(da.Resize((4, 4)), da.RandomPhotometricDistort())
@@ -171,7 +171,7 @@ class RandomHSV(ColorOp):
     """Change hue, saturation and value by random gains, with probability `p` (Ultralytics' `hsv_h`, `hsv_s`, `hsv_v`).
 
     Gains are drawn from -1..1 times these. `hue`: a fraction of half a turn. `saturation`, `value`: factors from 1 - x
-    to 1 + x. Ultralytics changes HSV values; here, as in DALI's `hsv`, hue turns and saturation scales in YIQ, in one
+    to 1 + x. Ultralytics changes HSV values; here, as in DALI's `hsv`, hue rotates and saturation scales in YIQ, in one
     linear map.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
@@ -199,7 +199,7 @@ class RandomHSV(ColorOp):
 
 @dataclass(frozen=True)
 class RandomGrayscale(ColorOp):
-    """Make the three channels equal, grey, with probability `p` (torchvision's `RandomGrayscale`).
+    """Make the three channels equal, gray, with probability `p` (torchvision's `RandomGrayscale`).
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
     >>> samples.then(da.Resize((4, 4)), da.RandomGrayscale(p=1)).images[0][0, 0]

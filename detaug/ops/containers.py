@@ -228,11 +228,11 @@ def _check_ops(ops: Any) -> None:
 
 
 def _check_bends(ops: Sequence[Op]) -> None:
-    """Raise InputError for several ops that all run, of which one bends the picture and others bend or cover it."""
+    """Raise InputError for several ops that all run, of which one bends the image and others bend or cover it."""
     names = [type(op).__name__ for op in ops if op.bends or op.covers]
     if len(names) > 1 and any(op.bends for op in ops):
         raise InputError(
-            f"ops must bend the finished picture at most once, and then cover no part of it, got {', '.join(names)}: "
+            f"ops must bend the finished image at most once, and then cover no part of it, got {', '.join(names)}: "
             "give those to RandomChoice, which runs one of them, or put what covers before what bends in the recipe"
         )
 

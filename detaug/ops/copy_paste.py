@@ -125,7 +125,7 @@ class CopyPaste(PasteRectangles):
         return joined, tiles_of(views, images, source, source[..., :2]) | {"pixels": pixels}
 
     def _left(self, mask: Bools, pasted: Bools, box: Floats) -> tuple[Floats, float, bool]:
-        """Return the box XYXY of an object under pasted pixels, which share of its mask is left, and whether it stays.
+        """Return the box XYXY of an object under pasted pixels, the fraction of its mask left, and whether it stays.
 
         `mask`, `pasted`: (H, W).
         """

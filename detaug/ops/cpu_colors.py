@@ -1,6 +1,6 @@
-"""Colour changes on the CPU: linear maps of RGB, and torchvision's steps.
+"""Color changes on the CPU: linear maps of RGB, and torchvision's steps.
 
-The loops are Numba's. With torch, which makes a pass over the pixels for each sum and product, the colours of the SSD
+The loops are Numba's. With torch, which makes a pass over the pixels for each sum and product, the colors of the SSD
 recipe take 840 us an image of 300 x 300, with these 130, and a linear map 490 and 60.
 """
 
@@ -16,7 +16,7 @@ from detaug.ops.cpu_kernels import round_to_bytes
 
 
 def change_colors(image: Tensor, picture: Array | None = None, **numbers: Array) -> Tensor:
-    """Change colours by a linear map, `color=`, or in steps, `steps=`: see `map_colors` and `change_in_steps`.
+    """Change colors by a linear map, `color=`, or in steps, `steps=`: see `map_colors` and `change_in_steps`.
 
     `picture`: (2, 2), the first and last corner (y, x) of what is to change; None for all.
     """

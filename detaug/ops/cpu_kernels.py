@@ -1,7 +1,7 @@
 """Run torch, Pillow and Numba inside DALI's graph on the CPU: several ops in one node, on the pipeline's threads.
 
 DALI's own CPU operators are slow: 500 x 375 to 300 x 300 takes one core 140 us with torch, 860 with Pillow and 2,300
-with `fn.resize`; a linear map of colours takes 60 us with Numba and 1,100 with `fn.coord_transform`.
+with `fn.resize`; a linear map of colors takes 60 us with Numba and 1,100 with `fn.coord_transform`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def apply_kernels(
 def run_kernels(pixels: Array, kernels: Sequence[tuple[CpuKernel, dict[str, Array]]], *, as_is: bool = False) -> Tensor:
     """Return an image (H, W, 3) as (3, H, W) after all kernels, each with its inputs; `as_is`: see `apply_kernels`."""
     image = torch.from_numpy(pixels).permute(2, 0, 1)
-    with torch.autocast("cpu", enabled=False):  # it rounds products of matrices, such as colours, to 8 bits
+    with torch.autocast("cpu", enabled=False):  # it rounds products of matrices, such as colors, to 8 bits
         for kernel, inputs in kernels:
             image = kernel(image, **inputs)
     return image if as_is else image.to(torch.uint8)
@@ -134,7 +134,7 @@ def fill_outside(image: Tensor, edges: Array, fill: Sequence[float]) -> Tensor:
 
 
 def raise_to_power(image: Tensor, power: Array) -> Tensor:
-    """Return an image of bytes whose values, as shares of 255, are raised to a power."""
+    """Return an image of bytes whose values, as fractions of 255, are raised to a power."""
     table = (255 * (np.arange(256) / 255) ** float(power)).round().astype(np.uint8)
     return torch.from_numpy(table[image.permute(1, 2, 0).numpy()]).permute(2, 0, 1)
 

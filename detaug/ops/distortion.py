@@ -1,4 +1,4 @@
-"""Distortions of finished pictures: the only maps that move boxes and are no matrix (see `detaug/boxes/fields.py`)."""
+"""Distortions of finished images: the only maps that move boxes and are no matrix (see `detaug/boxes/fields.py`)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Places = NDArray[np.float32]
 
 
 class Distortion(RandomPixelOp):
-    """Bends finished pictures with their annotations. A subclass makes the field.
+    """Bends finished images with their annotations. A subclass makes the field.
 
-    Pixels are resampled once more, so a recipe has one distortion, after all that moves or covers parts of the picture.
+    Pixels are resampled once more, so a recipe has one distortion, after all that moves or covers parts of the image.
     """
 
     bends: ClassVar[bool] = True
@@ -93,7 +93,7 @@ def resample(
 
 
 def places_to_remap(shape: NDArray[np.int64], lens: Any = 0.0, control: Any = NO_CONTROL, spacing: Any = 1.0) -> Places:
-    """Return (3, H, W): where pixels come from, x and y counted from the first pixel's centre, and 1 where inside."""
+    """Return (3, H, W): where pixels come from, x and y counted from the first pixel's center, and 1 where inside."""
     height, width = shape[:2].tolist()
     places = np.empty((height, width, 2), np.float32)
     for y in range(height):
@@ -105,15 +105,15 @@ def places_to_remap(shape: NDArray[np.int64], lens: Any = 0.0, control: Any = NO
 
 @dataclass(frozen=True)
 class OpticalDistortion(Distortion):
-    """Bend the picture as a lens does, with probability `p` (Albumentations' `OpticalDistortion`, mode "camera").
+    """Bend the image as a lens does, with probability `p` (Albumentations' `OpticalDistortion`, mode "camera").
 
-    `distort`: (smallest, largest) coefficient k, in -0.3..1. A pixel at (x, y) from the centre, as shares of width and
-    height, shows what was at (x, y) (1 + k r^2 + k r^4), r^2 = x^2 + y^2: OpenCV's camera with the coefficients k1 = k2
-    = k, and the picture's width and height as focal lengths. Below 0 the picture grows towards its corners, above 0 it
+    `distort`: (smallest, largest) coefficient k, in -0.3..1. A pixel at (x, y) from the center, as fractions of width
+    and height, shows what was at (x, y) (1 + k r^2 + k r^4), r^2 = x^2 + y^2: OpenCV's camera with the coefficients k1
+    = k2 = k, and the image's width and height as focal lengths. Below 0 the image grows towards its corners, above 0 it
     shrinks, and `fill`, RGB 0..255, surrounds it. -0.3: below -4/11 corners would fold over.
 
-    It bends the finished picture, so it comes after Resize and ops that mix or cover images, once in a recipe. A box
-    becomes the hull of its bent outline, to 0.1 pixels. The matrix stays: it is that of the picture before.
+    It bends the finished image, so it comes after Resize and ops that mix or cover images, once in a recipe. A box
+    becomes the hull of its bent polygon, to 0.1 pixels. The matrix stays: it is that of the image before.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> samples = samples.then(da.Resize((100, 200)), da.OpticalDistortion((0.5, 0.5)))
@@ -145,18 +145,18 @@ class OpticalDistortion(Distortion):
 
 @dataclass(frozen=True)
 class ElasticTransform(Distortion):
-    """Shift the parts of the picture by random distances, with probability `p` (torchvision's `ElasticTransform`).
+    """Shift the parts of the image by random distances, with probability `p` (torchvision's `ElasticTransform`).
 
     `sigma`: output pixels over which shifts are alike, at least 1. `alpha`: their strength. The shifts are those of
-    torchvision on a square picture in their mean size, alpha / (4 sqrt(3 pi) sigma) pixels as a standard deviation,
-    0.8 by default, and in how alike neighbours are: there noise in -1..1 for each pixel, blurred by a Gaussian of
+    torchvision on a square image in their mean size, alpha / (4 sqrt(3 pi) sigma) pixels as a standard deviation,
+    0.8 by default, and in how alike neighbors are: there noise in -1..1 for each pixel, blurred by a Gaussian of
     `sigma`; here such noise for each point of a grid, sqrt(3) sigma apart, between which cubic B-splines lead, which
     are as wide as the Gaussian (Rueckert et al. 1999, free-form deformations). So the map has an inverse, by which
-    boxes, masks and points follow. It needs an alpha of at most 2.82 sigma^2, or the picture could fold (Choi and Lee
+    boxes, masks and points follow. It needs an alpha of at most 2.82 sigma^2, or the image could fold (Choi and Lee
     2000). `fill`, RGB 0..255, shows where the shifts lead beyond the border.
 
-    It bends the finished picture, so it comes after Resize and ops that mix or cover images, once in a recipe. A box
-    becomes the hull of its bent outline, to 0.1 pixels. The matrix stays: it is that of the picture before.
+    It bends the finished image, so it comes after Resize and ops that mix or cover images, once in a recipe. A box
+    becomes the hull of its bent polygon, to 0.1 pixels. The matrix stays: it is that of the image before.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> samples = samples.then(da.Resize((100, 200)), da.ElasticTransform(alpha=250, sigma=10))
@@ -175,7 +175,7 @@ class ElasticTransform(Distortion):
         check("sigma", self.sigma, is_number(self.sigma, 1, 1e4), "a number of output pixels, at least 1")
         check("alpha", self.alpha, is_number(self.alpha, 0), "a number of at least 0")
         most = largest_alpha(self.sigma)
-        rule = f"at most {most:g} with sigma={self.sigma:g}, beyond which the picture could fold"
+        rule = f"at most {most:g} with sigma={self.sigma:g}, beyond which the image could fold"
         check("alpha", self.alpha, self.alpha <= most, rule)
         check_fill("fill", self.fill)
         check_p(self.p)
@@ -204,7 +204,7 @@ SPACING = 3**0.5
 SHIFT = 315 / 151 / (4 * np.pi**0.5)
 """The largest shift of a control point for an alpha and a sigma of 1.
 
-torchvision's noise in -1..1 has the variance 1/3, and 1/(4 pi sigma^2) of it is left after the blur; in a picture of
+torchvision's noise in -1..1 has the variance 1/3, and 1/(4 pi sigma^2) of it is left after the blur; in an image of
 W pixels, on which -1..1 lies, it is times alpha / W and W / 2. The squares of the B-splines' weights sum to 151/315 on
 average along each axis, so a shift in -s..s has the variance s^2/3 (151/315)^2 between control points.
 """

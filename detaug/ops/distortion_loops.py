@@ -36,7 +36,7 @@ def resample(pixels, lens, control, spacing, fill, added, out):
 
 @compiled
 def find_places(places, y, height, lens, control, spacing):
-    """Write `places` (W, 2) float32: x and y in the undistorted image of the centres of the pixels of row y.
+    """Write `places` (W, 2) float32: x and y in the undistorted image of the centers of the pixels of row y.
 
     `lens`, `control` (R, C, 2) and `spacing`: those of a `Field`, float32. Without rows of `control` nothing shifts.
     """

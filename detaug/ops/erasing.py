@@ -1,7 +1,7 @@
 """Ops that cover parts of the image, and what they leave of the boxes.
 
 What several rectangles leave of a box has no closed form, since they may overlap. `_covered_part` solves it on the grid
-of all their edges: along x and along y it sorts the edges of box and rectangles; the cells between two neighbouring
+of all their edges: along x and along y it sorts the edges of box and rectangles; the cells between two neighboring
 edges are then wholly covered or wholly free. Summing cells gives the visible area, the first and the last free cell
 give the hull of what is left. That is exact, and K rectangles take (2 K + 1)^2 cells, for few boxes: most meet none.
 """
@@ -38,8 +38,8 @@ from detaug.pixel_format import for_bands
 def cover(views: Views, rectangles: Floats, max_hidden: float) -> Views:
     """Cover the views with `rectangles`, (N, K, 4) XYXY in output pixels.
 
-    A box shrinks to the hull of what is left of it, and `visible` by its share. It is dropped if more than `max_hidden`
-    of its area is covered, or if what is left is thinner than a pixel.
+    A box shrinks to the hull of what is left of it, and `visible` by its fraction. It is dropped if more than
+    `max_hidden` of its area is covered, or if what is left is thinner than a pixel.
     """
     return views.shrink_boxes(*covered_parts(views, rectangles, inside=False), 1 - max_hidden)
 
@@ -47,7 +47,7 @@ def cover(views: Views, rectangles: Floats, max_hidden: float) -> Views:
 def covered_parts(views: Views, rectangles: Floats, *, inside: bool) -> tuple[Floats, Floats]:
     """Find the part of each box inside the union of `rectangles`, (N, K, 4) XYXY in output pixels; or outside of it.
 
-    Returns (N, M, 4), the hull of that part in output pixels, and (N, M), its share of the box's area.
+    Returns (N, M, 4), the hull of that part in output pixels, and (N, M), its fraction of the box's area.
     """
     boxes = views.pixel_boxes()
     hull, share = np.where(inside, 0, boxes), np.full(views.labels.shape, 0.0 if inside else 1.0)
@@ -114,9 +114,9 @@ class _Erasing(PixelOp):
 class RandomErasing(_Erasing):
     """Cover one random rectangle of the image, with probability `p` (Zhong et al. 2017; torchvision's RandomErasing).
 
-    `scale`: its area, as a share of the image's. `ratio`: its height / width. The draw is torchvision's: up to ten
+    `scale`: its area, as a fraction of the image's. `ratio`: its height / width. The draw is torchvision's: up to ten
     sizes, until one is smaller than the image, at any position with equal chance; if none is, nothing is erased.
-    `value`: RGB 0..255, by default the mean colour, which is torchvision's 0 in the normalised image.
+    `value`: RGB 0..255, by default the mean color, which is torchvision's 0 in the normalized image.
 
     A box shrinks where the rectangle covers a whole side of it, and is dropped if more than `max_hidden` of its area is
     covered. The matrix stays.
@@ -172,7 +172,7 @@ class GridMask(_Erasing):
 
     `size`: (smallest, largest) distance between the left sides of two squares, in whole output pixels. A square's side
     is `ratio` times the distance, in whole pixels; the grid begins anywhere. `value`: RGB 0..255, by default the mean
-    colour, which is the paper's 0 after normalisation.
+    color, which is the paper's 0 after normalization.
 
     A box shrinks where a square covers a whole side of it, and is dropped if more than `max_hidden` of its area is
     covered, as it is inside a square. The matrix stays.
@@ -195,7 +195,9 @@ class GridMask(_Erasing):
     def check_arguments(self) -> None:
         check_p(self.p)
         inside = is_number(self.ratio, 0, 1) and 0 < self.ratio < 1
-        check("ratio", self.ratio, inside, "a side of the squares, as a share of their distance, above 0 and below 1")
+        check(
+            "ratio", self.ratio, inside, "a side of the squares, as a fraction of their distance, above 0 and below 1"
+        )
         in_order = is_wholes(self.size, 2, low=2) and self.size[0] <= self.size[1]
         check("size", self.size, in_order, "(smallest, largest) distance in whole pixels, at least 2")
         check_fill("value", self.value)

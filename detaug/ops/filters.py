@@ -32,7 +32,7 @@ def as_bytes(image: Node) -> Node:
 
 
 def filtered(image: Node, kernel: Node) -> Node:
-    """Return the image filtered by a kernel (K, K) of its own; beyond the border it is mirrored."""
+    """Return the image filtered by a kernel (K, K) of its own; beyond the border it is reflected."""
     return fn.filter(image, kernel.gpu() if image.device == "gpu" else kernel)
 
 
@@ -205,7 +205,7 @@ class CLAHE(RandomPixelOp):
     `clip_limit`: how far a histogram's bin may reach above the mean. `tiles`: (rows, columns) of the grid.
     Source: Zuiderveld 1994, as implemented in OpenCV.
 
-    On the CPU it costs more than decoding: it converts the colour space twice, and each pixel mixes four tables.
+    On the CPU it costs more than decoding: it converts the color space twice, and each pixel mixes four tables.
 
     >>> image = np.tile(np.arange(100, 164, dtype=np.uint8)[:, None, None], (1, 64, 3))  # from 100 to 163, downwards
     >>> after = da.batch([image]).then(da.Resize((64, 64)), da.CLAHE(p=1)).images[0]
@@ -257,12 +257,12 @@ class RandomAutocontrast(RandomPixelOp):
 
 
 _INVERTED = np.column_stack([-np.eye(3), np.full(3, 255)]).ravel()
-"""(3, 4), flat: the linear map of inverted colours."""
+"""(3, 4), flat: the linear map of inverted colors."""
 
 
 @dataclass(frozen=True)
 class RandomInvert(RandomPixelOp):
-    """Invert the colours, 255 - RGB, with probability `p` (torchvision's `RandomInvert`).
+    """Invert the colors, 255 - RGB, with probability `p` (torchvision's `RandomInvert`).
 
     >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three grey pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomInvert(p=1)).images[0][0, :, 0]

@@ -36,7 +36,7 @@ class _RandomFlip(GeometricOp):
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         start = np.zeros((len(views), 2))
-        start[:, self.axis] = drawn["flip"]  # a mirrored view goes from 1 to 0
+        start[:, self.axis] = drawn["flip"]  # a flipped view goes from 1 to 0
         end = np.ones((len(views), 2))
         end[:, self.axis] -= drawn["flip"]
         return views.crop_to(start, end)
@@ -44,7 +44,7 @@ class _RandomFlip(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(_RandomFlip):
-    """Mirror the image left to right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
+    """Flip the image left to right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomHorizontalFlip(p=1)(samples).boxes[0])
@@ -56,7 +56,7 @@ class RandomHorizontalFlip(_RandomFlip):
 
 @dataclass(frozen=True)
 class RandomVerticalFlip(_RandomFlip):
-    """Mirror the image top to bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
+    """Flip the image top to bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomVerticalFlip(p=1)(samples).boxes[0])
@@ -70,7 +70,7 @@ class RandomVerticalFlip(_RandomFlip):
 class RandomRotate90(GeometricOp):
     """Turn by one, two or three quarters, equally likely, with probability `p` (Albumentations' RandomRotate90).
 
-    Albumentations draws zero to three quarters; here `p` is the share of images that are turned.
+    Albumentations draws zero to three quarters; here `p` is the fraction of images that are turned.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> for boxes in da.RandomRotate90(p=1)(samples).boxes:
@@ -101,7 +101,7 @@ class RandomZoomOut(GeometricOp):
     """Put the image at a random position on a canvas `min_ratio` to `max_ratio` times as wide and high.
 
     It happens with probability `p`. SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and
-    bbox_paste. The canvas has the image's aspect ratio and the colour `fill`, RGB 0..255.
+    bbox_paste. The canvas has the image's aspect ratio and the color `fill`, RGB 0..255.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomZoomOut(max_ratio=2, p=1)(samples)

@@ -35,7 +35,7 @@ class RandomIoUCrop(GeometricOp):
     option 1.0 is "no crop"; as there, an image without boxes is not cropped. DALI: random_bbox_crop. Within a narrow
     range, up to 1.5 times its smallest, the aspect ratio itself is drawn, then a size that fits `scaling`.
 
-    A box stays if its centre is in the window, or, with `min_visibility`, if at least that fraction of its area is. It
+    A box stays if its center is in the window, or, with `min_visibility`, if at least that fraction of its area is. It
     is clipped. So an image with boxes keeps at least one.
 
     Windows are widened to whole pixels of the source, as torchvision's are.
@@ -70,7 +70,7 @@ class RandomIoUCrop(GeometricOp):
         check_p(self.p)
         check("attempts", self.attempts, is_whole(self.attempts, 1), "a whole number of at least 1")
         visible = self.min_visibility is None or (is_number(self.min_visibility, 0, 1) and self.min_visibility > 0)
-        check("min_visibility", self.min_visibility, visible, "None (the centre decides) or above 0 and at most 1")
+        check("min_visibility", self.min_visibility, visible, "None (the center decides) or above 0 and at most 1")
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         return {"crop": rng.random(n) < self.p, "seed": rng.integers(1 << 64, size=n, dtype=np.uint64)}
@@ -97,14 +97,14 @@ class RandomIoUCrop(GeometricOp):
 
     @property
     def _visibility(self) -> float:
-        """Return the share by which boxes stay, or -1."""
+        """Return the fraction by which boxes stay, or -1."""
         return -1.0 if self.min_visibility is None else float(self.min_visibility)
 
 
 def _grid(views: Views) -> Floats:
     """Return (N, 2, 2): for x, y the view's side in source pixels, and its first pixel coordinate.
 
-    For turned views, whose pixels are not parallel to the window, one too fine to matter.
+    For rotated views, whose pixels are not parallel to the window, one too fine to matter.
     """
     if views.turned:
         return np.tile([1e6, 0.0], (len(views), 2, 1))

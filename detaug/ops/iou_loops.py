@@ -1,7 +1,7 @@
 """Numba's loops that search windows for SSD's random crop: see `iou_crop.py`.
 
-Boxes and windows are XYXY, relative to the view. `visibility`: the share of a box's area by which it stays; -1 where
-its centre decides.
+Boxes and windows are XYXY, relative to the view. `visibility`: the fraction of a box's area by which it stays; -1 where
+its center decides.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An image's partners come from its group, 8 consecutive images of its batch, each of the others with equal chance: so a
 seed gives the same images for any number of pipelines, and of processes if the batch of each is a multiple of 8.
-`Views.drawing` keeps where each image went, so that `Batch.boxes_in_source` takes each box back to its own photograph;
+`Views.drawing` keeps where each image went, so that `Batch.boxes_in_source` takes each box back to its own image;
 the matrix stays that of the image itself.
 """
 
@@ -107,7 +107,7 @@ def _only_pixels(packed: Node, image: Node, below: Node) -> Node:
 
 
 def tiles_of(views: Views, images: Ints, source: Floats, target: Floats) -> Arrays:
-    """Return the input of `PasteTiles`: T tiles an image.
+    """Return the input of `PasteTiles`: T tiles per image.
 
     `images` (N, T): the image that each tile shows; `source` (N, T, 4) XYXY: its rectangle of that image; `target`
     (N, T, 2) (x, y): where it goes. "tiles" is (N, 4, T, 2): slot (twice), source corner, target corner, size; (y, x).
@@ -132,13 +132,13 @@ def whole_rectangles(views: Views) -> Floats:
 class Mosaic(PasteTiles):
     """Combine the image and three of its group as 2 x 2 tiles, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
 
-    The tiles meet at one point, whose x and y are drawn from `center`, as shares of width and height. Each tile shows a
-    part of an image at full size, not resampled: the part next to the point, as in Ultralytics' mosaic, so the top left
-    tile shows the bottom right of its image. Fill around an image, such as the border of a letterbox, is left out: the
-    images touch, and the fill is at the rim of the mosaic, where an image ends before the rim. With `center=(0, 1)` it
-    is the middle of Ultralytics' mosaic of twice the width and height. The image itself is in any of the four quadrants
-    (Ultralytics: top left); the four images are different ones if the batch has four. A group is
-    8 images of the batch.
+    The tiles meet at one point, whose x and y are drawn from `center`, as fractions of width and height. Each tile
+    shows a part of an image at full size, not resampled: the part next to the point, as in Ultralytics' mosaic, so the
+    top left tile shows the bottom right of its image. Fill around an image, such as the border of a letterbox, is left
+    out: the images touch, and the fill is at the rim of the mosaic, where an image ends before the rim. With
+    `center=(0, 1)` it is the middle of Ultralytics' mosaic of twice the width and height. The image itself is in any of
+    the four quadrants (Ultralytics: top left); the four images are different ones if the batch has four. A group is 8
+    images of the batch.
 
     Boxes are clipped to their tile, and dropped if less than `min_visibility` of their area is in it or what is left is
     thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch` on, counted from 0, the
@@ -364,7 +364,7 @@ class PasteRectangles(PasteTiles):
 class CutMix(PasteRectangles):
     """Paste a random rectangle of another image of its group, with probability `p` (Yun et al. 2019).
 
-    The draw is torchvision's: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its centre
+    The draw is torchvision's: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its center
     is anywhere, and what would lie outside is cut off. It keeps its position, in whole pixels.
 
     Boxes of the other image are added, clipped to the rectangle, if at least `min_visibility` of their area is in it. A

@@ -108,7 +108,7 @@ class GaussianNoise(RandomPixelOp):
 
 @dataclass(frozen=True)
 class SaltAndPepperNoise(RandomPixelOp):
-    """Make a share `amount` of the pixels black or white, half of them each, with probability `p`.
+    """Make a fraction `amount` of the pixels black or white, half of them each, with probability `p`.
 
     Albumentations' SaltAndPepper. A hash chooses the pixels, as in `GaussianNoise`.
 

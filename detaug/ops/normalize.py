@@ -23,7 +23,7 @@ class Normalize(PixelOp):
     """Return (image / scale - mean) / std, channels first. It is the last op of a recipe.
 
     `mean`, `std`: three numbers each, for images in 0..1, as in torchvision; divide those for 0..255 by 255. The
-    defaults give images in 0..1, as torchvision's detectors expect: they normalise themselves. `dtype`: "float32",
+    defaults give images in 0..1, as torchvision's detectors expect: they normalize themselves. `dtype`: "float32",
     "float16" or, with the default mean and std, "uint8", which leaves 0..255; or torch's dtype. `memory_format`:
     "contiguous" or "channels_last", or torch's memory format. The batch's images are (N, 3, H, W) in both.
 

@@ -88,7 +88,7 @@ class Op:
     """Whether it combines images of a batch. The batch then needs at least two, of one size."""
 
     bends: ClassVar[bool] = False
-    """Whether it bends the finished picture: a recipe has one such op, after all that moves or covers parts of it."""
+    """Whether it bends the finished image: a recipe has one such op, after all that moves or covers parts of it."""
 
     flips: ClassVar[bool] = False
     """For an op that moves the view: whether it can show an image as a mirror does, so that left and right swap."""
@@ -129,7 +129,8 @@ class Op:
         undecorated = list(takewhile(lambda each: "__dataclass_fields__" not in vars(each), cls.__mro__))
         if not is_dataclass(cls) or any(map(_annotates_arguments, undecorated)):
             raise TypeError(f"{cls.__name__} is an op but no dataclass: write @dataclass(frozen=True) above its class")
-        check_names(cls.__name__, named, [field.name for field in fields(cls) if field.init])
+        old_names = getattr(cls.__init__, "old_names", {})
+        check_names(cls.__name__, named.keys() - old_names, [field.name for field in fields(cls) if field.init])
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -148,7 +149,7 @@ class Op:
 
     @property
     def fills(self) -> tuple[tuple[float, ...], ...]:
-        """Return the colours that it puts around images: a number for each band, for RGB 0..255."""
+        """Return the colors that it puts around images: a number for each band, for RGB 0..255."""
         return ()
 
     @property

@@ -2,9 +2,9 @@
 
 A view that is not turned is one `fn.resize` of its window of the source, exact to a tenth of a pixel. If it reaches
 beyond the image, the resized window goes onto a canvas of fill, at a whole pixel: so the border between image and fill
-is sharp, and the boxes follow the rounding (`_fit_to_canvas`). A turned view is first shrunk, antialiased, to about the
-output's resolution and then warped: linear interpolation alone would skip pixels. What an earlier op cut off a turned
-view is filled afterwards, along the edges of its clip region (`_half_planes`).
+is sharp, and the boxes follow the rounding (`_fit_to_canvas`). A rotated view is first shrunk, antialiased, to about
+the output's resolution and then warped: linear interpolation alone would skip pixels. What an earlier op cut off a
+rotated view is filled afterwards, along the edges of its clip region (`_half_planes`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Render(Op):
         return _drop_slivers(replace(views, size=size).clip()), planned
 
     def fill_around(self, views: Views) -> Fill | None:
-        """Return the colour around the image, or None where the views show nothing but the image."""
+        """Return the color around the image, or None where the views show nothing but the image."""
         fill = self.fill if self.letterbox else views.fill
         return None if fill is None else for_bands(fill, views.pixels)
 
@@ -311,7 +311,7 @@ def _to_source(views: Views, size: Floats) -> Floats:
 
 
 def _slope(to_source: Floats, size: Floats) -> Floats:
-    """Return (N, 2, 2): how many source pixels one output pixel spans, at the centre of the output."""
+    """Return (N, 2, 2): how many source pixels one output pixel spans, at the center of the output."""
     middle = to_source @ np.concatenate([size[:, ::-1] / 2, np.ones((len(size), 1))], axis=1)[..., None]
     slope = to_source[:, :2, :2] - middle[:, :2] / middle[:, 2:] * to_source[:, 2:, :2]
     return np.asarray(slope / middle[:, 2:])
@@ -361,7 +361,7 @@ def _fit_to_canvas(views: Views, window: Floats, size: Floats) -> tuple[Views, F
     return views.crop_to(first, last), length[:, ::-1], np.where(nothing, size_xy, offset)
 
 
-# -------------------------------------------------------------------------------------- turned views
+# -------------------------------------------------------------------------------------- rotated views
 
 
 def _plan_warp(views: Views, size: Floats) -> tuple[Views, Arrays]:

@@ -22,7 +22,7 @@ class RandomResizedCrop(Render):
     """Crop a random part of the image and resize it to `size` (H, W) pixels, in one resample; one number is a square.
 
     Inception's crop (Szegedy et al. 2015), as torchvision's `RandomResizedCrop` draws it; DALI: random_resized_crop.
-    `scale`: the window's area, as a share of the image's; `ratio`: its width / height, drawn evenly on a logarithmic
+    `scale`: the window's area, as a fraction of the image's; `ratio`: its width / height, drawn evenly on a logarithmic
     scale. Up to ten windows are drawn, until one fits in the image, in whole pixels and at any position with equal
     chance. If none does, the window is the largest one in the middle whose ratio is in `ratio`. An area above 1 never
     fits. `decode`: see `Resize`.

@@ -1,4 +1,4 @@
-"""Weather and light that lie over a picture: shadows, fog, rain."""
+"""Weather and light that lie over an image: shadows, fog, rain."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from detaug.pipelines.threads import apply_in_threads
 from detaug.pixel_format import PixelFormat
 
 Shares = NDArray[np.float32]
-"""(H, W), the share that what lies over an image has in each pixel, in 0..1."""
+"""(H, W), the fraction that what lies over an image has in each pixel, in 0..1."""
 
 
 class WeatherOverlay(RandomPixelOp):
-    """Lays something over images, by a map of its shares in the pixels that `add_shares` makes of the planned inputs.
+    """Lays something over images, by a map of its fractions that `add_shares` makes of the planned inputs.
 
     On the CPU a loop does it. On a GPU, and for other bands, the map is made on the CPU, and DALI does the rest.
     """
@@ -74,7 +74,7 @@ class WeatherOverlay(RandomPixelOp):
         weather_loops.lay_over(pixels.reshape(-1), shares.reshape(-1), color, np.float32(1), np.float32(1))
 
     def _map(self, size: Any, inputs: Arrays) -> Shares:
-        """Return the shares in an image of this size (H, W)."""
+        """Return the fractions in an image of this size (H, W)."""
         shares = np.zeros(size, np.float32)
         self.add_shares(shares, **inputs)
         return shares
@@ -91,7 +91,7 @@ class RandomShadow(WeatherOverlay):
 
     `region`: XYXY in 0..1 of the image, where the polygons are. `count`: (fewest, most) polygons. `corners`: of each;
     they are anywhere in the region, so sides cross, and what two loops of a polygon share stays light. `intensity`:
-    (smallest, largest) share of the light that a shadow takes away.
+    (smallest, largest) fraction of the light that a shadow takes away.
 
     >>> samples = da.batch([np.full((100, 100, 3), 200, np.uint8)])
     >>> image = samples.then(da.Resize((100, 100)), da.RandomShadow(count=(1, 1), p=1)).images[0]
@@ -140,7 +140,7 @@ class RandomShadow(WeatherOverlay):
 class RandomFog(WeatherOverlay):
     """Mix with white, most in the middle, and blur, with probability `p` (Albumentations' `RandomFog`).
 
-    `density`: (smallest, largest) in 0..1. `alpha`: share of white in one of the many clouds, at a density of 1. The
+    `density`: (smallest, largest) in 0..1. `alpha`: fraction of white in one of the many clouds, at a density of 1. The
     clouds of Albumentations are discs, whose radius grows with the density; here as many are drawn on average, and as a
     smooth field. The blur is Albumentations', whose window is a thirtieth of the
     shorter side.
@@ -162,7 +162,7 @@ class RandomFog(WeatherOverlay):
     def check_arguments(self) -> None:
         check_range("density", self.density, 0, 1)
         check("density", self.density, self.density[0] > 0, "above 0")
-        check("alpha", self.alpha, is_number(self.alpha, 0, 1), "a share of white in 0..1")
+        check("alpha", self.alpha, is_number(self.alpha, 0, 1), "a fraction of white in 0..1")
         check_p(self.p)
 
     def amounts(self, rng: np.random.Generator, n: int) -> Arrays:
@@ -172,7 +172,7 @@ class RandomFog(WeatherOverlay):
         }
 
     def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
-        """Return the shares of white at the middles of the cells, and the blur's sigma, which is OpenCV's."""
+        """Return the fractions of white at the middles of the cells, and the blur's sigma, which is OpenCV's."""
         density = drawn["density"][:, None, None]
         clouds = clouds_over(views.size, drawn["density"])
         number = (clouds + np.sqrt(clouds) * smooth(drawn["noise"])).clip(0)
@@ -201,7 +201,7 @@ FOG_CELLS = 20
 
 
 def smooth(noise: Floats) -> Floats:
-    """Return normal numbers (N, K, K), of which neighbours are alike, from independent ones, (N, K + 2, K + 2)."""
+    """Return normal numbers (N, K, K), of which neighbors are alike, from independent ones, (N, K + 2, K + 2)."""
     down = noise[:, :-2] + 2 * noise[:, 1:-1] + noise[:, 2:]
     return np.asarray((down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]) / 6)
 

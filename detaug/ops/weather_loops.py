@@ -35,7 +35,7 @@ def _lay_over(values, shares, color, covers, brightness):
 
 @compiled
 def add_polygon(shares, corners, share):
-    """Let pixels of `shares` (H, W) float32 keep 1 - `share` of what is left, if their centres are in a polygon.
+    """Let pixels of `shares` (H, W) float32 keep 1 - `share` of what is left, if their centers are in a polygon.
 
     `corners` (K, 2) float32, x and y. Inside is where a line from the left has crossed an odd number of sides.
     """
@@ -57,7 +57,7 @@ def add_polygon(shares, corners, share):
 
 @compiled
 def _first_after(at, width):
-    """Return the first pixel whose centre is not left of `at`."""
+    """Return the first pixel whose center is not left of `at`."""
     return int(np.ceil(min(max(at, ZERO), np.float32(width)) - HALF))
 
 
@@ -86,7 +86,7 @@ def _between(at, side, cells):
 
 @compiled
 def add_streak(shares, x, y, slant, length, width, blur):
-    """Add the share that a streak from (x, y) to (x + slant, y + length) has of the `blur` x `blur` around each pixel.
+    """Add the fraction that a streak from (x, y) to (x + slant, y + length) has of `blur` x `blur` around each pixel.
 
     Within that square it is taken as upright.
     """

@@ -106,7 +106,7 @@ def refuse_left_labels(labels: Iterable[Path], texts: Iterable[Path]) -> None:
     left = sorted(path for path in labels if os.path.abspath(path) not in written)
     if left:
         raise ConversionError(
-            f"{counted(len(left), 'label file')} of another conversion would be part of the data set, such as "
+            f"{counted(len(left), 'label file')} of another conversion would be part of the dataset, such as "
             f"{left[0]}; give another folder, or move them away"
         )
 

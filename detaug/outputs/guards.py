@@ -40,10 +40,10 @@ OUTPUT_ORDER = "a command takes FILE.json OUT_FOLDER, Python (annotations=FILE, 
 
 
 def check_json_and_folder(annotations: PathLike, folder: PathLike, order: str) -> None:
-    """Raise AnnotationError, with `order`, if the json is a folder or the folder is a file."""
+    """Raise AnnotationError, with `order`, if the JSON file is a folder or the folder is a file."""
     if os.path.isdir(annotations):
         what = what_folder_has(Path(annotations))
-        raise AnnotationError(f"{os.fspath(annotations)} is a folder in the place of the json; {order}{what}")
+        raise AnnotationError(f"{os.fspath(annotations)} is a folder in the place of the JSON file; {order}{what}")
     if os.path.isfile(folder):
         raise AnnotationError(f"{os.fspath(folder)} is a file in the place of the folder; {order}")
 
@@ -52,10 +52,10 @@ JSON = (".json",)
 PAGE = (".html", ".htm")
 
 MARK = "written by detaug"
-"""A text in pictures and pages that detaug writes, by which it knows them again."""
+"""A text in images and pages that detaug writes, by which it knows them again."""
 
 _NEVER_FOREIGN = (*PAGE, *IMAGE_EXTENSIONS)
-"""Extensions of files that are replaced only if detaug wrote them, wherever they are: they may be photographs."""
+"""Extensions of files that are replaced only if detaug wrote them, wherever they are: they may be images."""
 
 _OWN_JSON = re.compile(rb'(\{\n "|\[\n \{|\{"[^"\n]*":\S[^\n]*[,\[]\n)')
 """The start of what `write_json`, `write_coco` and `document_text` write: one space, or a line for many rows."""
@@ -68,9 +68,9 @@ def output_files(
 ) -> dict[str, Path]:
     """Return the files to write by their names in messages, without those that are None.
 
-    inputs: every file and folder that is read. extensions: those that the outputs may have.
-    Raises ConversionError now for what would fail after minutes of work, or would overwrite an input. An existing json
-    in an input folder, and an existing picture or page anywhere, is replaced only if detaug wrote it.
+    inputs: every file and folder that is read. extensions: those that the outputs may have. Raises ConversionError now
+    for what would fail after minutes of work, or would overwrite an input. An existing JSON file in an input folder,
+    and an existing image or page anywhere, is replaced only if detaug wrote it.
     """
     read = {os.path.realpath(path) for path in inputs if path is not None}
     paths = {name: Path(path) for name, path in outputs.items() if path is not None}

@@ -1,4 +1,4 @@
-"""Part I of N of a data set: consecutive images of its order, so that several machines share the work."""
+"""Part I of N of a dataset: consecutive images of its order, so that several machines share the work."""
 
 from __future__ import annotations
 

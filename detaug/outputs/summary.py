@@ -53,7 +53,7 @@ class Summary:
     crowds: int = 0
     """How many of the boxes are crowds (iscrowd 1), which are not trained on."""
     other_splits: tuple[str, ...] = ()
-    """Splits of the data set that were not converted."""
+    """Splits of the dataset that were not converted."""
 
     @property
     def boxes(self) -> int:
@@ -122,7 +122,7 @@ _SHAPE_NAMES = {
 
 
 def _shapes_by_kind(findings: Iterable[Finding]) -> str:
-    """Return how many shapes of each kind have no place in the json: "3 keypoints without a box, 2 lines"."""
+    """Return how many shapes of each kind have no place in the JSON file: "3 keypoints without a box, 2 lines"."""
     counts = Counter[tuple[str, str]]()
     for finding in findings:
         name = short_name(finding.before)

@@ -22,7 +22,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
-    """Encode a picture as "PNG" or "JPEG" in a data URI."""
+    """Encode an image as "PNG" or "JPEG" in a data URI."""
     encoded = io.BytesIO()
     picture.save(encoded, kind, **options)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"

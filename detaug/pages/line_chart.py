@@ -20,7 +20,7 @@ Range = tuple[float, float]
 
 
 class Line(NamedTuple):
-    """A line through points (N,), (N,), in a colour of CSS."""
+    """A line through points (N,), (N,), in a color of CSS."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]

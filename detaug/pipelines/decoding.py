@@ -26,10 +26,10 @@ def decoded(source: Source, device: str, hw_decoder_load: float = 1.0, part: Nod
 
     For a source with another `pixel_format` they are (H, W, bands) float32, in the values of the files; for a GPU too
     the CPU decodes them, and they are copied in the type of the files, which is smaller. It is fed with `inputs`. An
-    image that does not decode, or not of the size that the source says, is an error of the pipeline. On a GPU the share
-    `hw_decoder_load` of the JPEGs goes to its JPEG engine. `part`: on the CPU, what to decode of the image: its
-    "window", the first corner and the size, (2, 2) (y, x), whose pixels are those of the whole image; and, of a smaller
-    image, the "scale", see `scaled_decoding`.
+    image that does not decode, or not of the size that the source says, is an error of the pipeline. On a GPU the
+    fraction `hw_decoder_load` of the JPEGs goes to its JPEG engine. `part`: on the CPU, what to decode of the image:
+    its "window", the first corner and the size, (2, 2) (y, x), whose pixels are those of the whole image; and, of a
+    smaller image, the "scale", see `scaled_decoding`.
     """
     pixels = source.pixel_format
     if pixels.is_rgb8:
@@ -143,4 +143,4 @@ def of_size(encoded: Node, size: Node) -> Node:
     shape = fn.peek_image_shape(encoded, dtype=types.INT32)
     length = encoded.shape(dtype=types.INT32)[0] + (shape[0] != size[0]) + (shape[1] != size[1])
     length = fn.stack(fn.cast(length, dtype=types.INT32))
-    return fn.reshape(encoded, shape=length)  # no copy; fails where the image has another size than the json says
+    return fn.reshape(encoded, shape=length)  # no copy; fails where the image has another size than the JSON file says

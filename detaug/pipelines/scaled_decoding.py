@@ -24,7 +24,7 @@ from detaug.pipelines.threads import apply_in_threads
 SCALES = np.array([1, 2, 4, 8], np.int32)
 """The image's side / the decoded image's. libjpeg-turbo decodes at other scales more slowly than whole."""
 _LEAST_SHARES = np.array([0, 0.6, 0.4, 0.25])
-"""The window's share of the image from which each scale pays. A smaller window is decoded sooner alone: of the rest of
+"""The window's fraction of the image from which scales pay. A smaller window is decoded sooner alone: of the rest of
 the image, the decoder then computes no pixels, and reads nothing that is below. Measured with 12 megapixels."""
 _REVERSE_ROWS, _REVERSE_COLUMNS = (2, 3, 7, 8), (3, 4, 6, 7)  # values of EXIF's orientation
 _SQUARE_SAMPLINGS = (0, 2)  # Pillow's names of 4:4:4 and 4:2:0
@@ -84,8 +84,8 @@ def _scale_of_decoder(image: Image.Image, scale: int, orientation: int) -> int:
     """Return the scale at which libjpeg-turbo should decode for an image at `scale`.
 
     It counts from the first pixel of the file: where turning makes that the last one, and the side is no multiple of
-    the scale, the image is decoded whole. A quarter and an eighth lose detail of colours that have fewer columns than
-    brightness, but all rows, and of CMYK, of which the average is another colour than the average of its colours.
+    the scale, the image is decoded whole. A quarter and an eighth lose detail of colors that have fewer columns than
+    brightness, but all rows, and of CMYK, of which the average is another color than the average of its colors.
     """
     reversed_sides = [image.width] * (orientation in _REVERSE_ROWS) + [image.height] * (orientation in _REVERSE_COLUMNS)
     if any(side % scale for side in reversed_sides):

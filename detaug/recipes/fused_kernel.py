@@ -1,4 +1,4 @@
-"""Render whole batches on a GPU in one kernel: Resize, a mosaic, colour, Normalize; or the last two alone.
+"""Render whole batches on a GPU in one kernel: Resize, a mosaic, color, Normalize; or the last two alone.
 
 DALI needs three or four kernels for this. Each reads and writes all pixels and takes the whole GPU, so decoding stops
 for as long.
@@ -31,7 +31,7 @@ _EVERYWHERE = 1e9
 """Pixels: larger than any image."""
 
 REGISTERS = 128
-"""Of a thread, at most: four programs then fit on a multiprocessor. The kernel for turned views would take 168."""
+"""Of a thread, at most: four programs then fit on a multiprocessor. The kernel for rotated views would take 168."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class FusedKernel:
     tiles: str | None
     """Name of the input with the tiles that are pasted, if the recipe pastes."""
     color: str | None
-    """Name of the input with the linear colour maps, or with the steps, if the recipe changes colours."""
+    """Name of the input with the linear color maps, or with the steps, if the recipe changes colors."""
     in_steps: bool
-    """Whether the colours change in steps."""
+    """Whether the colors change in steps."""
     picture: str | None
-    """Name of the input with the corners of what changes its colours, if that is not all."""
+    """Name of the input with the corners of what changes its colors, if that is not all."""
     to_source: str | None
     """Name of the input with the maps of output pixels to the source, if the views are turned."""
     edges: str | None
-    """Name of the input with the edges at which turned views are cut off, if they are."""
+    """Name of the input with the edges at which rotated views are cut off, if they are."""
     fill: Fill
     normalize: Normalize
     pixels: PixelFormat
@@ -66,7 +66,7 @@ class FusedKernel:
 
     @property
     def colors(self) -> int:
-        """Return what happens to colours, see `triton_kernel`."""
+        """Return what happens to colors, see `triton_kernel`."""
         from detaug.gpu.triton_kernel import IN_STEPS, KEPT, MAPPED
 
         return (IN_STEPS if self.in_steps else MAPPED) if self.color else KEPT

@@ -94,7 +94,7 @@ def _run(passes: Sequence[GpuPass], images: Tensor, parameters: Tensors) -> Tens
 
 @dataclass(frozen=True)
 class _FusedPass:
-    """The fused kernel on images that are rendered already: it changes their colours and normalises them."""
+    """The fused kernel on images that are rendered already: it changes their colors and normalizes them."""
 
     kernel: FusedKernel
 

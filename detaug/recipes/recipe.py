@@ -113,7 +113,7 @@ class Recipe:
     def steps(self) -> tuple[tuple[Op, int], ...]:
         """Return the ops and their second parts in running order, each with the index of the step that draws.
 
-        The colours of an AutoAugment change directly after Resize, with what the op drew. If ops move the view after
+        The colors of an AutoAugment change directly after Resize, with what the op drew. If ops move the view after
         Resize, it only sets the size, and the pixels are rendered after them: one resample in any case.
         """
         colors = [(op.color_steps, at) for at, op in enumerate(self.ops) if isinstance(op, AutoAugment)]
@@ -400,18 +400,18 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
 
 
 def _check_bends(ops: Sequence[Op], index: int) -> None:
-    """Raise InputError for an op at this index that cannot come after one that bends the finished picture."""
+    """Raise InputError for an op at this index that cannot come after one that bends the finished image."""
     bending, op = next((at for at, each in enumerate(ops[:index]) if each.bends), None), ops[index]
     if bending is None:
         return
     name, before = name_and_place(ops, index), name_and_place(ops, bending)
     if op.bends:
         raise InputError(
-            f"{name} is one too many after {before}: the finished picture is bent once; leave one of them out, or give "
+            f"{name} is one too many after {before}: the finished image is bent once; leave one of them out, or give "
             "both to RandomChoice, which runs one of them"
         )
     if op.mixes or op.covers:
-        raise InputError(f"{name} must come before {before}, which bends the finished picture")
+        raise InputError(f"{name} must come before {before}, which bends the finished image")
 
 
 def _check_overhang(label: str, op: Op, views: Views) -> None:

@@ -195,7 +195,8 @@ def _make_op(entry: Any, types: Types) -> Op:
     ((name, arguments),) = named.items()
     if name not in types:
         raise InputError(_explain_unknown(str(name), types))
-    check_names(name, arguments, _arguments(types[name]))
+    old_names = getattr(types[name].__init__, "old_names", {})
+    check_names(name, [argument for argument in arguments if argument not in old_names], _arguments(types[name]))
     return types[name](**{argument: _value(argument, value, types) for argument, value in arguments.items()})
 
 

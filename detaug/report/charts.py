@@ -106,7 +106,7 @@ def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Ar
 
 
 def _covered(relative: Array) -> Array:
-    """Return for each cell of the image the share of boxes that cover it."""
+    """Return for each cell of the image the fraction of boxes that cover it."""
     low = np.floor(relative[:, :2].clip(0, 1) * CELLS).astype(int)
     high = np.ceil(relative[:, 2:].clip(0, 1) * CELLS).astype(int)
     steps = np.zeros((CELLS + 1, CELLS + 1))

@@ -28,12 +28,12 @@ from detaug.pages.frame import shorten
 
 MOST_PIXELS = 64_000_000  # a larger image is not decoded for its thumbnail
 SIDE = 240  # of a thumbnail, in pixels
-CLOSE_UP = 0.25  # a box with both sides under this share of its image is drawn with its surroundings only
+CLOSE_UP = 0.25  # a box with both sides under this fraction of its image is drawn with its surroundings only
 MOST_LETTERS = 30  # of a class name
 
 
 class FindingObjects(NamedTuple):
-    """Boxes (M, 4) XYXY pixels, M class names, M flags, M positions in the json's annotations."""
+    """Boxes (M, 4) XYXY pixels, M class names, M flags, M positions in the JSON file's annotations."""
 
     boxes: Array
     names: list[str]
@@ -48,10 +48,9 @@ class ImageTooLargeError(InputError):
 def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image:
     """Draw the finding's image with its boxes, or the surroundings of a small box; the longer side has 240 pixels.
 
-    A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the json.
-    A finding of boxes has their outlines, too, one of key points has them and their skeleton, and one of corners has
-    these beside the box.
-    Raises OSError or InputError where the image cannot be opened or the finding names none.
+    A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the JSON
+    file. A finding of boxes has their outlines, too, one of keypoints has them and their skeleton, and one of corners
+    has these beside the box. Raises OSError or InputError where the image cannot be opened or the finding names none.
     """
     picture = _open_upright(_file_of(summary, finding))
     objects = _objects(summary.table, finding)
@@ -74,7 +73,7 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
 def image_of(finding: CheckFinding) -> str:
     """Return the file name of the finding's image, "" if it has none.
 
-    The message of an image that the json does not name is the quoted file name.
+    The message of an image that the JSON file does not name is the quoted file name.
     """
     return finding.file_name or (finding.message[1:-1] if finding.kind == "image-unreferenced" else "")
 
@@ -104,7 +103,7 @@ def _open_upright(image: ImageFile) -> Image.Image:
 
 
 def _objects(table: Table, finding: CheckFinding) -> FindingObjects:
-    """Return the box of the finding, with the one that it is like, as the json has it, or all boxes of its image."""
+    """Return the box of the finding, with the one that it is like, as annotated, or all boxes of its image."""
     where, at = _place_of(finding.entry)
     if where == "annotations":
         rows = [_place_of(entry)[1] for entry in (finding.entry, finding.like) if entry]
@@ -131,7 +130,7 @@ def _masks(table: Table, rows: list[int], window: tuple[int, int, int, int]) -> 
 def _with_marks(
     picture: Image.Image, table: Table, finding: CheckFinding, start: tuple[int, int], zoom: float
 ) -> Image.Image:
-    """Draw the key points or the corners that a finding is about. `start`: x, y of the picture in the image."""
+    """Draw the keypoints or the corners that a finding is about. `start`: x, y of the image in the image."""
     where, at = _place_of(finding.entry)
     if where != "annotations":
         return picture

@@ -1,4 +1,4 @@
-"""Write the findings of `detaug check` as one page for a browser: counts, histograms, a picture of each finding."""
+"""Write the findings of `detaug check` as one page for a browser: counts, histograms, an image of each finding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_to_html(annotations: PathLike, images: PathLike, html: PathLike, **opt
     """
     path = Path(html)
     if options.get("isolated"):
-        raise InputError("html shows pictures, which this process decodes; give isolated without it")
+        raise InputError("html shows images, which this process decodes; give isolated without it")
     output_files({"html": path}, annotations, images, *options.get("against", ()), extensions=PAGE)
     summary = check_coco(annotations, images, **options)
     write_page(summary, path)
@@ -73,11 +73,11 @@ def _remedy(kind: str) -> str:
         return "look at it; training runs with it. Correct the annotations where it is a mistake."
     if row.is_kept:
         return "detaug check --clean FILE.json repairs it and loses no box."
-    return "correct it, or train with the json of detaug check --clean FILE.json, which leaves it out."
+    return "correct it, or train with the JSON file of detaug check --clean FILE.json, which leaves it out."
 
 
 def _thumbnail(summary: CheckSummary, finding: CheckFinding) -> tuple[Image.Image | None, str]:
-    """Return the picture, or None and why there is none."""
+    """Return the image, or None and why there is none."""
     try:
         return finding_picture(summary, finding), ""
     except FileNotFoundError:

@@ -30,8 +30,8 @@ class Compose:
     `ops`: a recipe; a `Resize` is not needed. Ops that combine images of a batch, such as `Mosaic`, are refused.
     `seed`: None draws from torch's global generator, so that `torch.manual_seed` repeats, and each worker of a
     `DataLoader` draws other numbers. A number draws the same in each call, and the same as `da.batch` with this seed.
-    `columns`: the names of further entries of the target that have a row for each box. `flip_pairs`: for key points,
-    pairs of their positions, from 0, that change places in a mirrored image; [] for none.
+    `columns`: the names of further entries of the target that have a row for each box. `flip_pairs`: for keypoints,
+    pairs of their positions, from 0, that are swapped in a flipped image; [] for none.
 
     The image is a PIL image (RGB), an array (H, W, 3), or a tensor or tv_tensors.Image (3, H, W), uint8 or floats in
     0..1. It comes back as what it was; after `Normalize` it is a tensor (3, H, W). Pixels are computed in 256 levels.

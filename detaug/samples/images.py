@@ -1,4 +1,4 @@
-"""Images as data sets hold them: PIL, NumPy, torch and torchvision's tv_tensors, in and out."""
+"""Images as datasets hold them: PIL, NumPy, torch and torchvision's tv_tensors, in and out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_image(image: Any) -> Pixels:
 
 
 def like_image(image: Any, rendered: Tensor, *, normalized: bool) -> Any:
-    """Return the rendered image, (3, H, W), as what `image` is. Normalised images are tensors, or tv_tensors.Image."""
+    """Return the rendered image, (3, H, W), as what `image` is. Normalized images are tensors, or tv_tensors.Image."""
     if isinstance(image, Tensor):
         result = rendered.contiguous()
         if not normalized and image.dtype != torch.uint8:

@@ -51,7 +51,7 @@ def batch(
 
     `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None is
     no boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. `columns`: by name, N arrays
-    (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. `shapes`: key points,
+    (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. `shapes`: keypoints,
     corners and outlines of all boxes, image by image. The same `seed` and the same ops draw the same numbers, as the
     ops of a recipe draw them one after the other. Raises InputError for boxes that lie outside, for arrays of another
     shape or type, and for a seed that is no whole number.
@@ -117,7 +117,7 @@ class Samples:
 
     @property
     def shapes(self) -> Shapes:
-        """Return key points, corners and outlines of all boxes, in source pixels."""
+        """Return keypoints, corners and outlines of all boxes, in source pixels."""
         return self.source_views.shapes
 
     def __repr__(self) -> str:
@@ -180,11 +180,11 @@ class Samples:
         return [rasterise(table, objects, pixel_grid(*size, 1)) for objects, size in self._objects()]
 
     def rotated_boxes(self, angle: Angle = "le90", *, border: Literal["visible", "whole"] = "visible") -> list[Array]:
-        """Return N arrays (M, 5): centre x, y, width, height, angle. See `Batch.rotated_boxes`."""
+        """Return N arrays (M, 5): center x, y, width, height, angle. See `Batch.rotated_boxes`."""
         return self._by_image(self._moved.rotated_boxes(angle, visible=border == "visible"))
 
     def marks(self) -> list[Marks | None]:
-        """Return what pictures show of the objects of each of N images, beside boxes."""
+        """Return what images show of the objects of each of N images, beside boxes."""
         nothing = [None] * len(self)
         keypoints = nothing if self.shapes.keypoints is None else self.keypoints
         corners = nothing if self.shapes.corners is None else self.corners
@@ -221,7 +221,7 @@ class Samples:
     def matrix(self) -> Floats:
         """Return the maps from source pixels to pixels of `images`: (N, 2, 3), or (N, 3, 3) after a perspective op.
 
-        They are those before an op that bends finished pictures, such as `OpticalDistortion`.
+        They are those before an op that bends finished images, such as `OpticalDistortion`.
         """
         return np.ascontiguousarray(self.plan.views.to_output()) + 0.0
 

@@ -1,4 +1,4 @@
-"""Key points, rotated boxes and masks in the targets of `Compose`, in and out."""
+"""Keypoints, rotated boxes and masks in the targets of `Compose`, in and out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_shapes(
 ) -> Shapes:
     """Return the shapes of a target of `boxes`, (M, 4) XYXY pixels, in an image of `size` (height, width).
 
-    Raises InputError for key points or masks of another shape, and for masks of several values.
+    Raises InputError for keypoints or masks of another shape, and for masks of several values.
     """
     count = len(boxes)
     keypoints, masks = target.get("keypoints"), target.get("masks")
@@ -77,7 +77,7 @@ def like_masks(given: Any, shapes: Shapes, placement: Placement, size: tuple[int
 def _read_key_points(points: Any, boxes: int, flip_pairs: Pairs | None) -> KeyPoints:
     if flip_pairs is None:
         raise InputError(
-            "target['keypoints']: which of them change places in a mirrored image? Give Compose flip_pairs, such as "
+            "target['keypoints']: which of them are swapped in a flipped image? Give Compose flip_pairs, such as "
             "[(1, 2), (3, 4)], or [] if none do"
         )
     array = _as_array(points) if isinstance(points, Tensor | np.ndarray) else np.zeros(0)
@@ -90,7 +90,7 @@ def _read_key_points(points: Any, boxes: int, flip_pairs: Pairs | None) -> KeyPo
 
 
 def like_key_points(given: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
-    """Return the moved key points of the boxes that are left, as those given are.
+    """Return the moved keypoints of the boxes that are left, as those given are.
 
     (M, K, 3) has a visibility of 0, and zeros, for those out of view. (M, K, 2) has none: all are moved.
     """

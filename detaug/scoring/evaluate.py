@@ -1,4 +1,4 @@
-"""Score the detections of a model, or of a file, against a COCO json."""
+"""Score the detections of a model, or of a file, against a COCO JSON file."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Evaluation:
         self.evaluator.save(path)
 
     def write_report(self, path: PathLike) -> None:
-        """Write all numbers as json, whole or not at all."""
+        """Write all numbers as JSON, whole or not at all."""
         (target,) = output_files({"report": path}, self.reader.annotations_file).values()
         errors, names = self.errors, self.file_names()
         write_json(
@@ -141,10 +141,10 @@ def evaluate_model(
     overlap: float = 0.2,
     max_detections: int | None = None,
 ) -> Evaluation:
-    """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the json.
+    """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the JSON file.
 
-    `tile`, `overlap`: detect in tiles of so many pixels a side, as those of `TileReader`, and merge. `max_detections`:
-    see `CocoEvaluator`.
+    `tile`, `overlap`: detect in tiles of so many pixels per side, as those of `TileReader`, and merge.
+    `max_detections`: see `CocoEvaluator`.
     """
     trained = load_model(model, device)
     reader = CocoReader(images, annotations, **READS[trained.finds])
@@ -156,8 +156,8 @@ def evaluate_model(
     own, others = trained.keypoints, reader.shapes.keypoints
     if own and others and own.count != others.count:
         raise InputError(
-            f"{os.fspath(model)} finds {own.count} key points of each object, and {os.fspath(annotations)} has "
-            f"{others.count}; evaluate with the key points of the training"
+            f"{os.fspath(model)} finds {own.count} keypoints of each object, and {os.fspath(annotations)} has "
+            f"{others.count}; evaluate with the keypoints of the training"
         )
     tiles = None if tile is None else TileReader(reader, tile, overlap)
     source = reader if tiles is None else tiles
@@ -184,7 +184,7 @@ def evaluate_results(
     min_score: float = SCORE,
     max_detections: int | None = None,
 ) -> Evaluation:
-    """Score the boxes of a json in COCO's form of results, of any detector. `max_detections`: see `CocoEvaluator`."""
+    """Score the boxes of a file in COCO's results format, of any detector. `max_detections`: see `CocoEvaluator`."""
     reader = CocoReader(images, annotations)
     evaluator = CocoEvaluator(reader, max_detections=max_detections).load(detections)
     return _evaluation(os.fspath(detections), reader, {"bbox": evaluator}, min_score)

@@ -57,7 +57,7 @@ def _curves(errors: DetectionErrors) -> dict[str, Markup]:
     every = Line(curve.recall, curve.precision, BLUE)
     by_score = {"precision": (curve.precision, BLUE), "recall": (curve.recall, ORANGE), "F1": (curve.f1, GREEN)}
     return {
-        "by_recall": line_chart("Each class in grey", "recall", "precision", {"all classes": every}, each),
+        "by_recall": line_chart("Each class in gray", "recall", "precision", {"all classes": every}, each),
         "by_score": line_chart(
             f"By score; F1 is best at {errors.best_score_text}", "score", "",
             {name: Line(curve.scores, values, color) for name, (values, color) in by_score.items()},

@@ -1,4 +1,4 @@
-"""The pictures in which a model finds objects: image files, or frames of video files."""
+"""The images in which a model finds objects: image files, or frames of video files."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PredictedImages(Protocol):
     """What a model looks at."""
 
     images: list[dict[str, Any]]
-    """The images of the json, with `file_name`s relative to a folder."""
+    """The images of the JSON file, with `file_name`s relative to a folder."""
     videos: list[dict[str, Any]]
-    """The videos of the json, if the images are frames."""
+    """The videos of the JSON file, if the images are frames."""
 
     def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
         """Yield what the model finds in each image, in their order."""
@@ -74,14 +74,14 @@ class ImageFiles(Source):
 
 
 class VideoFiles:
-    """Each `every`-th frame of video files. Raises InputError for a file that is no video that can be used."""
+    """Each `stride`-th frame of video files. Raises InputError for a file that is no video that can be used."""
 
-    def __init__(self, files: Sequence[Path], folder: Path, every: int) -> None:
-        self._reader = VideoReader(files, frames=AT_ONCE, stride=every, step=AT_ONCE * every, last="pad")
+    def __init__(self, files: Sequence[Path], folder: Path, stride: int) -> None:
+        self._reader = VideoReader(files, frames=AT_ONCE, stride=stride, step=AT_ONCE * stride, last="pad")
         self._reader.check_files()
         video_ids, numbers, _ = self._reader.frames
         rows = np.unique(self._reader.clips)
-        self._rows = rows[numbers[rows] % every == 0]  # the last frame is in the last clip, too
+        self._rows = rows[numbers[rows] % stride == 0]  # the last frame is in the last clip, too
         self._decoded: dict[int, Bytes] = {}
         names = [file.relative_to(folder).as_posix() for file in files]
         self.videos = [{"id": at, "file_name": name} for at, name in enumerate(names, 1)]

@@ -1,4 +1,4 @@
-"""Find objects in images and videos with a model of `detaug train`, and write them as a COCO json and as pictures."""
+"""Find objects in images and videos with a model of `detaug train`, and write a COCO JSON file and drawings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from detaug.arguments import SCORE, check, is_number, is_whole
+from detaug.arguments import SCORE, check, is_number, is_whole, renamed
 from detaug.coco.file_names import VIDEO_EXTENSIONS
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
 from detaug.drawing import save_picture
@@ -54,7 +54,7 @@ class Predicted(NamedTuple):
     objects: int
     output: Path
     folder: Path
-    """What the file names of the json are relative to."""
+    """What the file names of the JSON file are relative to."""
     videos: int = 0
     """The number of videos that the images are frames of."""
     pre_labels: tuple[Path, ...] = ()
@@ -74,6 +74,7 @@ class Predicted(NamedTuple):
         return f"{found}\nwritten: {self.output}, of {kind} in {self.folder}{also}"
 
 
+@renamed(every="stride")
 def predict_files(
     model: PathLike | TrainedModel,
     paths: Sequence[PathLike],
@@ -82,34 +83,34 @@ def predict_files(
     drawings: PathLike | None = None,
     pre_labels: Mapping[Tool, PathLike] | None = None,
     min_score: float = SCORE,
-    every: int = 1,
+    stride: int = 1,
     batch_size: int = 8,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Predicted:
-    """Write the objects that a model finds in images or videos as a COCO json with a `score` of each.
+    """Write the objects that a model finds in images or videos as a COCO JSON file with a `score` of each.
 
-    `paths`: files, folders, and patterns such as "photos/*.jpg", of images or of videos. Of videos each `every`-th
-    frame is taken, and the json is a CocoVID json, as `VideoReader` and `detaug preview --frames` read it. `drawings`:
-    a folder for pictures of the images, or frames. `pre_labels`: folders for the files of labelling tools to begin
-    with, by the name of the tool; of images only. Files that are there already stay: they are an error before anything
-    is predicted.
-    The json is a data set of its own: `detaug preview` and `check` read it, and `convert-coco-to` writes it in other
-    forms. Boxes are cut at the image's edges, and left out where nothing is left of them.
-    Raises DataError for images that cannot be read, and InputError for paths without any, and for images beside videos.
+    `paths`: files, folders, and patterns such as "photos/*.jpg", of images or of videos. Of videos each `stride`-th
+    frame is taken, and the JSON file is a CocoVID JSON file, as `VideoReader` and `detaug preview --frames` read it.
+    `drawings`: a folder for drawings of the images, or frames. `pre_labels`: folders for the files of labeling tools to
+    begin with, by the name of the tool; of images only. Files that are there already stay: they are an error before
+    anything is predicted. The JSON file is a dataset of its own: `detaug preview` and `check` read it, and
+    `convert-coco-to` writes it in other forms. Boxes are cut at the image's edges, and left out where nothing is left
+    of them. Raises DataError for images that cannot be read, and InputError for paths without any, and for images
+    beside videos.
     """
-    for name, number in (("every", every), ("batch_size", batch_size)):
+    for name, number in (("stride", stride), ("batch_size", batch_size)):
         check(name, number, is_whole(number, 1), "a whole number of at least 1")
     check("min_score", min_score, is_number(min_score, 0, 1), "a score in 0..1")
     files = find_files(paths)
     is_video = _are_videos(files)
-    check("every", every, is_video or every == 1, "1 for images: it is for the frames of videos")
+    check("stride", stride, is_video or stride == 1, "1 for images: it is for the frames of videos")
     folder = absolute(os.path.commonpath([each.parent for each in files]))
     read = [*files, *paths, *([] if isinstance(model, TrainedModel) else [model])]
     (target,) = output_files({"output": output}, *read).values()
     labels = _checked(pre_labels or {}, is_video)
     trained = model if isinstance(model, TrainedModel) else load_model(model, device)
-    source = VideoFiles(files, folder, every) if is_video else ImageFiles(files, folder, trained.class_names)
+    source = VideoFiles(files, folder, stride) if is_video else ImageFiles(files, folder, trained.class_names)
     names = [] if drawings is None else _drawings(Path(drawings), source, files)
     _try_pre_labels(labels, target, _document(trained, source, []), folder)
     rows = list[dict[str, Any]]()
@@ -156,14 +157,14 @@ def _are_videos(files: Sequence[Path]) -> bool:
     if videos and len(videos) < len(files):
         pattern = f"'*{videos[0].suffix}'"
         raise InputError(
-            f"images and videos need a json each, and {videos[0]} is a video: give images alone, and videos alone, "
-            f"with patterns such as {pattern}"
+            f"images and videos need a JSON file each, and {videos[0]} is a video: give images alone, and videos "
+            f"alone, with patterns such as {pattern}"
         )
     return bool(videos)
 
 
 def _checked(pre_labels: Mapping[Tool, PathLike], is_video: bool) -> dict[Tool, Path]:
-    """Return the folders of labelling tools. Raises InputError for an unknown tool, for a file, and for videos."""
+    """Return the folders of labeling tools. Raises InputError for an unknown tool, for a file, and for videos."""
     for tool, out in pre_labels.items():
         check("pre_labels", tool, tool in TOOLS, f"one of {', '.join(TOOLS)}")
         check_folder(Path(out))
@@ -175,7 +176,7 @@ def _checked(pre_labels: Mapping[Tool, PathLike], is_video: bool) -> dict[Tool, 
 def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[str, Any], folder: Path) -> None:
     """Raise ConversionError now for what would fail after the predictions: names, and files that would be replaced.
 
-    Writes pre-labels without objects into a temporary folder. document: the json without objects.
+    Writes pre-labels without objects into a temporary folder. document: the JSON file without objects.
     """
     if not labels:
         return
@@ -198,7 +199,7 @@ def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[st
 
 
 def _drawings(drawings: Path, source: PredictedImages, files: Sequence[Path]) -> list[str]:
-    """Return the names of the pictures to write. Raises ConversionError for one that is someone else's."""
+    """Return the names of the images to write. Raises ConversionError for one that is someone else's."""
     check_folder(drawings)
     names = [image["file_name"] for image in source.images]
     drawn = [name if name.lower().endswith(PICTURES) else name + ".jpg" for name in names]
@@ -212,7 +213,7 @@ def _drawings(drawings: Path, source: PredictedImages, files: Sequence[Path]) ->
 
 
 def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield what the json has of each object, without its id."""
+    """Yield what the JSON file has of each object, without its id."""
     height, width = size
     runs = None if found.masks is None else run_lengths(torch.from_numpy(found.masks))
     for at, (x0, y0, x1, y1) in enumerate(found.boxes.round(3).tolist()):
@@ -230,7 +231,7 @@ def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
             row["area"] = int(found.masks[at].sum())
             row["segmentation"] = {"size": [height, width], "counts": runs[at]}
         if found.keypoints is not None:
-            points = (found.keypoints[at] - 0.5).round(3)  # COCO counts pixels from 0 at their centres
+            points = (found.keypoints[at] - 0.5).round(3)  # COCO counts pixels from 0 at their centers
             row["keypoints"] = [number for x, y in points.tolist() for number in (x, y, 2)]
             row["num_keypoints"] = len(points)
         yield row
@@ -245,7 +246,7 @@ def _draw(model: TrainedModel, pixels: NDArray[np.uint8], found: Detections, pat
 
 
 def _document(model: TrainedModel, source: PredictedImages, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the json of the data set."""
+    """Return the JSON file of the dataset."""
     categories = [{"id": at, "name": name} for at, name in enumerate(model.class_names) if at]
     if model.keypoints is not None:
         for at, category in enumerate(categories):

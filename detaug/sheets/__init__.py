@@ -1,4 +1,4 @@
-"""Contact sheets: images of a data set, of samples and of batches, with their boxes."""
+"""Contact sheets: images of a dataset, of samples and of batches, with their boxes."""
 
 from detaug.sheets.batch_sheets import batch_sheet as batch_sheet
 from detaug.sheets.batch_sheets import clip_sheet as clip_sheet

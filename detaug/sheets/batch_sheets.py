@@ -38,7 +38,7 @@ def ops_sheet(
 ) -> Image.Image:
     """Draw the first image of `da.batch(...)`, then the result of each of `ops` alone, with the op's name below.
 
-    class_names: as `samples_sheet` takes them. size: the longer side of a picture, in pixels.
+    class_names: as `samples_sheet` takes them. size: the longer side of an image, in pixels.
     Raises InputError where an op cannot stand after those of `samples`: a pixel op before a Resize.
     """
     check_at_least_one("columns", columns)
@@ -57,14 +57,14 @@ def batch_sheet(
     bands: Sequence[int] = (),
     title: str = "",
 ) -> Image.Image:
-    """Draw the images of a loader's batch, with their boxes, rotated ones if it has such, and key points.
+    """Draw the images of a loader's batch, with their boxes, rotated ones if it has such, and keypoints.
 
     Padding is hatched.
 
     class_names: as `samples_sheet` takes them. ops: the loader's recipe, for the mean and std of its Normalize.
-    Without it, images outside 0..1 and 0..255 are stretched, in false colours. bands: positions of one band, or of
+    Without it, images outside 0..1 and 0..255 are stretched, in false colors. bands: positions of one band, or of
     three for red, green and blue, to show from their 2nd to their 98th percentile; by default the first three of
-    images that are neither grey nor RGB. title: a line above the pictures.
+    images that are neither gray nor RGB. title: a line above the images.
     """
     check_at_least_one("columns", columns)
     pictures = pictures_of(batch, list(ops), bands)
@@ -84,7 +84,7 @@ def batch_sheet(
 
 
 def pictures_of(batch: Batch, ops: Sequence[Op], bands: Sequence[int] = ()) -> RgbImages:
-    """Return the images of a batch, in true colours if `ops` have the Normalize that was used.
+    """Return the images of a batch, in true colors if `ops` have the Normalize that was used.
 
     For `bands` see `batch_sheet`.
     """
@@ -108,18 +108,18 @@ def _names(labels: Iterable[int], class_names: Sequence[str]) -> list[str]:
 
 
 USUAL_RATE = 10.0
-"""Frames a second of an animation where those of the video are not known."""
+"""Frames per second of an animation where those of the video are not known."""
 
 MOST_RATE = 25.0
-"""Frames a second of an animation at most: browsers show a GIF with more of them slowly."""
+"""Frames per second of an animation at most: browsers show a GIF with more of them slowly."""
 
 
 def clip_sheet(
     batch: ClipBatch, class_names: Sequence[str] = (), *, ops: Iterable[Op] = (), size: int = 240, title: str = ""
 ) -> Image.Image:
-    """Draw a row for each clip, its frames from left to right. A track has one colour in all frames.
+    """Draw a row for each clip, its frames from left to right. A track has one color in all frames.
 
-    class_names, ops: as `batch_sheet` takes them. size: the longer side of a picture, in pixels.
+    class_names, ops: as `batch_sheet` takes them. size: the longer side of an image, in pixels.
     """
     rows, note = _clip_tiles(batch, class_names, list(ops))
     return make_sheet(rows, title=", ".join(filter(None, (title, note))), cell=(size, size))
@@ -154,7 +154,7 @@ def save_animation(
 
 
 def _clip_tiles(batch: ClipBatch, class_names: Sequence[str], ops: Sequence[Op]) -> tuple[list[list[Tile]], str]:
-    """Return the tiles of each clip, and a note on their colours."""
+    """Return the tiles of each clip, and a note on their colors."""
     clips, frames = batch.frame.shape
     pictures, marks = pictures_of(batch.as_images(), ops), batch.marks()
     tiles = [

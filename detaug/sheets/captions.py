@@ -35,7 +35,7 @@ class StepImage(NamedTuple):
 
 
 def describe_change(before: StepImage, after: StepImage) -> str:
-    """Return a caption such as "mirrored left-right" or "window 62% x 48%, 3 of 5 boxes"; "as it was" for no change."""
+    """Return a caption such as "flipped left-right" or "window 62% x 48%, 3 of 5 boxes"; "as it was" for no change."""
     moves = list(_moves(before, after))
     pixels = [] if moves else list(_color_changes(before.image, after.image))
     boxes = [count_boxes(after.boxes, before.boxes)] if after.boxes != before.boxes else []
@@ -66,13 +66,13 @@ def _moves(before: StepImage, after: StepImage) -> Iterator[str]:
 
 
 def _turns(linear: Array) -> Iterator[str]:
-    """Describe a (2, 2) map that turns or shears; positive angles are counter-clockwise on the screen."""
+    """Describe a (2, 2) map that rotates or shears; positive angles are counter-clockwise on the screen."""
     if np.linalg.det(linear) < 0:
-        yield "mirrored left-right"
+        yield "flipped left-right"
         linear = linear @ np.diag([-1, 1])
     angle = np.degrees(np.arctan2(-linear[1, 0], linear[0, 0]))
     sides = np.linalg.norm(linear, axis=0)
-    yield from [f"turned {angle:+.0f}°"] if abs(angle) >= 0.5 else []
+    yield from [f"rotated {angle:+.0f}°"] if abs(angle) >= 0.5 else []
     yield from ["sheared"] if abs(linear[:, 0] @ linear[:, 1]) > SAME * sides.prod() else []
 
 
@@ -80,7 +80,7 @@ def _windows(before: StepImage, after: StepImage, back: Array) -> Iterator[str]:
     """Describe a map without rotation; `back`: (3, 3), from pixels after the op to pixels before it."""
     start, end = (back[:2, 2] / before.size, (back[:2, :2] @ after.size + back[:2, 2]) / before.size)
     span, shift = np.abs(end - start), -np.minimum(start, end)
-    yield from (f"mirrored {how}" for how, a, b in zip(("left-right", "top-bottom"), start, end, strict=True) if a > b)
+    yield from (f"flipped {how}" for how, a, b in zip(("left-right", "top-bottom"), start, end, strict=True) if a > b)
     if (span > 1 + SAME).any():
         yield f"canvas {_by(*(f'{value:.2f}' for value in span))} times as large"
     elif (span < 1 - SAME).any():
@@ -104,11 +104,11 @@ def _square(matrix: Array) -> Array:
 
 
 def _color_changes(before: Array, after: Array) -> Iterator[str]:
-    """Describe light as a difference, of 255; contrast and colour as factors."""
+    """Describe light as a difference, of 255; contrast and color as factors."""
     light = (after @ GRAY).mean() - (before @ GRAY).mean()
     if abs(light) >= 1:
         yield f"light {light:+.0f}"
-    for name, spread in (("contrast", _contrast), ("colour", _colorfulness)):
+    for name, spread in (("contrast", _contrast), ("color", _colorfulness)):
         old, new = spread(before), spread(after)
         if old > 0 and abs(new / old - 1) > SAME:
             yield f"{name} x {new / old:.2f}"
@@ -119,7 +119,7 @@ def _contrast(image: Array) -> float:
 
 
 def _colorfulness(image: Array) -> float:
-    """Return the mean distance from grey."""
+    """Return the mean distance from gray."""
     return float(np.linalg.norm(image - (image @ GRAY)[:, :, None], axis=2).mean())
 
 
@@ -129,7 +129,7 @@ MOST = 4  # numbers of one name; of more, only the least and the greatest are wr
 def describe_draw(op: Op, drawn: Mapping[str, Array], at: int) -> str:
     """Describe the numbers in `drawn`, as in `Plan.drawn`, of the image at `at`; "" for none.
 
-    Where a draw decided against the op, as "flip no", its other numbers are left out. Colour matrices are always left
+    Where a draw decided against the op, as "flip no", its other numbers are left out. Color matrices are always left
     out: `describe_change` measures what they do.
     """
     own = {name: np.asarray(array)[at] for name, array in drawn.items() if not name.endswith("seed")}
@@ -166,11 +166,11 @@ def _text(value: bool | float | str) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-# ---------------------------------------------------------------- colour
+# ---------------------------------------------------------------- color
 
 
 def _steps(kind: Array, amount: Array, channels: Array) -> Iterator[str]:
-    """Describe colour changes in steps, in their order."""
+    """Describe color changes in steps, in their order."""
     names = {BRIGHTNESS: "brightness", CONTRAST: "contrast", SATURATION: "saturation"}
     for change, value in zip(kind.tolist(), amount.tolist(), strict=True):
         if change == HUE:

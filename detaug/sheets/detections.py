@@ -38,7 +38,7 @@ class Detections(NamedTuple):
     def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]], min_score: float = SCORE) -> list[Detections]:
         """Return the detections of at least `min_score` in each image of a batch, see `in_image`.
 
-        predictions: N dicts with boxes, scores and labels, and with key points, masks or neither, as torchvision's
+        predictions: N dicts with boxes, scores and labels, and with keypoints, masks or neither, as torchvision's
         detectors return them.
         """
         drawn = []
@@ -61,10 +61,10 @@ class Detections(NamedTuple):
     def in_image(self, height: int, width: int) -> Detections:
         """Return these detections cut at the edges of the image, without those that lie in the padding of a batch.
 
-        A json may not have boxes without an area.
+        A JSON may not have boxes without an area.
         """
         boxes = self.boxes.clip(0, [width, height] * 2)
-        written = boxes.round(3)  # as in a json
+        written = boxes.round(3)  # as in a JSON file
         left = np.flatnonzero((written[:, 2:] - written[:, :2] >= THIN).all(1))
         return Detections(
             self.image_id,
@@ -79,9 +79,9 @@ class Detections(NamedTuple):
 def detections_sheet(
     reader: CocoReader, detections: Sequence[Detections], title: str = "", *, min_score: float = SCORE
 ) -> Image.Image:
-    """Draw two images a row, each with its annotated boxes on the left and its detections on the right.
+    """Draw two images per row, each with its annotated boxes on the left and its detections on the right.
 
-    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Key points and masks are
+    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Keypoints and masks are
     drawn if the reader has them.
     """
     rows = [np.flatnonzero(reader.image_ids == each.image_id).item() for each in detections]

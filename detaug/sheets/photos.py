@@ -1,4 +1,4 @@
-"""Select images of a data set, at random or those with the smallest, most or oddest boxes, and read them."""
+"""Select images of a dataset, at random or those with the smallest, most or oddest boxes, and read them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ How: TypeAlias = Literal["random", "smallest", "crowded", "suspicious"]
 
 
 class Selected(NamedTuple):
-    """The image at `row` of the json's list, and the reason for its selection; "" for one selected at random."""
+    """The image at `row` of the JSON file's list, and the reason for its selection; "" for one selected at random."""
 
     row: int
     note: str
@@ -52,7 +52,7 @@ def select_images(
     boxes), or "suspicious": two boxes that nearly coincide, a box that is very thin, very small or as large as the
     image.
     only: the name of a class; images without it, and boxes of other classes, do not count.
-    Raises InputError if `only` is not a class of the data set, or if no image meets the criteria.
+    Raises InputError if `only` is not a class of the dataset, or if no image meets the criteria.
     """
     if rows < 1:
         raise InputError(f"rows must be at least 1, got {rows}")
@@ -72,7 +72,7 @@ def _label(reader: CocoReader, name: str) -> int:
 
 def _at_random(reader: CocoReader, rows: int, label: int | None, seed: int) -> list[Selected]:
     order = np.random.default_rng(seed).permutation(len(reader)).tolist()
-    # Generators: of a large data set, the objects of only a few images are read.
+    # Generators: of a large dataset, the objects of only a few images are read.
     boxed = (row for row in order if _has_object(reader, row, label))
     empty = (row for row in order if label is None and not _has_object(reader, row))
     return [Selected(row, "") for row in islice(chain(boxed, empty), min(rows, len(order)))]
@@ -85,7 +85,7 @@ def _has_object(reader: CocoReader, row: int, label: int | None = None) -> bool:
 
 
 def _best(reader: CocoReader, rows: int, label: int | None, score: Callable[[Array, Array], Score]) -> list[Selected]:
-    """Select the images with the highest scores; of equal scores, the first in the json."""
+    """Select the images with the highest scores; of equal scores, the first in the JSON file."""
     scores: dict[int, Score] = {}
     for row in range(len(reader)):
         boxes, labels = objects_of(reader, row)
@@ -104,7 +104,7 @@ class PhotoObjects(NamedTuple):
 
 
 def objects_of(reader: CocoReader, row: int) -> PhotoObjects:
-    """Return the boxes and labels of the image at `row` of the json's list."""
+    """Return the boxes and labels of the image at `row` of the JSON file's list."""
     boxes, labels, _ = reader.views(np.array([row])).packed()
     return PhotoObjects(boxes[0], labels[0])
 
@@ -113,7 +113,7 @@ def objects_of(reader: CocoReader, row: int) -> PhotoObjects:
 
 
 def _smallest(boxes: Array, size: Array) -> Score:
-    """Score the box with the least area by its share of the image, which is its share of a resized image too."""
+    """Score the box with the least area by its fraction of the image, which is its fraction of a resized image too."""
     width, height = _sides(boxes)[np.argmin(_sides(boxes).prod(1))]
     return Score(-width * height / size.prod(), f"smallest {width:.3g} x {height:.3g}")
 
@@ -183,10 +183,10 @@ class Flags(NamedTuple):
 
 
 def read_photos(reader: CocoReader, rows: Sequence[int], notes: Sequence[str] = ()) -> list[Photo]:
-    """Read the images at `rows` of the json's list.
+    """Read the images at `rows` of the JSON file's list.
 
     notes: a few words on each image, for its caption. Raises InputError for no rows, and for an image that cannot be
-    decoded or does not have the size in the json.
+    decoded or does not have the size in the JSON file.
     """
     if not len(rows):
         raise InputError("rows must name at least one image, got none")

@@ -1,4 +1,4 @@
-"""`detaug preview`: write a contact sheet of a recipe on images or clips of a COCO json."""
+"""`detaug preview`: write a contact sheet of a recipe on images or clips of a COCO JSON file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def preview_file(
     only: str | None = None,
     how: How | None = None,
 ) -> str:
-    """Write a sheet of images of a COCO json, and return a line on it: the work of `detaug preview`.
+    """Write a sheet of images of a COCO JSON file, and return a line on it: the work of `detaug preview`.
 
     preset: the name of a function of `detaug.presets`, "ssd300" if there is no `recipe` either. recipe: a JSON or
     YAML file, see `da.load_recipe`; ops: a module with ops of one's own that it names; epoch: whose recipe of `Stages`
@@ -115,9 +115,9 @@ def preview_bands(
 
 
 def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike, **more: Any) -> tuple[R, str]:
-    """Make a reader of the key points, rotated boxes and masks that a json has. Outlines of four points are no masks.
+    """Make a reader of the keypoints, rotated boxes and masks that a file has. Polygons of four points are not masks.
 
-    Where the pairs of sides are not known, mirrored images keep the names of their points: the picture is of use, and
+    Where the pairs of sides are not known, flipped images keep the names of their points: the image is of use, and
     the end of the line about it says so.
     """
     check_json_and_folder(Path(annotations), Path(images), IMAGES_ORDER)
@@ -157,9 +157,9 @@ def preview_clips(
     seed: int = 0,
     size: int = 300,
 ) -> str:
-    """Write a sheet of random clips of a CocoVID json, after a recipe, and return a line on it.
+    """Write a sheet of random clips of a CocoVID JSON file, after a recipe, and return a line on it.
 
-    output: a picture with a row for each clip, or a .gif, in which they move. frames, stride: as `ClipReader` takes
+    output: an image with a row for each clip, or a .gif, in which they move. frames, stride: as `ClipReader` takes
     them. The other arguments and errors as those of `preview_file`.
     """
     moves = Path(output).suffix.lower() == ".gif"
@@ -181,7 +181,7 @@ def _check_pixels(rows: int, columns: int, size: int) -> None:
     """Raise InputError for a sheet that would need gigabytes."""
     pixels = rows * columns * size**2
     if pixels > MOST_PIXELS:
-        sheet = f"{rows:,} x {columns:,} pictures of {size:,} x {size:,} pixels"
+        sheet = f"{rows:,} x {columns:,} images of {size:,} x {size:,} pixels"
         raise InputError(
             f"a sheet may have {MOST_PIXELS:,} pixels, {sheet} have {pixels:,}; give a smaller size or fewer rows"
         )

@@ -1,6 +1,6 @@
-"""Contact sheets of a recipe on images of a data set: several draws side by side, or one image op by op.
+"""Contact sheets of a recipe on images of a dataset: several draws side by side, or one image op by op.
 
-The ops run on the images and boxes of a `CocoReader`, as in training, and Normalize is undone for the picture.
+The ops run on the images and boxes of a `CocoReader`, as in training, and Normalize is undone for the image.
 Difficult objects are dashed; crowds, which training leaves out, are hatched in the source.
 """
 
@@ -43,10 +43,10 @@ def draws_sheet(
 ) -> Image.Image:
     """Draw a row for each image: the source with its boxes, then `columns` draws of the recipe `ops`.
 
-    rows: positions of the images in the json's list. size: the longer side of a picture, in pixels. notes: a
+    rows: positions of the images in the JSON file's list. size: the longer side of an image, in pixels. notes: a
     few words on each image, for its caption. The same seed gives the same sheet.
-    Raises InputError for an image that cannot be read or does not have the size in the json.
-    Key points and rotated boxes are drawn if the reader has them.
+    Raises InputError for an image that cannot be read or does not have the size in the JSON file.
+    Keypoints and rotated boxes are drawn if the reader has them.
     """
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
@@ -151,7 +151,7 @@ def step_tile(results: Sequence[Augmented], at: int, step: int) -> Tile:
 
 
 def in_true_colors(image: NDArray[Any], ops: Iterable[Op]) -> Image.Image:
-    """Convert the result of `ops` to a picture: (H, W, 3) in 0..255, or (3, H, W) whose Normalize is undone."""
+    """Convert the result of `ops` to an image: (H, W, 3) in 0..255, or (3, H, W) whose Normalize is undone."""
     normalize = find_normalize(ops)
     if normalize is None:
         return to_image(image, white=255, layout="HWC")

@@ -1,4 +1,4 @@
-"""`ClipReader`: clips of frames, from a folder of images with a CocoVID json."""
+"""`ClipReader`: clips of frames, from a folder of images with a CocoVID JSON file."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from detaug.sources.coco_shapes import FlipPairs
 
 
 class ClipReader(CocoReader):
-    """Clips of `frames` frames, from a folder with the frames of videos as images, and a CocoVID json.
+    """Clips of `frames` frames, from a folder with the frames of videos as images, and a CocoVID JSON file.
 
-    The json is a COCO json with a list `videos` (id, and fps if known); its images have `video_id` and `frame_id`, its
-    annotations the number of their object as `track_id` or `instance_id`. `Loader` shuffles clips, `batch_size` counts
-    them, and yields `ClipBatch`es. Everything else, as the arguments and sources of images, is as in `CocoReader`.
+    The JSON file is a COCO JSON file with a list `videos` (id, and fps if known); its images have `video_id` and
+    `frame_id`, its annotations the number of their object as `track_id` or `instance_id`. `Loader` shuffles clips,
+    `batch_size` counts them, and yields `ClipBatch`es. Everything else, as the arguments and sources of images, is as
+    in `CocoReader`.
 
     `stride`: a clip takes each `stride`-th image of its video, in the order of `frame_id`. `step`: a clip begins at
     each `step`-th image. `last`: what becomes of clips that reach beyond the end of their video: "drop" them, "pad"
     them by repeating the last frame, or "shift" the last one back to end there; a video that is shorter than a clip is
     then padded.
 
-    Raises AnnotationError for a json without videos, for a frame_id or a track_id that is there twice, for frames of
-    several sizes in a video, and where no clip is left.
+    Raises AnnotationError for a JSON file without videos, for a frame_id or a track_id that is there twice, for frames
+    of several sizes in a video, and where no clip is left.
 
     >>> reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=4, stride=2)
     >>> loader: da.Loader[da.ClipBatch] = da.Loader(reader, [da.Resize((120, 160))], batch_size=2)
@@ -83,7 +84,7 @@ class ClipReader(CocoReader):
     def _keep_columns(self, data: Annotations) -> None:
         if (data.video_ids < 0).any():
             raise AnnotationError(
-                f"{data.path}: no videos; a CocoVID json has a list of them, and video_id and frame_id in its images"
+                f"{data.path}: no videos; a CocoVID JSON file has a list of them, and its images video_id and frame_id"
             )
         self.frames = FrameColumns(data.video_ids, data.frame_ids, data.frame_ids / data.frame_rates)
         self.tracks = tracks_of(data)

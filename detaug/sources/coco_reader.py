@@ -1,7 +1,8 @@
-"""`CocoReader`: images of a folder or an object store with the boxes of a COCO json."""
+"""`CocoReader`: images of a folder or an object store with the boxes of a COCO JSON file."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -31,33 +32,32 @@ Crowds = Literal["drop", "keep"]
 
 
 class CocoReader(FolderSource):
-    """Images of a folder with the boxes of a COCO json, checked when it is made.
+    """Images of a folder with the boxes of a COCO JSON file, checked when it is made.
 
-    The arguments may be given by name. `images`: the folder that the json's file names are relative to. `annotations`:
-    the json. A mistake in it raises AnnotationError, an InputError that names the entry, and so does a folder without
-    the images; `Loader` decides on single images that are `missing`.
+    The two paths may be given in either order, or by name. `images`: the folder that the JSON file's file names are
+    relative to. `annotations`: the JSON file. A mistake in it raises AnnotationError, an InputError that names the
+    entry, and so does a folder without the images; `Loader` decides on single images that are `missing`.
 
-    `columns`: keys of the json's annotations, such as "area", "id" or "difficult", whose values each box keeps: see
-    `Batch.columns`. Lists and text are possible, and "attributes.occluded" is a key within another.
-    `keypoints`: read the key points of objects, for `Batch.keypoints`. In mirrored images those that have sides change
-    places: left_eye and right_eye, l_eye and r_eye, eye-L and eye-R. `flip_pairs`: these pairs, where names do not tell
-    them: of names, or of positions from 0; [] if none change places.
-    `masks`: read the outlines of objects, `segmentation`, for `Batch.masks`: polygons and run lengths. An annotation
-    without one has the mask of its `corners`, else of its box.
+    `columns`: keys of the JSON file's annotations, such as "area", "id" or "difficult", whose values each box keeps:
+    see `Batch.columns`. Lists and text are possible, and "attributes.occluded" is a key within another. `keypoints`:
+    read the keypoints of objects, for `Batch.keypoints`. In flipped images those that have sides are swapped: left_eye
+    and right_eye, l_eye and r_eye, eye-L and eye-R. `flip_pairs`: these pairs, where names do not tell them: of names,
+    or of positions from 0; [] if none are swapped. `masks`: read the polygons of objects, `segmentation`, for
+    `Batch.masks`: polygons and RLE. An annotation without one has the mask of its `corners`, else of its box.
     `rotated`: read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the annotations, their
-    `segmentation` where it has four points, else the box.
-    `tight`: let each box be that of what is seen of its object's outline, where an op turned or cut it.
-    `channels`, `dtype`: how many bands the files have, and of what type: "uint8", "uint16" or "float32". With anything
-    but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe gets float32 in their own values, which the CPU
-    decodes for a GPU too. `bands`: positions, from 0, of those that are used, in this order. See docs/bands.md.
-    `crowds`: regions marked `iscrowd` are no objects to train on: "drop" leaves them out; with "keep" they are boxes,
-    and "iscrowd" is a column.
+    `segmentation` where it has four points, else the box. `tight`: let each box be that of what is seen of its object's
+    polygon, where an op turned or cut it. `channels`, `dtype`: how many bands the files have, and of what type:
+    "uint8", "uint16" or "float32". With anything but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe
+    gets float32 in their own values, which the CPU decodes for a GPU too. `bands`: positions, from 0, of those that are
+    used, in this order. See docs/bands.md. `crowds`: regions marked `iscrowd` are no objects to train on: "drop" leaves
+    them out; with "keep" they are boxes, and "iscrowd" is a column.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 
-    `cache`: store the parsed content of a json of 4 MB or more in ~/.cache/detaug, which makes the next start faster.
+    `cache`: store the parsed content of a JSON file of 4 MB or more in ~/.cache/detaug, which makes the next start
+    faster.
 
-    Folder and json may be in S3 or Google Cloud Storage, `s3://bucket/folder` and `gs://bucket/folder`. What is read is
+    Folder and JSON may be in S3 or Google Cloud Storage, `s3://bucket/folder` and `gs://bucket/folder`. What is read is
     kept in `cache_folder`, by default ~/.cache/detaug/objects, up to `cache_size` bytes; see docs/object-stores.md.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
@@ -72,7 +72,7 @@ class CocoReader(FolderSource):
     class_names: tuple[str, ...]
     """Name of each label; index 0 is the background."""
     category_ids: tuple[int, ...]
-    """The json's category id of each label; index 0, the background, holds -1."""
+    """The JSON file's category id of each label; index 0, the background, holds -1."""
 
     @checks_names
     def __init__(
@@ -96,9 +96,11 @@ class CocoReader(FolderSource):
     ) -> None:
         if isinstance(images, list | tuple) or isinstance(annotations, list | tuple):
             raise InputError(
-                "CocoReader takes one folder and one json; da.ConcatReader([READER, READER]) joins several, and "
+                "CocoReader takes one folder and one JSON file; da.ConcatReader([READER, READER]) joins several, and "
                 "da.StackReader([READER, READER]) stacks the bands of files of the same scenes"
             )
+        if os.path.isfile(images) and os.path.isdir(annotations):  # in the order of the commands: FILE.json IMAGES
+            images, annotations = annotations, images
         self.images, self.annotations = local_or_remote(images), local_or_remote(annotations)
         check_json_and_folder(self.annotations, self.images, IMAGES_ORDER)
         # Absolute: a later change of the working folder changes nothing.
@@ -125,7 +127,7 @@ class CocoReader(FolderSource):
         expected = "" if self.pixel_format.is_rgb8 else f" --channels {channels} --dtype {dtype}"
         check = f"detaug check {self.annotations} {self.images} --decode{expected} --clean OUT.json"
         check += " leaves out what is broken"
-        in_bucket = "put the object there again, or leave it out of the json"
+        in_bucket = "put the object there again, or leave it out of the JSON file"
         self.remedy = check if self._storage.is_local else in_bucket
         self.has_heif = heif.are_among(self.file_names)
         self.files = self._storage.is_local and not (data.shards or self.has_heif) and self.pixel_format.is_rgb8
@@ -135,7 +137,7 @@ class CocoReader(FolderSource):
             self.check_files()
 
     def _keep_columns(self, data: Annotations) -> None:
-        """Keep what a subclass needs of the json besides images, boxes and classes."""
+        """Keep what a subclass needs of the JSON file besides images, boxes and classes."""
 
     def __repr__(self) -> str:
         objects = f"{len(self)} images, {len(self._boxes)} boxes, {len(self.class_names) - 1} classes"
@@ -170,7 +172,7 @@ class CocoReader(FolderSource):
             )
 
     def _advice_for_folder(self, key: str) -> str:
-        """Return what an error advises where images are not in the folder. `key`: the json's key of the names."""
+        """Return what an error advises where images are not in the folder. `key`: the JSON file's key of the names."""
         return f"give the folder that {key} is relative to"
 
     def path(self, index: int) -> Path:
@@ -196,7 +198,7 @@ class CocoReader(FolderSource):
 
 
 def json_of(annotations: PathLike | CocoReader) -> tuple[Path, Path]:
-    """Return a json, or that of a reader, and the file that has it: of one in a bucket the copy that the reader read.
+    """Return a JSON file, or that of a reader, and its file: of one in a bucket the copy that the reader read.
 
     Both are absolute: a later change of the working folder changes nothing.
     """
@@ -209,7 +211,7 @@ def json_of(annotations: PathLike | CocoReader) -> tuple[Path, Path]:
 def column_names(columns: Sequence[str]) -> list[str]:
     """Return the keys of annotations that are columns. Raises InputError for what is no list of them."""
     if not (isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)):
-        raise InputError(f"columns must be a list of keys of the json's annotations, got {columns!r}")
+        raise InputError(f"columns must be a list of keys of the JSON file's annotations, got {columns!r}")
     return list(columns)
 
 
@@ -231,7 +233,7 @@ def source_columns(data: Annotations, keep: Bools, columns: Iterable[str] = ()) 
 
 
 def tracks_of(data: Annotations) -> Tracks:
-    """Return the objects of a CocoVID json."""
+    """Return the objects of a CocoVID JSON file."""
     keep = ~data.crowd
     return Tracks(data.track_ids[keep], _counts(data, keep))
 

@@ -1,4 +1,4 @@
-"""The shapes of annotations, from a checked COCO json."""
+"""The shapes of annotations, from a checked COCO JSON file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from detaug.errors import InputError
 from detaug.findings.finding import shown
 
 FlipPairs = Pairs | None
-"""Pairs of key points that change places in a mirrored image. None: from the names."""
+"""Pairs of keypoints that are swapped in a flipped image. None: from the names."""
 
 
 @dataclass(frozen=True)
 class WantedShapes:
-    """Which shapes are read of a json."""
+    """Which shapes are read of a JSON file."""
 
     keypoints: bool
     flip_pairs: FlipPairs
@@ -46,7 +46,7 @@ class WantedShapes:
 
     @property
     def outlines(self) -> bool:
-        """Return whether to read the outlines."""
+        """Return whether to read the polygons."""
         return self.tight or self.rotated or self.masks
 
     def of(self, data: Annotations, keep: Bools) -> Shapes:
@@ -61,13 +61,13 @@ class WantedShapes:
         return Shapes(key_points, corners)
 
     def _complete(self, data: Annotations, keep: Bools, outlines: OutlineColumns) -> OutlineColumns:
-        """Return outlines with the corners of annotations without one; with masks, else with the box."""
+        """Return polygons with the corners of annotations without one; with masks, else with the box."""
         missing = np.flatnonzero(~outlines.are_there(np.arange(len(outlines.corners))))
         with_corners = ~np.isnan(outlines.corners[missing]).any((1, 2))
         if self.masks and len(missing) == len(outlines.corners) and len(missing) and not with_corners.any():
             raise AnnotationError(
-                f"{data.path}: no annotation has a segmentation, which masks are made from; give a json with "
-                "outlines, or leave out masks=True (in detaug train: choose a --model of boxes)"
+                f"{data.path}: no annotation has a segmentation, which masks are made from; give a JSON file with "
+                "polygons, or leave out masks=True (in detaug train: choose a --model of boxes)"
             )
         rows = missing if self.masks else missing[with_corners]
         return outlines.with_rings(rows, corners_of(data.boxes[keep][rows], outlines.of(rows)))
@@ -84,9 +84,9 @@ def corners_of(boxes: Floats, outlines: OutlineColumns) -> Floats:
 
 
 def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyPoints:
-    """Return the key points of the annotations to `keep`, moved to continuous pixels.
+    """Return the keypoints of the annotations to `keep`, moved to continuous pixels.
 
-    `data` has the column "keypoints". Raises AnnotationError for a json without key points, or with wrong ones.
+    `data` has the column "keypoints". Raises AnnotationError for a JSON file without keypoints, or with wrong ones.
     """
     categories = [*data.category_keys.values()]
     names = [names_of_points(category) for category in categories]
@@ -106,7 +106,7 @@ def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyP
                 raise AnnotationError(f"{data.path}: category {name!r}: {fault}; {remedy_of(data.path)}")
     if not count:
         raise AnnotationError(
-            f"{data.path}: no annotation has key points; give a json with key points, or leave out keypoints=True: "
+            f"{data.path}: no annotation has keypoints; give a JSON file with keypoints, or leave out keypoints=True: "
             "da.ConcatReader joins a reader of background images without it to one with it"
         )
     labelled = points[..., 2] > 0

@@ -25,7 +25,7 @@ class ConcatReader(DerivedSource):
     first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n. `source_of` leads
     back. A column that only some sources have is -1, NaN or None in the others. The columns `image_id` and
     `category_id` are those of the joined images and classes, and `id` stays, or is 1..n, by the rule of image ids; a
-    json that is read twice keeps its ids.
+    JSON file that is read twice keeps its ids.
 
     Raises InputError for no source, for clips, and for sources of which only some have a class for each image, or
     decode their images themselves.
@@ -38,7 +38,9 @@ class ConcatReader(DerivedSource):
 
     @checks_names
     def __init__(self, sources: Sequence[Source]) -> None:
-        check_sources(sources, "ConcatReader joins no clips: join their jsons with detaug merge, for one ClipReader")
+        check_sources(
+            sources, "ConcatReader joins no clips: join their JSON files with detaug merge, for one ClipReader"
+        )
         names = list(dict.fromkeys(name for source in sources for name in source.class_names[1:]))
         objects = [source.objects() for source in sources]
         image_ids = np.concatenate([source.image_ids for source in sources])
@@ -76,7 +78,8 @@ class ConcatReader(DerivedSource):
 def _renumber(columns: dict[str, Column], origin_of: Ints, image_ids: Ints, category_ids: Ints) -> None:
     """Let the columns of ids, in place, be those of all sources; -1, where a source has none, stays.
 
-    `origin_of`, `image_ids`, `category_ids`: (A,) of the annotations. One json that is read twice has the same ids.
+    `origin_of`, `image_ids`, `category_ids`: (A,) of the annotations. One JSON file that is read twice has the same
+    ids.
     """
     for name, new in (("image_id", image_ids), ("category_id", category_ids)):
         if name in columns and columns[name].dtype.kind == "i":
@@ -106,8 +109,8 @@ def _classes(sources: Sequence[Source], names: list[str]) -> Ints | None:
 def join_shapes(sources: Sequence[Source], names: list[str]) -> Shapes:
     """Return the shapes of concatenated annotations. `names`: of the classes, in their order.
 
-    Annotations of a source without key points have none that are labelled, those without corners those of their boxes.
-    Raises InputError for sources whose key points of a class have other names, or of which only some are tight or have
+    Annotations of a source without keypoints have none that are labeled, those without corners those of their boxes.
+    Raises InputError for sources whose keypoints of a class have other names, or of which only some are tight or have
     masks.
     """
     shapes = [source.shapes for source in sources]
@@ -152,10 +155,10 @@ def _join_key_points(sources: Sequence[Source], names: list[str]) -> KeyPoints |
                 each = own.of_class(at, count)
                 known = of_classes.setdefault(name, each)
                 if known[0] != each[0]:
-                    raise InputError(f"the key points of {name!r} differ: {known[0]} and {each[0]}, of {source.origin}")
+                    raise InputError(f"the keypoints of {name!r} differ: {known[0]} and {each[0]}, of {source.origin}")
                 if not np.array_equal(known[2], each[2]):
                     raise InputError(
-                        f"the key points of {name!r} swap in other ways when an image is flipped, in {source.origin}: "
+                        f"the keypoints of {name!r} swap in other ways when an image is flipped, in {source.origin}: "
                         "give all readers the same flip_pairs"
                     )
         first += len(source.shapes.classes)

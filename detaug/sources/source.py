@@ -35,7 +35,7 @@ class Source:
     each image has; `labels`: (A,) 1..K. `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by
     default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `columns`: by name,
     arrays (A, ...) of what else belongs to the boxes, for `Batch.columns`: numbers, or objects such as text and lists.
-    `shapes`: key points, corners of rotated boxes and outlines of the A annotations. `origin`: what errors say where
+    `shapes`: keypoints, corners of rotated boxes and polygons of the A annotations. `origin`: what errors say where
     this comes from.
     Raises InputError where these do not fit. Boxes that reach out of their image by less than a pixel are clipped.
 

@@ -21,7 +21,7 @@ from detaug.sources.source import Source, check_sources
 
 
 class StackReader(DerivedSource):
-    """Stack the bands of registered pictures, such as an RGB and a thermal one of the same scene, as one image.
+    """Stack the bands of registered images, such as an RGB and a thermal one of the same scene, as one image.
 
     `sources`: readers of the same image ids and sizes, each with its own folder, `channels`, `dtype` and `bands`. Their
     bands follow each other in this order, with their values unchanged: where the types differ, in the larger type.

@@ -1,4 +1,4 @@
-"""Open a data set on a disk or in an object store: what decides between them."""
+"""Open a dataset on a disk or in an object store: what decides between them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CacheFolder = str | os.PathLike[str] | None
 
 
 def local_json(path: Path, cache_folder: CacheFolder) -> Path:
-    """Return the file of a json: of one in a bucket a copy."""
+    """Return the file of a JSON file: of one in a bucket a copy."""
     return _download(path, _cache_folder(cache_folder)) if isinstance(path, ObjectPath) else path
 
 
 @contextmanager
 def named(path: Path, file: Path) -> Iterator[None]:
-    """Let an AnnotationError about the file of a json name its path, or its address in a bucket."""
+    """Let an AnnotationError about the file of a JSON file name its path, or its address in a bucket."""
     try:
         yield
     except AnnotationError as error:
@@ -40,7 +40,7 @@ def named(path: Path, file: Path) -> Iterator[None]:
 
 
 def open_storage(folder: Path, data: Annotations, cache_folder: CacheFolder, cache_size: str | int) -> Storage:
-    """Return where the images of a json are. Raises AnnotationError for a folder that does not exist."""
+    """Return where the images of a JSON file are. Raises AnnotationError for a folder that does not exist."""
     if isinstance(folder, ObjectPath):
         cache = LocalCache(_cache_folder(cache_folder), parse_size("cache_size", cache_size))
         return BucketStorage(folder, data.file_names, data.shards, data.places, data.checksums, cache)
@@ -62,7 +62,7 @@ def _download(address: ObjectPath, folder: Path) -> Path:
     store = ObjectStore(ObjectPath(address.parent))
     info = store.find([address.name]).get(address.name)
     if info is None:
-        raise AnnotationError(f"{address}: no such object; it must be the COCO json")
+        raise AnnotationError(f"{address}: no such object; it must be the COCO JSON file")
     local = folder / "annotations" / short_digest(str(address).encode(), info.etag.encode()) / address.name
     if not (local.is_file() and local.stat().st_size == info.size):
         content = store.read(address.name, info)

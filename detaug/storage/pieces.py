@@ -1,4 +1,4 @@
-"""Pieces of objects: what is downloaded and cached as one, an image of its own or neighbours in a shard."""
+"""Pieces of objects: what is downloaded and cached as one, an image of its own or neighbors in a shard."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PieceTable(NamedTuple):
 def cut_pieces(objects: Ints, starts: Ints, lengths: Ints, room: int) -> PieceTable:
     """Return the pieces of n images, each `lengths` bytes from `starts` in one of the objects.
 
-    Neighbours are in one piece if all such pieces fit into `room` bytes. Otherwise a piece would be downloaded again
+    Neighbors are in one piece if all such pieces fit into `room` bytes. Otherwise a piece would be downloaded again
     and again for single images, and each image is one.
     """
     table = _table(objects, starts // PIECE_BYTES, starts, lengths)

@@ -249,7 +249,7 @@ class Prefetcher:
         return None
 
     def _removed(self) -> Iterator[str]:
-        """Yield the keys of pieces that may be removed: those of other data sets before those needed last."""
+        """Yield the keys of pieces that may be removed: those of other datasets before those needed last."""
         while True:
             with self._lock:
                 if self._others:

@@ -1,4 +1,4 @@
-"""`Storage`: where the encoded images of a data set are, as files or in shards, on a disk or in an object store."""
+"""`Storage`: where the encoded images of a dataset are, as files or in shards, on a disk or in an object store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Upcoming(NamedTuple):
 
 
 class Shards:
-    """The shards of a data set, and where its images are in them.
+    """The shards of a dataset, and where its images are in them.
 
     `names`: of the shards. `places`: (n, 3) position in `names`, offset and length of each image in bytes; the position
     is -1 for an image that is a file of its own. `sizes`: (shards,) bytes; -1 for a shard that does not exist.

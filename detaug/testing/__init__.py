@@ -1,4 +1,4 @@
-"""Test any op: paint objects, run the op, and compare its boxes, key points or masks with those in the pixels."""
+"""Test any op: paint objects, run the op, and compare its boxes, keypoints or masks with those in the pixels."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def assert_boxes_follow_pixels(
     `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
     `min_boxes`: how many boxes must be left to compare; 0 allows an op that drops all of them.
     `tolerance`: output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
-    turns the image (the tip of a turned rectangle is no sharper than a pixel, of the source or of the output).
+    rotates the image (the tip of a rotated rectangle is no sharper than a pixel, of the source or of the output).
     `pipeline`: run the ops in a `Loader` on files, not directly on arrays; the recipe then needs a Resize.
     Fills should be black: the rectangles are white.
 
@@ -75,9 +75,9 @@ def assert_points_follow_pixels(
     pipeline: bool = False,
     picture: str | Path | None = None,
 ) -> int:
-    """Paint discs at key points, run `ops`, one or a recipe, and compare every key point with the centre of its disc.
+    """Paint discs at keypoints, run `ops`, one or a recipe, and compare every keypoint with the center of its disc.
 
-    Each image has three objects with a left and a right hand, which must change places where the op mirrors. Points of
+    Each image has three objects with a left and a right hand, which must be swapped where the op mirrors. Points of
     visibility 1 and discs that a border cuts are not compared; a point that is out of view, while its disc is not, is
     misplaced. `tolerance`: output pixels; None is 0.5, or half a pixel of the source if that is more. The ops must not
     mix images, and fills should be black. Other arguments, what is returned, and errors are those of
@@ -89,7 +89,7 @@ def assert_points_follow_pixels(
     """
     painted = [paint_discs(size, images, side, seed) for side in (0, 1)]
     settings: dict[str, Any] = {"seed": seed, "device": device, "pipeline": pipeline}
-    return _follow("key points", ops, painted, compare_points, min_points, tolerance, picture, settings)
+    return _follow("keypoints", ops, painted, compare_points, min_points, tolerance, picture, settings)
 
 
 def assert_masks_follow_pixels(
@@ -106,7 +106,7 @@ def assert_masks_follow_pixels(
 ) -> int:
     """Paint stars, run `ops`, one or a recipe, and compare every mask with the pixels of its star.
 
-    `tolerance`: how many output pixels a mask may differ along outlines; None is 1, or a pixel of the source if that is
+    `tolerance`: how many output pixels a mask may differ along polygons; None is 1, or a pixel of the source if that is
     more. The ops must not mix images, and fills should be black. Other arguments, what is returned, and errors are
     those of `assert_boxes_follow_pixels`.
 
@@ -133,7 +133,7 @@ def _follow(
     recipe = tuple([ops] if isinstance(ops, Op) else ops)
     each = 3 * len(painted)
     most, rule = each * len(painted[0].images), f"a whole number from 0 to {each} for each image"
-    check(f"min_{what.split()[-1]}", least, is_whole(least, 0, most), rule)
+    check(_least_of(what), least, is_whole(least, 0, most), rule)
     moving = tuple(_without_pixels(op) if _is_plain_pixel_op(op) else op for op in recipe)
     results = [run(moving, one, **settings) for one in painted]
     compared, wrong = compare(results, tolerance)
@@ -197,7 +197,7 @@ def _stands_out(gray: Array, plain: Array) -> bool:
 
 
 def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path, what: str) -> str:
-    one = {"boxes": "box", "key points": "key point", "masks": "mask of the box"}[what]
+    one = {"boxes": "box", "keypoints": "keypoint", "masks": "mask of the box"}[what]
     lines = [
         f"  image {each.image}, label {each.label}: {one} {np.round(each.box, 2).tolist()}, "
         + (f"pixels {np.round(each.seen, 2).tolist()}" if each.seen is not None else "no pixel of it is left")
@@ -208,8 +208,13 @@ def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], pictu
     return "\n".join([head, *lines, *more])
 
 
+def _least_of(what: str) -> str:
+    """Return the argument for the least number of boxes, keypoints or masks."""
+    return f"min_{what.removeprefix('key')}"
+
+
 def _too_few(compared: int, painted: int, least: int, ops: tuple[Op, ...], what: str) -> str:
-    name = f"min_{what.split()[-1]}"
+    name = _least_of(what)
     number = f"only {compared}" if compared else "none"
     return (
         f"{number} of the {painted} painted {what} are left to check after {list(ops)}, but {name} is {least}: "

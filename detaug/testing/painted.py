@@ -24,11 +24,11 @@ RADIUS = 7.0
 """Of painted discs, in pixels."""
 
 SUBPIXELS = 8
-"""Along each side of a pixel, of the pictures that painted stars are shrunk from."""
+"""Along each side of a pixel, of the images that painted stars are shrunk from."""
 
 
 class Painted(NamedTuple):
-    """Black images with one white rectangle, or disc, in each colour channel. Label k is channel k - 1."""
+    """Black images with one white rectangle, or disc, in each color channel. Label k is channel k - 1."""
 
     images: list[Array]
     """N (H, W, 3) uint8."""
@@ -37,11 +37,11 @@ class Painted(NamedTuple):
     points: list[Array] | None = None
     """N (3, 2, 2) x, y of the left and the right point of each object, of which one has a disc."""
     outlines: list[Array] | None = None
-    """N (3, V, 2) x, y of the outline of each object, which is white inside."""
+    """N (3, V, 2) x, y of the polygon of each object, which is white inside."""
 
     @property
     def shapes(self) -> Shapes:
-        """Return the key points or outlines."""
+        """Return the keypoints or polygons."""
         if self.outlines is not None:
             return Shapes.of_segmentations([[ring.ravel().tolist()] for ring in np.concatenate(self.outlines)])
         if self.points is not None:
@@ -168,7 +168,7 @@ def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, dev
 
 
 def _written(painted: Painted, folder: Path) -> CocoReader:
-    """Write PNG files and their json."""
+    """Write PNG files and their JSON file."""
     height, width = painted.images[0].shape[:2]
     names = [f"{at:04}.png" for at in range(len(painted.images))]
     for name, image in zip(names, painted.images, strict=True):

@@ -42,7 +42,7 @@ def _edges(profile: Array, brightness: float) -> tuple[float, float]:
 
 
 def _crossing(bright: Array, first: int) -> float:
-    """Return where the profile first rises through zero; pixel i has its centre at i + 0.5; a border is an edge."""
+    """Return where the profile first rises through zero; pixel i has its center at i + 0.5; a border is an edge."""
     if first == 0:
         return 0.0
     before, at = bright[first - 1], bright[first]
@@ -83,7 +83,7 @@ def _agree(box: Array, seen: Array, channel: Array, to_output: Array, tolerance:
 
 
 def compare_points(results: list[Result], tolerance: float | None) -> Comparison:
-    """Compare the key points with discs. `results`: with the discs of left points and with those of right points."""
+    """Compare the keypoints with discs. `results`: with the discs of left points and with those of right points."""
     compared, wrong = 0, []
     assert results[0].keypoints is not None
     for at, (keypoints, labels) in enumerate(zip(results[0].keypoints, results[0].labels, strict=True)):
@@ -107,7 +107,7 @@ def compare_points(results: list[Result], tolerance: float | None) -> Comparison
 
 
 def _read_disc(channel: Array, to_output: Array) -> Array | None:
-    """Return x, y of the centre of the only disc, None if it is cut off or not there."""
+    """Return x, y of the center of the only disc, None if it is cut off or not there."""
     mass = channel.sum()
     if channel.max() < 100:
         return None

@@ -1,4 +1,4 @@
-"""The annotations of tiles as rows of a COCO json."""
+"""The annotations of tiles as rows of a COCO JSON file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from detaug.coco.writer import whole
 from detaug.tiles.reader import TileReader
 
 _BOX_DECIMALS = 6
-"""More than of outlines, so that boxes of tiles are those of the pictures."""
+"""More than of polygons, so that boxes of tiles are those of the source images."""
 
 
 def annotation_rows(table: Table, reader: TileReader) -> Iterator[dict[str, Any]]:
-    """Yield the annotations of all tiles of the pictures of a json, in the order of the tiles."""
+    """Yield the annotations of all tiles of the source images of a JSON file, in the order of the tiles."""
     order = np.argsort(table.image_index, kind="stable")  # rows of the reader, grouped by image
     _, counts, _ = reader.objects()
     tile_of_box = np.repeat(np.arange(len(reader)), counts)
@@ -60,14 +60,14 @@ def _shapes(entry: dict[str, Any], reader: TileReader, at: int, tile: int) -> di
 
 
 def _key_point(x: float, y: float, visibility: float) -> list[float | int]:
-    """Return a point as COCO has it, which counts pixels from 0 at their centres."""
+    """Return a point as COCO has it, which counts pixels from 0 at their centers."""
     if not visibility:
         return [0, 0, 0]
     return [*(whole(round(each - 0.5, _BOX_DECIMALS)) for each in (x, y)), int(visibility)]
 
 
 def _outline(outlines: OutlineColumns, at: int, height: int, width: int) -> dict[str, Any]:
-    """Return the outline of an object that is in the tile, as COCO has it; for a mask of run lengths also its area."""
+    """Return the polygon of an object that is in the tile, as COCO has it; for an RLE mask also its area."""
     runs: NDArray[Any] = outlines.runs[outlines.first_run[at] : outlines.first_run[at + 1]].astype(np.int64)
     if len(runs):
         lengths = np.diff(runs, prepend=0)

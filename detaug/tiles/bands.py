@@ -1,4 +1,4 @@
-"""Cut and scale parts of pictures of other bands than 8-bit RGB."""
+"""Cut and scale parts of source images of other bands than 8-bit RGB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from detaug.arrays import Ints
 
 
 def part_of_bands(picture: NDArray[Any], window: Ints, size: Ints) -> NDArray[Any]:
-    """Return a tile of a picture (H, W, bands): `window` x, y, width, height; `size` (height, width).
+    """Return a tile of a source image (H, W, bands): `window` x, y, width, height; `size` (height, width).
 
     Scaled as `Resize` does, bilinear with antialiasing, and rounded to the values of the type.
     """

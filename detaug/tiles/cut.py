@@ -1,4 +1,4 @@
-"""Cut the objects of pictures to tiles, by the views, placements and shapes that a loader's crop uses."""
+"""Cut the objects of source images to tiles, by the views, placements and shapes that a loader's crop uses."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class CutObjects(NamedTuple):
     boxes: Floats
     """(B, 4) XYXY, pixels of the tile."""
     visible: Floats
-    """(B,): the share of its area that the tile shows."""
+    """(B,): the fraction of its area that the tile shows."""
     shapes: Shapes
     """In pixels of the tiles."""
     left_out: Ints
-    """For each picture: parts of objects in tiles of which too little is visible."""
+    """For each source image: parts of objects in tiles of which too little is visible."""
 
 
 def cut_objects(source: Source, tiles: TileWindows, min_visibility: float) -> CutObjects:
-    """Return the objects in tiles of a source's pictures.
+    """Return the objects in tiles of a source's source images.
 
     An object belongs to a tile that shows at least `min_visibility` of its area: that of its mask, else of its rotated
     box, else of its box, as far as the source reads them; a crowd, to a tile that shows any of it. What a cut or a
-    scaled picture leaves thinner than a pixel is left out, and so are objects of whose mask no pixel is seen. `tiles`:
-    those of a picture are consecutive.
+    scaled source image leaves thinner than a pixel is left out, and so are objects of whose mask no pixel is seen.
+    `tiles`: those of a source image are consecutive.
     """
     parts = [_cut(source, tiles, chunk, min_visibility) for chunk in _chunks(source, tiles)]
     if not parts:
@@ -62,7 +62,7 @@ def cut_objects(source: Source, tiles: TileWindows, min_visibility: float) -> Cu
 
 
 def _chunks(source: Source, tiles: TileWindows) -> Iterator[slice]:
-    """Yield slices of the tiles, of whole pictures."""
+    """Yield slices of the tiles, of whole source images."""
     _, counts, _ = source.objects()
     work = np.cumsum(counts[tiles.picture] + 1)
     start = 0
@@ -97,7 +97,7 @@ def _cut(source: Source, tiles: TileWindows, chunk: slice, min_visibility: float
 
 
 def _views(source: Source, tiles: TileWindows) -> Views:
-    """Return the tiles as views of their pictures, with the boxes that reach into them, not clipped."""
+    """Return the tiles as views of their source images, with the boxes that reach into them, not clipped."""
     boxes, counts, labels = source.objects()
     size = source.sizes[tiles.picture].astype(np.float64)
     start = tiles.windows[:, :2] / size[:, ::-1]
@@ -113,9 +113,9 @@ def _views(source: Source, tiles: TileWindows) -> Views:
 
 
 def _visible(of_pictures: Shapes, placed: Shapes, placement: Placement, of_boxes: Floats) -> Floats:
-    """Return (B,): the visible share of each object: of its outline if it has one, else its rotated box, else its box.
+    """Return (B,): the visible fraction of each object: of its polygon if it has one, else its rotated box or box.
 
-    `placed`: the shapes in pixels of the tiles; `of_boxes`: (B,) the visible share of their boxes.
+    `placed`: the shapes in pixels of the tiles; `of_boxes`: (B,) the visible fraction of their boxes.
     """
     visible: Floats = of_boxes.copy()
     sides: Floats = placement.layers.rectangle[placement.image, placement.layer, 2:]
@@ -138,7 +138,7 @@ def _visible(of_pictures: Shapes, placed: Shapes, placement: Placement, of_boxes
 
 
 def _areas(outlines: OutlineColumns, sides: Floats) -> tuple[Floats, Floats]:
-    """Return (B,): the areas of all rings of each outline, and of what is in 0..width, 0..height, `sides` (B, 2)."""
+    """Return (B,): the areas of all rings of each polygon, and of what is in 0..width, 0..height, `sides` (B, 2)."""
     lengths = np.diff(outlines.first_point)
     owner = np.repeat(np.arange(len(sides)), np.diff(outlines.first_ring))
     whole, seen = np.zeros((2, len(sides)))
@@ -167,7 +167,7 @@ def _crowds(source: Source, rows: Ints) -> Bools:
 
 
 def _placed(shapes: Shapes, placement: Placement) -> Shapes:
-    """Return the shapes of objects in pixels of their tiles; key points outside of them are not labelled."""
+    """Return the shapes of objects in pixels of their tiles; keypoints outside of them are not labeled."""
     rows, key_points, outlines = placement.rows, shapes.keypoints, shapes.outlines
     if key_points is not None:
         key_points = replace(key_points, points=place_key_points(key_points, shapes.classes, placement))
@@ -179,7 +179,7 @@ def _placed(shapes: Shapes, placement: Placement) -> Shapes:
 
 
 def _placed_outlines(table: MaskTable, placement: Placement) -> OutlineColumns:
-    """Return outlines in pixels of the tiles: rings are moved, and not cut; masks of run lengths are cut."""
+    """Return polygons in pixels of the tiles: rings are moved, and not cut; RLE masks are cut."""
     rows = placement.rows
     chosen = table.outlines.of(rows)
     points = chosen.points.astype(np.float64)

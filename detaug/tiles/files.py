@@ -1,4 +1,4 @@
-"""Write the tiles of pictures as files: PNG, JPEG, TIFF or .npy."""
+"""Write the tiles of source images as files: PNG, JPEG, TIFF or .npy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUALITY = 95
 
 
 def checked_files(format: str | None, pixels: PixelFormat, quality: Any) -> TileFiles:
-    """Return the format of tiles, by default one that keeps the pixels of the pictures. Raises InputError."""
+    """Return the format of tiles, by default one that keeps the pixels of the source images. Raises InputError."""
     if format is not None:
         check_choice("format", format, Format)
     if pixels.is_rgb8 and format in ("tiff", "npy"):
@@ -72,9 +72,9 @@ class TileFiles(NamedTuple):
     def write(
         self, reader: TileReader, tiles: Ints, folder: Path, names: Sequence[str], progress: Progress | None
     ) -> set[PixelType]:
-        """Write tiles, one picture after the other; return the types of their pixels.
+        """Write tiles, one source image after the other; return the types of their pixels.
 
-        Raises ConversionError for a picture that does not decode.
+        Raises ConversionError for a source image that does not decode.
         """
         types = set[PixelType]()
         ends = np.flatnonzero(np.diff(reader.pictures[tiles], append=-1)) + 1
@@ -91,7 +91,7 @@ class TileFiles(NamedTuple):
         return types
 
     def _write_picture(self, reader: TileReader, tiles: Ints, paths: list[Path], threads: Threads) -> None:
-        """Write the tiles of one picture that Pillow reads."""
+        """Write the tiles of one source image that Pillow reads."""
         at, blocks = int(reader.pictures[tiles[0]]), None
         is_copy = reader.is_copy[tiles[0]]
         try:
@@ -123,7 +123,7 @@ class TileFiles(NamedTuple):
         threads.map(save, tiles.tolist(), paths)
 
     def _write_bands(self, reader: TileReader, tiles: Ints, paths: list[Path], threads: Threads) -> None:
-        """Write the tiles of one picture of other bands than 8-bit RGB, which the reader keeps meanwhile."""
+        """Write the tiles of one source image of other bands than 8-bit RGB, which the reader keeps meanwhile."""
 
         def save(tile: int, path: Path) -> None:
             (pixels,) = reader.contents(np.array([tile]))
@@ -137,7 +137,7 @@ class TileFiles(NamedTuple):
                 path.write_bytes(contiguous_tiff(pixels).data)
 
         try:
-            reader.contents(tiles[:1])  # decodes the picture, once
+            reader.contents(tiles[:1])  # decodes the source image, once
         except OSError as error:
             raise _unusable(reader, tiles, f"{error.strerror or error}; {reader.remedy}") from None
         threads.map(save, tiles.tolist(), paths)

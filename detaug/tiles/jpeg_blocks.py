@@ -20,7 +20,7 @@ from detaug.errors import InputError
 from detaug.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
 
 ALIGN = 16
-"""Pixels between places where a JPEG can be cut: its usual blocks of colours are of 8 or 16."""
+"""Pixels between places where a JPEG can be cut: its usual blocks of colors are of 8 or 16."""
 
 
 def check_package() -> None:
@@ -30,7 +30,7 @@ def check_package() -> None:
 
 
 def can_cut(content: bytes) -> bool:
-    """Return whether an image is a JPEG of grey or of brightness and colours, not turned, whose blocks fit `ALIGN`."""
+    """Return whether an image is a JPEG of gray or of brightness and colors, not turned, whose blocks fit `ALIGN`."""
     if content[:2] != b"\xff\xd8":
         return False
     try:

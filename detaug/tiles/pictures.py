@@ -1,4 +1,4 @@
-"""Read parts of large pictures: pictures that are decoded whole and kept for a while, and touched tiles of TIFFs."""
+"""Read parts of large source images: those that are decoded whole and kept for a while, and touched tiles of TIFFs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PILLOW_BYTES = 4
 
 
 def read_picture(source: Source, index: int, content: bytes | None = None) -> Image.Image:
-    """Return a picture of a source as displayed, with the channels that Pillow reads. `content`: of the file, if known.
+    """Return a source image of a source as displayed, with the channels that Pillow reads. `content`: of the file.
 
     Raises OSError for one that does not decode, whose size is not the source's, or of which Pillow would lose bits.
     """
@@ -60,7 +60,7 @@ def read_picture(source: Source, index: int, content: bytes | None = None) -> Im
 
 
 def part_of(picture: Image.Image, window: Ints, size: Ints) -> Image.Image:
-    """Return a tile of a picture: `window` x, y, width, height; scaled to `size` (height, width), if that is smaller.
+    """Return a tile of a source image: `window` x, y, width, height; scaled to `size` (height, width) if smaller.
 
     Scaled as `Resize` does, bilinear with antialiasing.
     """
@@ -71,9 +71,9 @@ def part_of(picture: Image.Image, window: Ints, size: Ints) -> Image.Image:
 
 
 class ImageParts:
-    """Gives parts of the pictures of a source, (H, W, bands) of its type. Of TIFFs in tiles it reads those it needs.
+    """Gives parts of the source images of a source, (H, W, bands) of its type. Of tiled TIFFs it reads those it needs.
 
-    Other pictures are decoded whole, and kept as long as all of them have no more than `memory` bytes.
+    Other source images are decoded whole, and kept as long as all of them have no more than `memory` bytes.
     """
 
     def __init__(self, source: Source, memory: int) -> None:
@@ -87,10 +87,10 @@ class ImageParts:
         return ImageParts, (self._source, self._memory)
 
     def encoded(self, indices: Sequence[int]) -> dict[int, bytes]:
-        """Return the files of pictures that are decoded whole and are not kept.
+        """Return the files of source images that are decoded whole and are not kept.
 
-        `indices`: of the pictures of tiles. An object store, which downloads in the order of tiles, is asked in this
-        order, with what comes several times.
+        `indices`: of the source images of tiles. An object store, which downloads in the order of tiles, is asked in
+        this order, with what comes several times.
         """
         if self._source.decodes or self._decoder:
             return {}
@@ -103,7 +103,7 @@ class ImageParts:
         return {index: content.tobytes() for index, content in found.items()}
 
     def parts(self, index: int, windows: Ints, sizes: Ints, content: bytes | None = None) -> list[NDArray[Any]]:
-        """Return tiles of one picture: `windows` (K, 4), `sizes` (K, 2), see `Tiles`. Raises OSError."""
+        """Return tiles of one source image: `windows` (K, 4), `sizes` (K, 2), see `Tiles`. Raises OSError."""
         tiff = self.tiff(index)
         if tiff is not None and (sizes[:, ::-1] == windows[:, 2:]).all():
             return tiff.parts(windows)

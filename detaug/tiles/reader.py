@@ -1,4 +1,4 @@
-"""`TileReader`: tiles of the pictures of another source, without files of their own."""
+"""`TileReader`: tiles of the source images of another source, without files of their own."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ from detaug.tiles.windows import Size, plan_tiles
 
 
 class TileReader(DerivedSource):
-    """Tiles of large pictures, cut while batches are loaded: what `detaug tile` writes, without the files.
+    """Tiles of large source images, cut while batches are loaded: what `detaug tile` writes, without the files.
 
-    `detaug tile` fits boxes to the outlines that it cuts; for the same boxes here, make `reader` with `tight=True`.
-    `reader`: the source of the pictures. Boxes, masks, key points, rotated boxes and columns that it reads are cut with
-    the pictures, and tiles have its `channels` and `dtype`. `size`: a side of the tiles in pixels, or (height, width);
-    a picture that is smaller stays whole.
-    `overlap`: the share of a side that neighbours have in common; an object that is smaller than that is whole in at
-    least one tile. The last tile of a row or a column is moved inwards.
-    `min_visibility`: an object is in a tile that shows at least this share of the area of its box, or of its rotated
-    box. `empty`: the share of the tiles without objects that are kept, chosen by `seed`; evaluation needs all.
-    `whole`: also show each picture as a whole, its longer side scaled down to so many pixels, for large objects.
-    `grids`: lay so many grids over each picture, each moved by a part of the step, so that objects are cut in several
-    ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on in turn; a resumed training
-    goes on with it. Evaluation has the tiles of all.
-    `align`: begin tiles at multiples of so many pixels, at the cost of smaller ones at the right and bottom edges.
-    `memory`: bytes of decoded pictures that are kept, 4 for a pixel of RGB. Pictures are decoded whole; in training,
-    tiles of one come near each other, from 8 pictures at a time for each 8 images of a batch. Of a TIFF that is stored
-    in tiles, as Cloud Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
+    `detaug tile` fits boxes to the polygons that it cuts; for the same boxes here, make `reader` with `tight=True`.
+    `reader`: the source of the source images. Boxes, masks, keypoints, rotated boxes and columns that it reads are cut
+    with the source images, and tiles have its `channels` and `dtype`. `size`: a side of the tiles in pixels, or
+    (height, width); a source image that is smaller stays whole. `overlap`: the fraction of a side that neighbors have
+    in common; an object that is smaller than that is whole in at least one tile. The last tile of a row or a column is
+    moved inwards. `min_visibility`: an object is in a tile that shows at least this fraction of the area of its box, or
+    of its rotated box. `empty`: the fraction of the tiles without objects that are kept, chosen by `seed`; evaluation
+    needs all. `whole`: also show each source image as a whole, its longer side scaled down to so many pixels, for large
+    objects. `grids`: lay so many grids over each source image, each moved by a part of the step, so that objects are
+    cut in several ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on in turn; a
+    resumed training goes on with it. Evaluation has the tiles of all. `align`: begin tiles at multiples of so many
+    pixels, at the cost of smaller ones at the right and bottom edges. `memory`: bytes of decoded source images that are
+    kept, 4 for a pixel of RGB. Source images are decoded whole; in training, tiles of one come near each other, from 8
+    source images at a time for each 8 images of a batch. Of a TIFF that is stored in tiles, as Cloud Optimized GeoTIFFs
+    are, only those needed are read (`pip install 'detaug[tiff]'`).
 
-    `pictures` (n,): the position of each tile's picture in `reader`. `windows` (n, 4): x, y, width, height, pixels of
-    the picture. `is_scaled` (n,): whether it shows a scaled picture. `cut`: the objects, see `CutObjects`. Image ids
-    of tiles are 1..n. `CocoEvaluator(reader, tiles=...)` scores detections on the pictures.
-    Raises InputError for wrong arguments, and for clips.
+    `pictures` (n,): the position of each tile's source image in `reader`. `windows` (n, 4): x, y, width, height, pixels
+    of the source image. `is_scaled` (n,): whether it shows a scaled source image. `cut`: the objects, see `CutObjects`.
+    Image ids of tiles are 1..n. `CocoEvaluator(reader, tiles=...)` scores detections on the source images. Raises
+    InputError for wrong arguments, and for clips.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> tiles = da.TileReader(reader, 320, overlap=0.25)
-    >>> print(len(reader), "pictures,", len(tiles), "tiles,", tiles.windows[1])
-    48 pictures, 192 tiles, [180   0 320 320]
+    >>> print(len(reader), "source images,", len(tiles), "tiles,", tiles.windows[1])
+    48 source images, 192 tiles, [180   0 320 320]
     >>> batch = next(iter(da.Loader(tiles, [da.Resize((300, 300)), da.Normalize()], batch_size=8)))
     >>> print(batch.source_size[0])
     tensor([320, 320])
@@ -77,7 +76,7 @@ class TileReader(DerivedSource):
                 f"reader must be a source of images, not of clips, such as da.CocoReader; got {type(reader).__name__}"
             )
         check_share("min_visibility", min_visibility)
-        check("empty", empty, isinstance(empty, int | float) and 0 <= empty <= 1, "a share of the tiles in 0..1")
+        check("empty", empty, isinstance(empty, int | float) and 0 <= empty <= 1, "a fraction of the tiles in 0..1")
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.pixel_format = reader, reader.pixel_format
         tiles = plan_tiles(reader.sizes, size, overlap, whole, grids, align)
@@ -111,7 +110,7 @@ class TileReader(DerivedSource):
 
     @cached_property
     def stretch_of_clip(self) -> Ints | None:  # type: ignore[override]
-        """Return (n,): a number of the tiles whose picture is decoded at once; training takes them near each other."""
+        """Return (n,): a number of the tiles whose source image is decoded at once; training takes them together."""
         in_parts = [at for at in np.unique(self.pictures).tolist() if self._read.tiff(at) is not None]
         alone = np.isin(self.pictures, in_parts) & ~self.is_scaled
         numbers = np.where(alone, len(self.reader) + np.arange(len(self)), self.pictures)
@@ -119,12 +118,12 @@ class TileReader(DerivedSource):
 
     @property
     def is_copy(self) -> Bools:
-        """Return (n,): whether a tile is its whole picture, as it is."""
+        """Return (n,): whether a tile is its whole source image, as it is."""
         whole = (self.windows[:, 2:] == self.reader.sizes[self.pictures, ::-1]).all(1)
         return np.asarray(whole & ~self.is_scaled)
 
     def read(self, index: int) -> bytes:
-        """Return a tile as an encoded image, PPM or TIFF. Raises OSError if its picture does not decode."""
+        """Return a tile as an encoded image, PPM or TIFF. Raises OSError if its source image does not decode."""
         (tile,) = self.contents(np.array([index]))
         if not self.pixel_format.is_rgb8:
             return contiguous_tiff(tile).tobytes()
@@ -132,7 +131,7 @@ class TileReader(DerivedSource):
         return b"P6\n%d %d\n255\n" % (width, height) + tile.tobytes()
 
     def contents(self, indices: Ints) -> list[NDArray[Any]]:
-        """Return tiles, (H, W, 3) uint8 RGB or the reader's bands. Raises OSError for a picture that is broken."""
+        """Return tiles, (H, W, 3) uint8 RGB or the reader's bands. Raises OSError for a source image that is broken."""
         order = np.argsort(self.pictures[indices], kind="stable")
         groups = np.split(order, np.flatnonzero(np.diff(self.pictures[indices[order]])) + 1)
         encoded = self._read.encoded(self.pictures[indices].tolist())
@@ -145,7 +144,7 @@ class TileReader(DerivedSource):
         return result
 
     def _parts(self, indices: Ints, content: bytes | None) -> list[NDArray[Any]]:
-        """Return tiles of one picture."""
+        """Return tiles of one source image."""
         return self._read.parts(int(self.pictures[indices[0]]), self.windows[indices], self.sizes[indices], content)
 
     @cached_property
@@ -154,7 +153,7 @@ class TileReader(DerivedSource):
 
     @cached_property
     def files_fingerprint(self) -> str:
-        """Return a hash that changes with the files of the pictures."""
+        """Return a hash that changes with the files of the source images."""
         return self.reader.files_fingerprint
 
     def _choice(self) -> bytes:

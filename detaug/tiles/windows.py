@@ -1,4 +1,4 @@
-"""The windows of tiles: a grid over each picture."""
+"""The windows of tiles: a grid over each source image."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Size = int | tuple[int, int]
 
 
 class TileWindows(NamedTuple):
-    """T tiles of pictures: those of a picture are consecutive, row by row, and then the one that shows all of it."""
+    """T tiles of source images: those of one are consecutive, row by row, and then the one that shows all of it."""
 
     picture: Ints
-    """(T,): the position of each one's picture."""
+    """(T,): the position of each one's source image."""
     windows: Ints
-    """(T, 4): x, y, width, height, in pixels of the picture."""
+    """(T, 4): x, y, width, height, in pixels of the source image."""
     sizes: Ints
-    """(T, 2): (height, width) of the tile in its own pixels; other than the window's if it shows a scaled picture."""
+    """(T, 2): (height, width) of the tile in its own pixels; other than the window's if it is scaled."""
     grids: Bools
     """(T, G): in which of the grids it is."""
 
@@ -31,7 +31,7 @@ class TileWindows(NamedTuple):
 
     @property
     def is_scaled(self) -> Bools:
-        """Return (T,): whether a tile's pixels are not the picture's."""
+        """Return (T,): whether a tile's pixels are not the source image's."""
         return np.asarray((self.sizes[:, ::-1] != self.windows[:, 2:]).any(1))
 
 
@@ -39,7 +39,9 @@ def check_grid(size: Size, overlap: float, whole: int | None = None, grids: int 
     """Return the height and width of tiles. Raises InputError for arguments of `plan_tiles` that are wrong."""
     sides = (size, size) if is_whole(size) else size
     check("size", size, is_wholes(sides, 2, 1), "one number of pixels of at least 1, or (height, width)")
-    check("overlap", overlap, is_number(overlap, 0) and overlap < 1, "a share of the tile's side, at least 0, below 1")
+    check(
+        "overlap", overlap, is_number(overlap, 0) and overlap < 1, "a fraction of the tile's side, at least 0, below 1"
+    )
     check("whole", whole, whole is None or is_whole(whole, 1), "None, or pixels of the longer side, at least 1")
     check("grids", grids, is_whole(grids, 1), "a whole number of at least 1")
     check("align", align, is_whole(align, 1, min(sides)), "pixels, at least 1 and at most a side")  # type: ignore
@@ -50,14 +52,14 @@ def check_grid(size: Size, overlap: float, whole: int | None = None, grids: int 
 def plan_tiles(
     pictures: Ints, size: Size, overlap: float, whole: int | None = None, grids: int = 1, align: int = 1
 ) -> TileWindows:
-    """Return the tiles of pictures, (n, 2) (height, width) each.
+    """Return the tiles of source images, (n, 2) (height, width) each.
 
-    `size`: pixels of a side, or (height, width). `overlap`: the share of a side that neighbours have in common; the
-    last window of a row and of a column is moved inwards, so that it is as large as the others, as SAHI does. A picture
-    that is smaller than a tile is one window. `whole`: also show all of each picture that has several windows, its
-    longer side scaled down to so many pixels. `grids`: lay several grids over each picture, each moved by a share of
-    the step; a window may be in several. `align`: begin windows at multiples of so many pixels; the last of a row and
-    of a column are then smaller by less than that. Raises InputError.
+    `size`: pixels of a side, or (height, width). `overlap`: the fraction of a side that neighbors have in common; the
+    last window of a row and of a column is moved inwards, so that it is as large as the others, as SAHI does. A source
+    image that is smaller than a tile is one window. `whole`: also show all of each source image that has several
+    windows, its longer side scaled down to so many pixels. `grids`: lay several grids over each source image, each
+    moved by a fraction of the step; a window may be in several. `align`: begin windows at multiples of so many pixels;
+    the last of a row and of a column are then smaller by less than that. Raises InputError.
     """
     height, width = check_grid(size, overlap, whole, grids, align)
     of_size: dict[tuple[int, int], tuple[Ints, Ints, Bools]] = {}
@@ -90,7 +92,7 @@ def _windows(
 
 
 def _starts(side: int, tile: int, overlap: float, phase: float, align: int) -> list[int]:
-    """Return where the windows along a side begin. `phase`: the share of a step by which they are moved back."""
+    """Return where the windows along a side begin. `phase`: the fraction of a step by which they are moved back."""
     if side <= tile:
         return [0]
     step = max((tile - int(overlap * tile)) // align, 1) * align
@@ -99,7 +101,7 @@ def _starts(side: int, tile: int, overlap: float, phase: float, align: int) -> l
 
 
 def covers(windows: Ints, height: int, width: int) -> bool:
-    """Return whether windows (T, 4) x, y, width, height show every pixel of a picture."""
+    """Return whether windows (T, 4) x, y, width, height show every pixel of a source image."""
     start, end = windows[:, :2], windows[:, :2] + windows[:, 2:]
     x, y = (np.unique([0, side, *start[:, at], *end[:, at]]) for at, side in ((0, width), (1, height)))
     shown = np.zeros((len(y) - 1, len(x) - 1), bool)

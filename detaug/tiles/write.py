@@ -1,4 +1,4 @@
-"""Write the tiles of the pictures of a COCO json as files, with a json."""
+"""Write the tiles of the source images of a COCO JSON file as files, with a JSON file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from detaug.tiles.reader import TileReader
 from detaug.tiles.windows import Size
 
 _NOT_OF_TILES = ("id", "file_name", "width", "height", "shard", "offset", "length", "crc32c", "tile_of", "window")
-"""Keys of a picture in the json that a tile has other values of, or none."""
+"""Keys of a source image in the JSON file that a tile has other values of, or none."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class TileSummary:
     """
 
     annotations: Path
-    """The json of the tiles."""
+    """The JSON file of the tiles."""
     images: Path
     """The folder that its file names are relative to."""
     pictures: int
     tiles: int
     tiles_without_boxes: int
     objects: int
-    """In the pictures."""
+    """In the source images."""
     boxes: int
     """In the tiles, where an object may have several."""
     cut: int
@@ -71,7 +71,7 @@ class TileSummary:
     """Further arguments of the reader that loads them; None if no reader loads all of them."""
 
     def __str__(self) -> str:
-        pictures, tiles = counted(self.pictures, "picture"), counted(self.tiles, "tile")
+        pictures, tiles = counted(self.pictures, "source image"), counted(self.tiles, "tile")
         return "\n".join(
             [
                 f"{pictures} in {tiles} ({self.tiles_without_boxes:,} without boxes)",
@@ -82,7 +82,7 @@ class TileSummary:
                 on_one_line(f"written: {self.annotations}"),
                 on_one_line(f'load it: da.CocoReader("{self.images}", "{self.annotations}"{self.reading})')
                 if self.reading is not None
-                else "some tiles have other bands or more bits: save all pictures alike, and tile them again",
+                else "some tiles have other bands or more bits: save all source images alike, and tile them again",
             ]
         )
 
@@ -106,36 +106,36 @@ def tile_coco(
     part: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> TileSummary:
-    """Cut the pictures of a COCO json into tiles: output/NAME.json and output/images, with the name of the json.
+    """Cut the source images of a COCO JSON file into tiles: output/NAME.json, with its name, and output/images.
 
     The tiles and their objects are those of `da.TileReader`, which explains `size`, `overlap`, `min_visibility`,
     `empty`, `whole` and `seed`. format: "png", the default, keeps each pixel; "jpeg" of this `quality`, 1 to 100, by
     default 95, loses some, and takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses
-    nothing, but for the colours of 2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of
-    16 pixels, and are up to 15 pixels smaller at the right and bottom edges. Pictures of other formats, and those that
-    are turned by their EXIF, become PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A picture that is
-    one tile is copied as it is.
+    nothing, but for the colors of 2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of 16
+    pixels, and are up to 15 pixels smaller at the right and bottom edges. Source images of other formats, and those
+    that are rotated by their EXIF, become PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A source image
+    that is one tile is copied as it is.
 
-    channels, dtype: of pictures of other bands or depths than 8-bit RGB, as of `da.CocoReader`. Their tiles have the
-    same bands and values, as "tiff", the default then, uncompressed; as "npy"; or as "png" of 1, 2 or 4 bands of uint8
-    or one of uint16.
+    channels, dtype: of source images of other bands or depths than 8-bit RGB, as of `da.CocoReader`. Their tiles have
+    the same bands and values, as "tiff", the default then, uncompressed; as "npy"; or as "png" of 1, 2 or 4 bands of
+    uint8 or one of uint16.
 
-    A tile's entry in the json has `tile_of`, the id and file_name of the picture, and `window`, [x, y, width, height]
-    in its pixels, and the picture's further keys; an annotation has `part_of`, the id of the object, and its further
-    keys. Polygons and masks of run lengths are cut, and boxes are those around them; key points outside of the tile are
-    not labelled; `corners` of rotated boxes are moved, and may lie outside. Boxes of objects without an outline are
-    cut. The same input gives the same bytes.
+    A tile's entry in the JSON file has `tile_of`, the id and file_name of the source image, and `window`, [x, y, width,
+    height] in its pixels, and the source image's further keys; an annotation has `part_of`, the id of the object, and
+    its further keys. Polygons and RLE masks are cut, and boxes are those around them; keypoints outside of the tile are
+    not labeled; `corners` of rotated boxes are moved, and may lie outside. Boxes of objects without a polygon are cut.
+    The same input gives the same bytes.
 
-    `output` must be new, or an empty folder; it appears when all is written. One picture at a time is in memory.
-    part: (number, of), such as (1, 3), to write only the tiles of the first third of the pictures, and
-    NAME-part-1-of-3.json; all parts have one folder, and merge_coco joins their jsons to the same bytes as one run
+    `output` must be new, or an empty folder; it appears when all is written. One source image at a time is in memory.
+    part: (number, of), such as (1, 3), to write only the tiles of the first third of the source images, and
+    NAME-part-1-of-3.json; all parts have one folder, and merge_coco joins their JSON files to the same bytes as one run
     writes.
 
-    Raises AnnotationError for a json with errors, ConversionError for a picture that does not decode and for an output
-    that exists, InputError for arguments, and OSError.
+    Raises AnnotationError for a JSON file with errors, ConversionError for a source image that does not decode and for
+    an output that exists, InputError for arguments, and OSError.
 
     >>> print(da.tile_coco("train.json", "demo/VOC/JPEGImages", "tiles", size=320))
-    48 pictures in 192 tiles (16 without boxes)
+    48 source images in 192 tiles (16 without boxes)
     167 objects as 520 boxes, 237 of them cut
     16 parts left out, of which too little is visible
     written: tiles/train.json
@@ -195,7 +195,7 @@ def tile_coco(
 
 
 def _reading(pixels: PixelFormat, types: Collection[PixelType], shapes: Collection[str]) -> str | None:
-    """Return the arguments of the reader of tiles with these types: tiles of 8-bit RGB keep 16 bits of grey, too."""
+    """Return the arguments of the reader of tiles with these types: tiles of 8-bit RGB keep 16 bits of gray, too."""
     given = shape_arguments(shapes)
     if pixels.is_rgb8 and not any(each.loss for each in types):
         return given
@@ -205,7 +205,7 @@ def _reading(pixels: PixelFormat, types: Collection[PixelType], shapes: Collecti
 
 
 class _ChosenImages(NamedTuple):
-    """What a part of a data set has, or all."""
+    """What a part of a dataset has, or all."""
 
     pictures: Bools
     """(n,): which of them."""
@@ -216,7 +216,7 @@ class _ChosenImages(NamedTuple):
 
     @classmethod
     def of(cls, reader: TileReader, part: Part | None) -> _ChosenImages:
-        """Return the tiles of a part of the pictures, consecutive ones; of None all."""
+        """Return the tiles of a part of the source images, consecutive ones; of None all."""
         pictures = np.zeros(len(reader.reader), bool)
         everything = range(len(pictures))
         pictures[[*(part.items(everything) if part else everything)]] = True
@@ -228,7 +228,7 @@ class _ChosenImages(NamedTuple):
 def _document(
     table: Table, reader: TileReader, names: list[str], chosen: _ChosenImages, part: Part | None, rules: str
 ) -> Iterator[str]:
-    """Return the text of the json. rules: what else two parts must have in common."""
+    """Return the text of the JSON file. rules: what else two parts must have in common."""
     document = table.coco.document
     images, boxes = _image_rows(table, reader, names), annotation_rows(table, reader)
     if part is None:
@@ -245,7 +245,7 @@ def _some(rows: Iterator[dict[str, Any]], positions: Sequence[int]) -> Iterator[
 
 
 def _reader_of(table: Table, images: PathLike, pixels: PixelFormat) -> CocoReader:
-    """Return a reader of all that the json has of its objects."""
+    """Return a reader of all that the JSON file has of its objects."""
     objects = table.coco.document["annotations"]
     outlines = [each["segmentation"] for each in objects if each.get("segmentation")]
     quadrangles = bool(outlines) and all(
@@ -268,7 +268,7 @@ def _reader_of(table: Table, images: PathLike, pixels: PixelFormat) -> CocoReade
 
 
 def _file_names(table: Table, reader: TileReader, extensions: Sequence[str]) -> list[str]:
-    """Return the file name of each tile. Raises ConversionError for two pictures whose tiles would have one name."""
+    """Return the file name of each tile. Raises ConversionError where tiles of two would have one name."""
     names, first = list[str](), dict[str, int]()
     columns = reader.pictures.tolist(), reader.windows.tolist(), reader.is_copy.tolist(), extensions
     for picture, window, is_copy, extension in zip(*columns, strict=True):

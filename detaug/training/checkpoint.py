@@ -76,6 +76,8 @@ def _check(path: Path, content: dict[str, Any], training: Training) -> None:
         raise InputError(f"{path} is not a checkpoint of detaug train; choose another --output")
     here = {**training.options.must_match(), "class_names": list(training.loader.class_names)}
     then = {**content["run"], "class_names": content["class_names"]}
+    if "warm_up" in then:  # as detaug 0.2 wrote it
+        then["warmup_steps"] = then.pop("warm_up")
     for name, value in here.items():
         if then.get(name) != value:
             raise InputError(

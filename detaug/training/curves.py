@@ -1,4 +1,4 @@
-"""Draw metrics.jsonl as one page for a browser: losses, learning rate, AP, the classes, and the pictures beside it."""
+"""Draw metrics.jsonl as one page for a browser: losses, learning rate, AP, the classes, and the images beside it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _losses(steps: Sequence[Entry]) -> list[Markup]:
     means = {name: _means(curve) for name, curve in losses.items()}
     rates = np.array([entry["lr"] for entry in steps], float)
     return [
-        _chart("Losses, means of neighbouring steps", "step", means),
+        _chart("Losses, means of neighboring steps", "step", means),
         _chart("Learning rate", "step", {"learning rate": Curve(at, rates)}),
     ]
 
@@ -80,7 +80,7 @@ def _scores(evaluations: Sequence[Entry]) -> list[Markup]:
     classes = [Curve(epochs, values) for values in _by_class(evaluations).values()]
     return [
         _chart("AP", "epoch", scores),
-        _chart("AP of each class in grey", "epoch", {"AP": scores["AP"]}, classes),
+        _chart("AP of each class in gray", "epoch", {"AP": scores["AP"]}, classes),
     ]
 
 
@@ -107,7 +107,7 @@ def _known(scores: Sequence[float]) -> Floats:
 
 
 def _means(curve: Curve) -> Curve:
-    """Return the means of neighbouring points, at most as many as a line shows."""
+    """Return the means of neighboring points, at most as many as a line shows."""
     parts = min(len(curve.x), MOST_POINTS)
     x, y = (np.array([part.mean() for part in np.array_split(each, parts)]) for each in curve)
     return Curve(x, y)

@@ -19,7 +19,7 @@ READS: dict[Finds, dict[str, Any]] = {"bbox": {}, "segm": {"masks": True}, "keyp
 """The arguments of `CocoReader` for what a model finds: "bbox", or beside boxes a kind of `CocoEvaluator`."""
 
 TARGETS: dict[Finds, dict[str, Any]] = {"bbox": {}, "segm": {"masks": True}, "keypoints": {}}
-"""The arguments of `Batch.targets` for what a model finds. Key points are in the targets of a reader that has them."""
+"""The arguments of `Batch.targets` for what a model finds. Keypoints are in the targets of a reader that has them."""
 
 
 class Defaults(NamedTuple):
@@ -52,7 +52,7 @@ HEADS = (
 
 
 class Detector(NamedTuple):
-    """A model with the interface of torchvision's detectors, and the normalisation of its input."""
+    """A model with the interface of torchvision's detectors, and the normalization of its input."""
 
     model: nn.Module
     mean: Triple = IMAGENET_MEAN
@@ -65,9 +65,9 @@ class Detector(NamedTuple):
 def make_detector(name: str, num_classes: int, **of_data: int) -> Detector:
     """Build a detector without weights. `num_classes` counts the background, as torchvision does.
 
-    `of_data`: what else depends on the data, `num_keypoints` for a model of key points.
+    `of_data`: what else depends on the data, `num_keypoints` for a model of keypoints.
 
-    The backbone is torchvision's, initialised at random, with batch norm where torchvision has frozen statistics.
+    The backbone is torchvision's, initialized at random, with batch norm where torchvision has frozen statistics.
     The mean and the std are ImageNet's: torchvision's std of 1/255 for SSD fits the weights of its VGG, and
     without them the loss soon becomes infinite.
     """
@@ -100,7 +100,7 @@ def _torchvision_detection() -> Any:
 def without_transform(model: Any) -> nn.Module:
     """Make a detector of torchvision take images as they are.
 
-    Its transform, which would resize and normalise every image again, is replaced. The outputs of the heads become
+    Its transform, which would resize and normalize every image again, is replaced. The outputs of the heads become
     float32, so that under autocast boxes are not decoded, and losses not computed, in 16 bits.
     """
     model.transform = PassThrough(model.transform.size_divisible)

@@ -152,7 +152,7 @@ SAME_CLASSES = (
     "give it the classes of the training, in their order, also those without objects: detaug merge FILE.json "
     "-o OUT.json --classes a,b,c"
 )
-"""The remedy where a json has other classes than that of the training."""
+"""The remedy where a JSON file has other classes than that of the training."""
 
 
 class OfData(NamedTuple):
@@ -160,7 +160,7 @@ class OfData(NamedTuple):
 
     class_names: tuple[str, ...]
     num_keypoints: int
-    """0 without key points."""
+    """0 without keypoints."""
 
     def arguments(self) -> dict[str, int]:
         """Return the arguments of `make_detector` beside the number of classes."""
@@ -183,8 +183,8 @@ def read_of_data(options: TrainOptions) -> OfData:
             )
         if val != train:
             raise InputError(
-                f"{options.val} has {val.num_keypoints} key points for each object, {options.annotations} "
-                f"{train.num_keypoints}; evaluate with the key points of the training"
+                f"{options.val} has {val.num_keypoints} keypoints for each object, {options.annotations} "
+                f"{train.num_keypoints}; evaluate with the keypoints of the training"
             )
     return train
 
@@ -193,8 +193,8 @@ def _of_reader(reader: CocoReader) -> OfData:
     _, _, labels = reader.objects()
     if not len(labels):
         raise InputError(
-            f"{reader.annotations_file} has no objects beside crowds, to train or to evaluate with; give a json that "
-            "has some (--val may be left out)"
+            f"{reader.annotations_file} has no objects beside crowds, to train or to evaluate with; give a JSON file "
+            "that has some (--val may be left out)"
         )
     key_points = reader.shapes.keypoints
     return OfData(reader.class_names, 0 if key_points is None else key_points.count)

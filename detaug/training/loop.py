@@ -1,7 +1,7 @@
 """`train`: a reference recipe for torchvision's detectors on `Loader`, on one device or under torchrun.
 
 SGD or AdamW, linear warm-up and cosine, mixed precision, checkpoints from which a training resumes exactly,
-evaluation every few epochs, a metrics file, pictures and a page of curves.
+evaluation every few epochs, a metrics file, images and a page of curves.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def train(
     say: Callable[[str], None] = print,
     bar: Bar | None = None,
 ) -> dict[str, Any]:
-    """Train, and return the last evaluation, the seconds, and the images a second.
+    """Train, and return the last evaluation, the seconds, and the images per second.
 
     Writes into the folder `options.output`: metrics.jsonl, a line for each step and each evaluation; checkpoint.pt;
     batches.png and predictions.png; best.pt, the model of the best evaluation, and at the end model.pt: weights, class
@@ -59,7 +59,7 @@ def train(
 
     With `bar` a progress bar is drawn, with the images/s of all processes together; else `say` gets a line every
     `log_every` steps. Only rank 0 does either.
-    Under torchrun each process takes its share of the batches on its own GPU. `make_model` and `make_loader` replace
+    Under torchrun each process takes its fraction of the batches on its own GPU. `make_model` and `make_loader` replace
     torchvision's detectors and `Loader`.
     The first Ctrl-C stops after the step, with a checkpoint; KeyboardInterrupt is raised then.
     """
@@ -149,7 +149,7 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Train
     if path := _start_file(options, progress):
         detector, missing, class_names = load_weights(detector, path)
         if missing:
-            progress.say(f"{path}: {len(missing)} weights are initialised at random for {num_classes - 1} classes")
+            progress.say(f"{path}: {len(missing)} weights are initialized at random for {num_classes - 1} classes")
         elif class_names and class_names != of_data.class_names:
             then, now = (listed(names[1:]) for names in (class_names, of_data.class_names))
             progress.say(f"{path}: its head for the classes {then} is kept, and trained on {now}")
@@ -175,7 +175,9 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
     """Make the output folder, or resume from its checkpoint. The folder is this training's until `stack` is closed."""
     options, path = training.options, checkpoint_path(training.options.output)
     steps, images = f"{counted(options.epochs, 'epoch')} of {len(training.loader)} steps", len(training.loader.reader)
-    progress.say(f"{options.model} on {training.device}: {images} images, {steps}, {options.batch_size} images a step")
+    progress.say(
+        f"{options.model} on {training.device}: {images} images, {steps}, {options.batch_size} images per step"
+    )
     if path.exists() and not options.resume:
         raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
     options.output.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,7 @@ class MetricsLog:
         lines[-1] |= rates
         self.write(lines)
         if not values[-1].isfinite().all():
-            raise InputError(f"the loss is {lines[-1]['loss']} at step {step}; lower --lr, or raise --warm-up")
+            raise InputError(f"the loss is {lines[-1]['loss']} at step {step}; lower --lr, or raise --warmup-steps")
         return lines[-1]
 
     def _means_over_ranks(self) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Optimise a model: optimiser, schedule, mixed precision, and one step."""
+"""Optimize a model: optimizer, schedule, mixed precision, and one step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepLosses(NamedTuple):
 
 
 class Optimization:
-    """A model with its optimiser, learning rate schedule, the average of its weights and, for float16, a scaler."""
+    """A model with its optimizer, learning rate schedule, the average of its weights and, for float16, a scaler."""
 
     def __init__(self, model: nn.Module, options: TrainOptions, device: torch.device, steps: int) -> None:
         self.model = model
@@ -46,7 +46,7 @@ class Optimization:
         return self.model if self._average is None else self._average.module
 
     def step(self, batch: Any, number: int) -> StepLosses:
-        """Train on a batch: losses, gradients, one step of the optimiser. `number`: the step, from 0."""
+        """Train on a batch: losses, gradients, one step of the optimizer. `number`: the step, from 0."""
         lr = self.schedule(number)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -114,12 +114,12 @@ def make_schedule(options: TrainOptions, steps: int) -> Callable[[int], float]:
     """Return a function from the step, from 0, to the learning rate: linear warm-up, then half a cosine down to 0."""
     defaults, images = DETECTORS[options.model], options.batch_size * rank_and_world()[1]
     top = options.lr or (defaults.lr * images / defaults.images if options.optimizer == "sgd" else 0.0003)
-    warm_up = min(500, steps // 10) if options.warm_up is None else options.warm_up
+    warmup_steps = min(500, steps // 10) if options.warmup_steps is None else options.warmup_steps
 
     def lr(step: int) -> float:
-        if step < warm_up:
-            return top * (step + 1) / warm_up
-        return top * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up))) / 2
+        if step < warmup_steps:
+            return top * (step + 1) / warmup_steps
+        return top * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, steps - warmup_steps))) / 2
 
     return lr
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from detaug.arguments import LARGEST_SEED, check
+from detaug.arguments import LARGEST_SEED, check, renamed
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.sources.coco_shapes import FlipPairs
@@ -17,12 +17,13 @@ from detaug.training.pretrained import Pretrained
 Size = int | tuple[int, int]
 
 
+@renamed(warm_up="warmup_steps")
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options of `train`. `annotations`, `images`: a COCO json and its folder; `val`, `val_images`: for evaluation.
+    """Options of `train`. `annotations`, `images`: COCO JSON and its folder; `val`, `val_images`: to evaluate on.
 
-    `batch_size`: images a step on each process. `lr`: the highest learning rate; None takes torchvision's for the
-    model, in proportion to the images a step. `warm_up`: steps; None is a tenth of all, at most 500. `size`: the
+    `batch_size`: images per step on each process. `lr`: the highest learning rate; None takes torchvision's for the
+    model, in proportion to the images per step. `warmup_steps`: steps; None is a tenth of all, at most 500. `size`: the
     loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it); None is that of the recipe or the
     model. `recipe`: a file of `save_recipe`, whose `Resize` is also used to evaluate and predict, see
     `evaluation_resize`, while `Normalize` is the model's; None is the model's.
@@ -47,7 +48,7 @@ class TrainOptions:
     optimizer: str = "sgd"
     momentum: float = 0.9
     weight_decay: float | None = None
-    warm_up: int | None = None
+    warmup_steps: int | None = None
     clip_norm: float = 10.0
     size: Size | None = None
     recipe: Path | None = None
@@ -74,7 +75,7 @@ class TrainOptions:
         check("pretrained", self.pretrained, not (self.pretrained and self.weights), "left out with weights")
         for name in ("epochs", "batch_size", "eval_every", "log_every"):
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        for name in ("warm_up", "clip_norm", "checkpoint_every", "patience", "weight_decay", "seed"):
+        for name in ("warmup_steps", "clip_norm", "checkpoint_every", "patience", "weight_decay", "seed"):
             check(name, getattr(self, name), (getattr(self, name) or 0) >= 0, "at least 0")
         decay = self.weight_decay
         check("weight_decay", decay, decay is None or decay < math.inf, "finite")
@@ -106,6 +107,6 @@ class TrainOptions:
 
     def must_match(self) -> dict[str, Any]:
         """Return the options that must equal those of a checkpoint to resume; the loader checks its own."""
-        own = ("model", "epochs", "lr", "optimizer", "momentum", "weight_decay", "warm_up", "clip_norm", "ema")
+        own = ("model", "epochs", "lr", "optimizer", "momentum", "weight_decay", "warmup_steps", "clip_norm", "ema")
         images = self.batch_size * rank_and_world()[1]
         return {name: getattr(self, name) for name in own} | {"amp": self.amp, "batch_size x processes": images}

@@ -66,9 +66,9 @@ class TrainedModel:
     """Name of each label; index 0 is the background."""
     device: torch.device
     keypoints: KeyPoints | None = None
-    """Names and skeletons of the key points that the model finds, of 0 annotations."""
+    """Names and skeletons of the keypoints that the model finds, of 0 annotations."""
     finds: Finds = "bbox"
-    """What it finds beside boxes: "segm" masks, "keypoints" key points, "bbox" nothing else."""
+    """What it finds beside boxes: "segm" masks, "keypoints" keypoints, "bbox" nothing else."""
 
     def predict(
         self,
@@ -80,16 +80,15 @@ class TrainedModel:
     ) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
 
-        A model of key points also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them;
+        A model of keypoints also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them;
         a model of masks also finds masks (K, H, W) bool.
 
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels. A
         `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources; those in
-        the padding are left out.
-        `min_score`: the lowest score that counts, 0..1. The pictures of `detaug train` have the same default.
-        `tile`: for large pictures, detect in tiles of so many pixels a side, whose neighbours have the share `overlap`
-        of a side in common, and merge what is found, see `merge_tiles`; not for models of masks.
+        the padding are left out. `min_score`: the lowest score that counts, 0..1. The images of `detaug train` have the
+        same default. `tile`: for large images, detect in tiles of so many pixels per side, whose neighbors have the
+        fraction `overlap` of a side in common, and merge what is found, see `merge_tiles`; not for models of masks.
         Raises OSError for a file that is no image, InputError for other values, TypeError for what is no image.
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
@@ -129,19 +128,19 @@ class TrainedModel:
         for x, y, width, height in windows.tolist():
             found.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), 0))
             if "masks" in found[0]:
-                raise InputError("tile is for models of boxes and key points, and this one finds masks; leave it out")
+                raise InputError("tile is for models of boxes and keypoints, and this one finds masks; leave it out")
         merged = merge_tiles(found, windows, size)
         high = merged["scores"] >= min_score  # only now: a cut box gives way to a whole one of a lower score
         return {name: each[high] for name, each in merged.items()}
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
-        """Return a picture of the image with its detections: scores, masks, skeletons. Arguments as in `predict`."""
+        """Return an image of the image with its detections: scores, masks, skeletons. Arguments as in `predict`."""
         pixels = pixels_of(image)
         found = self._predict(pixels, min_score)
         return self.draw_found(pixels, {name: each.numpy() for name, each in found.items()})
 
     def draw_found(self, pixels: NDArray[np.uint8], found: Mapping[str, NDArray[Any]]) -> Image.Image:
-        """Return a picture of an image (H, W, 3) with detections, as `predict` finds them, as arrays."""
+        """Return an image of an image (H, W, 3) with detections, as `predict` finds them, as arrays."""
         names = [self.class_names[label] for label in found["labels"].tolist()]
         texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
         colors = class_colors(self.class_names)
@@ -177,7 +176,7 @@ class TrainedModel:
 
 
 def keypoints_entry(key_points: KeyPoints | None) -> dict[str, Any]:
-    """Return the entry of model.pt for the key points of a model, {} without any."""
+    """Return the entry of model.pt for the keypoints of a model, {} without any."""
     if key_points is None:
         return {}
     names, skeletons = map(list, key_points.names), [[[*bone] for bone in each] for each in key_points.skeletons]

@@ -43,7 +43,7 @@ class TrainingProgress:
             return
         self._say(
             f"{_position(training)}  loss {line['loss']:.3f}  lr {line['lr']:.2g}  "
-            f"{rate_text(line['images_per_second'])} images/s a process  waiting {line['waiting']:.1%}  "
+            f"{rate_text(line['images_per_second'])} images/s per process  data wait {line['waiting']:.1%}  "
             f"{_left(training)}"
         )
 
@@ -51,7 +51,7 @@ class TrainingProgress:
         assert self._bar is not None
         rates = training.timer.rates()
         rate = rates["images_per_second"] * rank_and_world()[1]
-        end = f"{rate_text(rate)} images/s  waiting {rates['waiting']:.0%}  {_left(training)}"
+        end = f"{rate_text(rate)} images/s  data wait {rates['waiting']:.0%}  {_left(training)}"
         text = f"{_position(training)}  loss {loss:.3f}  {end}"
         self._bar(training.step, training.steps, text)
         self._next_bar = time.monotonic() + BAR_EVERY

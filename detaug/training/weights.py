@@ -28,7 +28,7 @@ def load_weights(detector: Detector, path: Path) -> Loaded:
 
     `path`: a state dict of torchvision's model, the model.pt of `detaug train`, or a state dict of the backbone alone,
     as the detector or torchvision's classifier has it. What the file does not have stays as it is, and is named in
-    `missing`: a head with another number of classes or key points; of a backbone, the rest. Raises InputError where the
+    `missing`: a head with another number of classes or keypoints; of a backbone, the rest. Raises InputError where the
     file is no state dict, or is another model's.
     """
     content = read_torch_file(path)

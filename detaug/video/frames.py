@@ -1,4 +1,4 @@
-"""The frames of video files, as a source has them: all of some files, or those that a CocoVID json names.
+"""The frames of video files, as a source has them: all of some files, or those that a CocoVID JSON file names.
 
 The numbers and times of the frames of a file are stored in the user's cache folder.
 """
@@ -79,7 +79,7 @@ def frames_of_annotations(
     *,
     cache: bool,
 ) -> VideoFrames:
-    """Return the frames that a CocoVID json has rows of. Raises AnnotationError where it does not fit the files.
+    """Return the frames that a CocoVID JSON file has rows of. Raises AnnotationError where it does not fit the files.
 
     `keys`: of its annotations, which are columns; `wanted`: the shapes that are read.
     """

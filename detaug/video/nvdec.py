@@ -174,7 +174,7 @@ def _graph() -> list[Node]:
 
 
 RATE = 25
-"""Frames a second of what is cut out; a player would see it, a decoder does not mind."""
+"""Frames per second of what is cut out; a player would see it, a decoder does not mind."""
 
 
 def cut(path: str, index: VideoIndex, numbers: Sequence[int]) -> tuple[Bytes, Ints]:

@@ -36,10 +36,10 @@ class VideoReader(Source):
     `stride`: a clip takes each `stride`-th frame, counted as a player shows them. `step`: a clip begins at each
     `step`-th frame; None: where the one before ends. `last`: see `ClipReader`.
 
-    `annotations`: a CocoVID json with boxes, whose `videos` have a `file_name` below the folder `videos`, and whose
-    images are frames: `frame_id` is the number of a frame in its file, from 0. Clips are then made of the frames that
-    the json has, and classes, boxes and tracks are its own. `columns`, `keypoints`, `flip_pairs`, `masks`, `rotated`
-    and `tight` say what else is read of it: see `CocoReader`.
+    `annotations`: a CocoVID JSON file with boxes, whose `videos` have a `file_name` below the folder `videos`, and
+    whose images are frames: `frame_id` is the number of a frame in its file, from 0. Clips are then made of the frames
+    that the JSON file has, and classes, boxes and tracks are its own. `columns`, `keypoints`, `flip_pairs`, `masks`,
+    `rotated` and `tight` say what else is read of it: see `CocoReader`.
 
     A GPU decodes `stretch` frames of a video at once, or some more, up to a key frame, and several clips are cut from
     them; so in training, whatever decodes, the clips of a stretch come near each other: at any time from about 8
@@ -51,8 +51,8 @@ class VideoReader(Source):
     Matroska files without decoding, of others, as AVI and MPEG, by decoding each file.
 
     Files that are no videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
-    folder or a list without videos, AnnotationError, an InputError, for a json that does not fit the files, and where
-    no clip is left.
+    folder or a list without videos, AnnotationError, an InputError, for a JSON file that does not fit the files, and
+    where no clip is left.
 
     >>> import av
     >>> with av.open("gray.mp4", "w") as file:  # a video to read
@@ -98,7 +98,7 @@ class VideoReader(Source):
             found = frames_of_annotations(videos, annotations, names, wanted, cache=cache)
         elif names or wanted.outlines or keypoints:
             raise InputError(
-                "columns, keypoints, masks, rotated and tight are read of annotations: give a CocoVID json"
+                "columns, keypoints, masks, rotated and tight are read of annotations: give a CocoVID JSON file"
             )
         else:
             found = frames_of_files(videos, cache=cache)

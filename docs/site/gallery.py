@@ -103,23 +103,23 @@ RECIPES = {
     "people": "[da.RandomRotation(15), da.RandomHorizontalFlip(), da.Resize((300, 300), letterbox='center')]",
     "ships": "[da.RandomRotation(180), da.Resize((300, 300), letterbox='center'), da.RandomHSV()]",
 }
-"""Recipes for the demo's objects with masks, people with key points and ships with rotated boxes."""
+"""Recipes for the demo's objects with masks, people with keypoints and ships with rotated boxes."""
 
 DRAWS = 3
 IMAGES = 8
 SOURCE = 7
-"""Position of the photograph that all ops get."""
+"""Position of the image that all ops get."""
 SIZE = (375, 500)
 SEED = 2
 CELL = 320
-"""Pixels, the longer side of a picture."""
+"""Pixels, the longer side of an image."""
 
 INTRODUCTION = f"""\
 # Gallery
 
-Every op with one example. The first picture is the source with its boxes, the others are three draws of the op, or its
+Every op with one example. The first image is the source with its boxes, the others are three draws of the op, or its
 one result where it draws nothing; below each is what it changed and the random numbers that it drew. The site's build
-makes the pictures from the examples with the images of `detaug demo`. Such a row for a recipe of your own:
+makes the images from the examples with the images of `detaug demo`. Such a row for a recipe of your own:
 
 ```python
 import detaug as da
@@ -131,7 +131,7 @@ draws_sheet(reader, ops, [{SOURCE}], columns=3, seed={SEED}).save("row.png")
 ```
 
 Pixel ops and ops that mix images come after `da.Resize({SIZE})` here. [ops.md](ops.md) has the ops' names in other
-libraries. One op has no picture: [OpticalFlow](video.md#optical-flow) changes no pixels.
+libraries. One op has no image: [OpticalFlow](video.md#optical-flow) changes no pixels.
 """
 
 
@@ -145,7 +145,7 @@ def name_of(example: str) -> str:
 
 
 def write_gallery(page: Path) -> None:
-    """Write the Markdown `page`, and its pictures into the folder `gallery` beside it."""
+    """Write the Markdown `page`, and its images into the folder `gallery` beside it."""
     pictures = page.parent / "gallery"
     pictures.mkdir(parents=True, exist_ok=True)
     reader, photos = read_demo()
@@ -155,13 +155,13 @@ def write_gallery(page: Path) -> None:
     for title, examples in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [entry(example, photos, pictures, names) for example in examples]
-    parts.append("## Masks, key points and rotated boxes\n")
+    parts.append("## Masks, keypoints and rotated boxes\n")
     parts += [shapes_entry(name, recipe, pictures) for name, recipe in RECIPES.items()]
     page.write_text("\n".join(parts), encoding="utf-8")
 
 
 def read_demo() -> tuple[da.CocoReader, list[Photo]]:
-    """Return the demo's reader and the images of one batch: three times the photograph, then others to mix with it."""
+    """Return the demo's reader and the images of one batch: three times the image, then others to mix with it."""
     with tempfile.TemporaryDirectory() as folder:
         root = make_voc(Path(folder, "VOC"), images=IMAGES)
         voc_to_coco(root, Path(folder, "train.json"))
@@ -171,7 +171,7 @@ def read_demo() -> tuple[da.CocoReader, list[Photo]]:
 
 
 def draw(example: str, photos: list[Photo]) -> list[Tile]:
-    """Run an example on the photographs and return its draws for the first three, with captions."""
+    """Run an example on the images and return its draws for the first three, with captions."""
     op = eval(example, {"da": da})
     before = [] if op.stage in ("view", "render") else [da.Resize(SIZE)]
     results = [augment(photos, ops, SEED) for ops in (before, [*before, op])]
@@ -188,7 +188,7 @@ def is_random(example: str) -> bool:
 
 
 def entry(example: str, photos: list[Photo], pictures: Path, class_names: list[str]) -> str:
-    """Save the pictures of an example and return its section of the page."""
+    """Save the images of an example and return its section of the page."""
     name = name_of(example)
     figures = [figure("gallery/source.webp", f"{name}, source", ["source"])]
     tiles = draw(example, photos)
@@ -223,7 +223,7 @@ def shapes_entry(name: str, recipe: str, pictures: Path) -> str:
         reader = SHAPES[name](folder)
         sheet = draws_sheet(reader, eval(recipe, {"da": da}), [0, 1], columns=DRAWS, seed=SEED, size=CELL)
     sheet.save(pictures / f"{name}.webp", "WEBP", quality=80)
-    alt = f"{name}, sources and draws with their masks, key points or rotated boxes"
+    alt = f"{name}, sources and draws with their masks, keypoints or rotated boxes"
     return f"```python\n{recipe}\n```\n\n:::{{figure}} gallery/{name}.webp\n:alt: {alt}\n:loading: lazy\n:::\n"
 
 

@@ -12,7 +12,7 @@ KINDS = {"image/png": "png", "image/jpeg": "jpg"}
 
 
 def write_notebooks(notebooks: Path, folder: Path) -> None:
-    """Write a page for each notebook, its pictures, and index.md, which lists them."""
+    """Write a page for each notebook, its images, and index.md, which lists them."""
     folder.mkdir(exist_ok=True)
     names = []
     for path in sorted(notebooks.glob("*.ipynb")):
@@ -26,7 +26,7 @@ def write_notebooks(notebooks: Path, folder: Path) -> None:
 
 
 def _parts(cell: dict[str, Any], folder: Path, name: str) -> list[str]:
-    """Return a cell in Markdown. `name`: of its pictures, without number and extension."""
+    """Return a cell in Markdown. `name`: of its images, without number and extension."""
     text = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         for title, content in cell.get("attachments", {}).items():
@@ -49,7 +49,7 @@ def _fenced(language: str, text: str) -> str:
 
 
 def _picture(data: dict[str, str], folder: Path, name: str) -> str:
-    """Write the picture of an output, and return its file name."""
+    """Write the image of an output, and return its file name."""
     kind = next(each for each in KINDS if each in data)
     file = f"{name}.{KINDS[kind]}"
     (folder / file).write_bytes(base64.b64decode("".join(data[kind])))

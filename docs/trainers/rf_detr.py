@@ -6,7 +6,7 @@
     python docs/trainers/rf_detr.py train.json val.json demo/VOC/JPEGImages -o run --steps 200
 
 RF-DETR Nano with random weights. `pretrain_weights` of its config, with the path of a checkpoint, trains much faster.
-With --masks it is RF-DETR Seg Nano, and the json needs outlines: write them with `detaug convert-voc --masks`.
+With --masks it is RF-DETR Seg Nano, and the JSON file needs outlines: write them with `detaug convert-voc --masks`.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def as_nested_with_masks(batch: da.Batch) -> tuple[NestedTensor, list[dict[str, 
 
 
 class LoaderData(RFDETRDataModule):
-    """RF-DETR's data module, with a loader in place of its data set."""
+    """RF-DETR's data module, with a loader in place of its dataset."""
 
     def __init__(self, model_config: Any, train_config: Any, loader: da.Loader) -> None:
         super().__init__(model_config, train_config)
         self.loader = loader
 
     def setup(self, stage: str) -> None:
-        """Read no data set of RF-DETR's."""
+        """Read no dataset of RF-DETR's."""
 
     def train_dataloader(self) -> Any:
         return self.loader
@@ -99,7 +99,7 @@ def evaluate(model: RFDETRModelModule, loader: da.Loader) -> da.Metrics:
 
 
 def of_classes(found: dict[str, torch.Tensor], classes: int) -> dict[str, torch.Tensor]:
-    """Return an image's detections with labels from 1. RF-DETR has one class more than the json: it is left out."""
+    """Return an image's detections with labels from 1. RF-DETR has one class more than the data: it is left out."""
     kept = found["labels"] < classes
     return {"boxes": found["boxes"][kept], "scores": found["scores"][kept], "labels": found["labels"][kept] + 1}
 

@@ -1,4 +1,4 @@
-"""Train a detector of torchvision on its own data set class, with the transforms of detaug.
+"""Train a detector of torchvision on its own dataset class, with the transforms of detaug.
 
     detaug demo
     detaug convert-voc demo/VOC -o train.json --split train
@@ -26,7 +26,7 @@ TRAINING = [da.RandomZoomOut(), da.RandomIoUCrop(), da.RandomHorizontalFlip(), d
 
 
 def make_loader(images: str, annotations: str, ops: list[da.Op], batch_size: int, workers: int = 0) -> Any:
-    """Return a DataLoader of torchvision's data set, without images that have no objects."""
+    """Return a DataLoader of torchvision's dataset, without images that have no objects."""
     data = CocoDetection(images, annotations, transforms=da.Compose(ops))
     data.ids = [each for each in data.ids if data.coco.getAnnIds(each)]
     data = wrap_dataset_for_transforms_v2(data, target_keys=["boxes", "labels", "image_id"])

@@ -35,7 +35,7 @@ BATCH = {"shape": [2, 3, 300, 300], "dtype": "torch.float32", "low": 0.0, "high"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """(json, image folder) of seven images."""
+    """(JSON, image folder) of seven images."""
     root = make_voc(tmp_path_factory.mktemp("bench") / "VOC", images=7)
     voc_to_coco(root, root / "all.json")
     return str(root / "all.json"), str(root / "JPEGImages")

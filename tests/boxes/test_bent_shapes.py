@@ -62,7 +62,7 @@ def test_tight_boxes_are_around_the_points_that_show_the_outline(name: str, kind
 
 
 def write(folder: Path) -> da.CocoReader:
-    """Write black images with these outlines, and key points on three of their vertices: v is 0, 1 and 2."""
+    """Write black images with these outlines, and keypoints on three of their vertices: v is 0, 1 and 2."""
     images, annotations = [], list[dict[str, Any]]()
     for number, size in enumerate(SIZES, 1):
         Image.new("RGB", size[::-1]).save(folder / f"{number}.png")

@@ -1,4 +1,4 @@
-"""Key points and the visible share of boxes after crops, told from pixels that name their own place in the source."""
+"""Keypoints and the visible fraction of boxes after crops, told from pixels that name their own place in the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key points lie on painted discs after any recipe, left ones on red and right ones on blue discs."""
+"""Keypoints lie on painted discs after any recipe, left ones on red and right ones on blue discs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ AFTER: list[da.Op] = [
 
 
 def assert_points_on_discs(samples: da.Samples) -> int:
-    """Compare each visible key point whose whole disc can be seen with its disc. Return how many these are."""
+    """Compare each visible keypoint whose whole disc can be seen with its disc. Return how many these are."""
     tolerance = 0.25 if GEOMETRIC[-1] in samples.ops else 0.1  # a perspective moves the centroid of a disc
     found, layers = 0, samples.plan.views.drawing_or_whole().layers
     for at, (image, points, sources, boxes) in enumerate(
@@ -67,12 +67,12 @@ def assert_points_on_discs(samples: da.Samples) -> int:
 
 
 def _compare(image: NDArray[Any], points: NDArray[np.float64], slot: int, share: float, tolerance: float = 0.1) -> int:
-    """Compare one key point with the disc at it: 1 if all of the disc is seen."""
+    """Compare one keypoint with the disc at it: 1 if all of the disc is seen."""
     x, y, visible = points[slot]
     if share < 1 or visible == 1:  # another image shines through, or something lies on it
         return 0
     color = color_at(image, x, y)
-    assert (slot == 2) == (color == 2), f"a {NAMES[slot]} on a disc of another colour"
+    assert (slot == 2) == (color == 2), f"a {NAMES[slot]} on a disc of another color"
     found = find_disc(image, x, y, color)
     assert found is None or np.abs(np.array(found) - (x, y)).max() < tolerance, (found, x, y)
     return int(found is not None)
@@ -127,7 +127,7 @@ def test_sides_change_places_in_mirrored_images_only(op: da.Op) -> None:
 
 
 def around(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64]) -> float:
-    """Return 1 where the way through three points turns clockwise on the screen, -1 where it turns the other way."""
+    """Return 1 where the way through three points turns clockwise on the screen, -1 where it rotates the other way."""
     return float(np.sign(np.linalg.det(np.stack([b - a, c - a]))))
 
 
@@ -163,7 +163,7 @@ def test_the_loader_and_coco_reader(tmp_path: Path, device: str) -> None:
 
 @pytest.mark.parametrize("first", ["ball", "person"])
 def test_the_order_of_the_categories_in_a_json_does_not_matter(first: str, tmp_path: Path) -> None:
-    """Left and right of the person change places, and a ball has one point only."""
+    """Left and right of the person swap places, and a ball has one point only."""
     person = {"id": 2, "name": "person", "keypoints": ["left_eye", "right_eye"], "skeleton": [[1, 2]]}
     ball = {"id": 1, "name": "ball", "keypoints": ["middle"]}
     rows = [
@@ -186,7 +186,7 @@ def test_the_order_of_the_categories_in_a_json_does_not_matter(first: str, tmp_p
 
 
 def test_a_clone_has_shapes_of_its_own_alone(tmp_path: Path, device: str) -> None:
-    """Key points, corners, masks and pictures are the same, and what is saved does not grow with the data set."""
+    """Keypoints, corners, masks and images are the same, and what is saved does not grow with the dataset."""
     path = write_discs(tmp_path, paint_discs(40))
 
     def outlined(content: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_clone_has_shapes_of_its_own_alone(tmp_path: Path, device: str) -> Non
 
 
 def test_clips(tmp_path: Path, device: str) -> None:
-    """An object has one row in all frames, and each of its frames its own key points."""
+    """An object has one row in all frames, and each of its frames its own keypoints."""
     discs = paint_discs(images=8, seed=3)
     content = json.loads(write_discs(tmp_path, discs).read_text())
     content["videos"] = [{"id": 1, "name": "upright"}, {"id": 2, "name": "wide"}]
@@ -241,7 +241,7 @@ def test_clips(tmp_path: Path, device: str) -> None:
 def test_background_images_are_joined_without_key_points(tmp_path: Path) -> None:
     path, backgrounds = write_discs(tmp_path, paint_discs(4)), tmp_path / "backgrounds.json"
     backgrounds.write_text(json.dumps({**json.loads(path.read_text()), "annotations": []}))
-    with pytest.raises(da.InputError, match=r"has key points; .* leave out keypoints=True: da\.ConcatReader joins"):
+    with pytest.raises(da.InputError, match=r"has keypoints; .* leave out keypoints=True: da\.ConcatReader joins"):
         da.CocoReader(tmp_path, backgrounds, keypoints=True)
     reader = da.CocoReader(tmp_path, path, keypoints=True)
     joined = da.ConcatReader([reader, da.CocoReader(tmp_path, backgrounds)])
@@ -254,7 +254,7 @@ def test_background_images_are_joined_without_key_points(tmp_path: Path) -> None
 def test_a_source_without_key_points_says_so(tmp_path: Path) -> None:
     reader = da.CocoReader(tmp_path, write_discs(tmp_path, paint_discs(4)))
     batch = next(iter(da.Loader(reader, [RESIZE], 4, device="cpu")))
-    with pytest.raises(da.InputError, match="no key points: make the reader with CocoReader"):
+    with pytest.raises(da.InputError, match="no keypoints: make the reader with CocoReader"):
         _ = batch.keypoints
 
 
@@ -293,7 +293,7 @@ def change(path: Path, edit: Any) -> Path:
             lambda c: c["annotations"][1].update(keypoints=[1, 2]),
             "keypoints must have 3 numbers for each of 3",
         ),
-        (lambda c: c["annotations"][1].update(keypoints=[1, 2, 3] * 3), "visibility of a key point must be 0, 1 or 2"),
+        (lambda c: c["annotations"][1].update(keypoints=[1, 2, 3] * 3), "visibility of a keypoint must be 0, 1 or 2"),
         (lambda c: c["annotations"][1].update(keypoints=["a"] * 9), "keypoints must be finite numbers"),
         (lambda c: [each.pop("keypoints") for each in c["annotations"]], "no annotation has 'keypoints'"),
         (lambda c: c["categories"][0].update(flip_idx=[1, 1, 2]), "flip_idx must have each"),
@@ -313,7 +313,7 @@ def test_flip_pairs_are_the_remedy(pairs: Any, tmp_path: Path) -> None:
     reader = da.CocoReader(tmp_path, path, keypoints=True, flip_pairs=pairs)
     assert reader.shapes.keypoints is not None
     assert reader.shapes.keypoints.swapped.tolist() == [[1, 0, 2]]
-    with pytest.raises(da.InputError, match="no key point 'leg'"):
+    with pytest.raises(da.InputError, match="no keypoint 'leg'"):
         da.CocoReader(tmp_path, path, keypoints=True, flip_pairs=[("leg", 0)])
 
 

@@ -1,4 +1,4 @@
-"""Where images lie in a mixed output: pixel by pixel, and box by box back to the photograph that it is of."""
+"""Where images lie in a mixed output: pixel by pixel, and box by box back to the image that it is of."""
 
 from __future__ import annotations
 

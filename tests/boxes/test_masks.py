@@ -1,4 +1,4 @@
-"""Masks against painted objects, against other rasterisers, and against the pixels that ops leave of them."""
+"""Masks against painted objects, against other rasterizers, and against the pixels that ops leave of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ AFTER: list[da.Op] = [
 
 
 def painted(seed: int, **arguments: Any) -> da.Samples:
-    """Return seven images with an object each, of one or two rings, in colours of their own."""
+    """Return seven images with an object each, of one or two rings, in colors of their own."""
     rng = np.random.default_rng(seed)
     rings = [[blob(rng) for _ in range(1 + number % 2)] for number in range(CODES)]
     points = [np.concatenate(each) for each in rings]
@@ -93,7 +93,7 @@ def masks_of_layers(samples: da.Samples, image: int) -> tuple[Array, Array]:
 
 
 def inner(wrong: Array) -> Array:
-    """Return the pixels of a plane whose four neighbours are set too."""
+    """Return the pixels of a plane whose four neighbors are set too."""
     padded = np.pad(wrong, 1)
     around = [padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:]]
     return np.asarray(wrong & np.logical_and.reduce(around))
@@ -154,7 +154,7 @@ def test_whole_pixels_stay_whole(device: str) -> None:
 
 
 def exact(rings: list[Array], height: int, width: int) -> Array:
-    """Return the mask of rings of whole numbers of 1/256 pixel: even-odd at pixel centres, union over rings."""
+    """Return the mask of rings of whole numbers of 1/256 pixel: even-odd at pixel centers, union over rings."""
     mask = np.zeros((height, width), bool)
     y, x = np.mgrid[:height, :width] * 256 + 128
     for ring in rings:
@@ -222,7 +222,7 @@ def test_colours_change_no_mask() -> None:
 
 
 def write_blobs(folder: Path, images: int = 6, objects: int = 3) -> Path:
-    """Write images of noise and a json of outlines: rings, run lengths, corners, and a box alone."""
+    """Write images of noise and a JSON file of outlines: rings, RLE, corners, and a box alone."""
     rng = np.random.default_rng(0)
     entries: list[dict[str, Any]] = []
     for number in range(1, images + 1):
@@ -282,7 +282,7 @@ def test_what_batches_make_of_masks(tmp_path: Path, device: str) -> None:
         first += count
     real = batch.boxes[batch.valid]
     rows = torch.arange(len(real))
-    whole = torch.tensor([[0.0, 0.5, 132, 96.5]]).expand(len(real), 4)  # centres of pixels
+    whole = torch.tensor([[0.0, 0.5, 132, 96.5]]).expand(len(real), 4)  # centers of pixels
     assert torch.equal(batch.roi_masks(whole, rows, 4), masks[:, 12::24][:, :, [16, 49, 82, 115]])
     tight = batch.roi_masks(real, rows)
     assert tight.shape == (len(real), 28, 28)
@@ -354,7 +354,7 @@ def test_trainers_get_masks_of_a_batch_without_objects(tmp_path: Path, device: s
 
 
 def change(path: Path, **entries: Any) -> Path:
-    """Change the annotations of a json: a value for each, None to leave the key out."""
+    """Change the annotations of a JSON file: a value for each, None to leave the key out."""
     document = json.loads(path.read_text())
     for number, entry in enumerate(document["annotations"]):
         for name, values in entries.items():

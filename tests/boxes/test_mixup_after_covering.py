@@ -1,4 +1,4 @@
-"""MixUp uncovers nothing: masks, key points and tight boxes of what an op covered before stay as they were."""
+"""MixUp uncovers nothing: masks, keypoints and tight boxes of what an op covered before stay as they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key points on borders: of the image, of a crop, of a tile, of what covers them. Told from the pixels they touch."""
+"""Keypoints on borders: of the image, of a crop, of a tile, of what covers them. Told from the pixels they touch."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def edge_error(image: NDArray[Any], corners: NDArray[np.float64]) -> float:
 def sample(image: NDArray[Any], points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return (N,): the values of an image at points (N, 2), in continuous pixels, by bilinear interpolation.
 
-    Beyond the centres of the outermost pixels they are 0.
+    Beyond the centers of the outermost pixels they are 0.
     """
     height, width = image.shape[:2]
     places = points - 0.5
@@ -120,7 +120,7 @@ def test_corners_after_random_chains(seed: int, device: str) -> None:
 
 @pytest.mark.parametrize("units", ["relative", "pixels"])
 def test_corners_in_a_dali_pipeline(units: Any, device: str) -> None:
-    """Columns and key points beside them stay what they are."""
+    """Columns and keypoints beside them stay what they are."""
     corners = random_rectangles(np.random.default_rng(7), 8)
     recipe = [da.RandomHorizontalFlip(), OPS[-1], da.Resize((300, 340)), da.Mosaic(p=0.4, min_visibility=0)]
     side = np.array(SIZE[::-1] if units == "relative" else (1, 1))

@@ -196,7 +196,7 @@ def test_runs_of_masks_are_outlines_too() -> None:
 
 
 def test_gaps_in_the_columns_of_a_mask_are_no_part_of_it(device: str) -> None:
-    """A C of run lengths, of which only the upright stroke is in view, and of its mirror image the other way round."""
+    """A C of RLE, of which only the upright stroke is in view, and of its mirror image the other way round."""
     mask = np.zeros((100, 100), bool)
     mask[10:90, 10:20] = mask[10:20, 10:90] = mask[80:90, 10:90] = True
     for shown, expected in ((mask, [10, 0, 20, 40]), (mask[:, ::-1], [80, 0, 90, 40])):
@@ -209,7 +209,7 @@ def test_gaps_in_the_columns_of_a_mask_are_no_part_of_it(device: str) -> None:
 
 
 def test_a_mask_of_which_nothing_is_in_view_has_no_box(device: str) -> None:
-    """Two parts of run lengths at the left and the right, between which the crop is."""
+    """Two parts of RLE at the left and the right, between which the crop is."""
     mask = np.zeros((100, 100), bool)
     mask[:, :20] = mask[:, 80:] = True
     ends = np.append(np.flatnonzero(np.diff(mask.T.ravel())) + 1, mask.size)
@@ -290,11 +290,11 @@ def test_the_loader_has_tight_boxes(tmp_path: Path, device: str) -> None:
         ([[1, 2, 3, 4, 5, "6"]], "a ring of the segmentation must be a list of x, y"),
         (
             {"size": [10, 10], "counts": [100]},
-            r"the size of the run lengths is \[10, 10\], that of the image",
+            r"the size of the RLE is \[10, 10\], that of the image",
         ),
         ({"size": [*SIZE], "counts": [5, 5]}, "add up to 10, the image has 52000 pixels"),
         ({"size": [*SIZE], "counts": "~~~"}, "cannot be read"),
-        ("ring", "must be rings or run lengths"),
+        ("ring", "must be rings or RLE"),
     ],
 )
 def test_wrong_outlines_are_refused(segmentation: Any, message: str, tmp_path: Path) -> None:

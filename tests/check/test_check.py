@@ -327,9 +327,14 @@ FILE_ERRORS: list[tuple[str, Change, str, set[str]]] = [
         "has 1 band of type uint16, of which 8-bit RGB would be left; read",
         set(),
     ),
-    ("size-wrong", image(width=101), "101 x 80 in the json, 100 x 80 in the file", set()),
+    ("size-wrong", image(width=101), "101 x 80 in the JSON file, 100 x 80 in the file", set()),
     ("size-unrotated", file("a.jpg", rotated_jpeg(6)), "80 x 100 in the file with EXIF orientation 6", set()),
-    ("size-wrong", file("a.jpg", rotated_jpeg(6, size=(50, 40))), "100 x 80 in the json, 40 x 50 in the file", set()),
+    (
+        "size-wrong",
+        file("a.jpg", rotated_jpeg(6, size=(50, 40))),
+        "100 x 80 in the JSON file, 40 x 50 in the file",
+        set(),
+    ),
 ]
 WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("size-not-integer", image(width=100.0), "width 100.0 is read as 100", set()),
@@ -455,7 +460,7 @@ def test_numbers_relative_to_the_images_are_an_error(folder: Path, key: str) -> 
     with pytest.raises(AnnotationError, match=f"each {key} is in"):
         read_annotations(summary.annotations)
     assert not clean.exists()
-    result = detaug("split", summary.annotations, "-o", "a.json", "-o", "b.json", "--shares", "1,1")
+    result = detaug("split", summary.annotations, "-o", "a.json", "-o", "b.json", "--ratios", "1,1")
     assert (result.code, f"each {key} is in 0..1" in result.err) == (2, True)
     first = content["annotations"][0]
     first[key] = {"bbox": [3, 3, 20, 30], "segmentation": [[1, 1, 20, 1, 20, 20]], "keypoints": [9, 9, 2] * 4}.get(
@@ -650,7 +655,7 @@ def test_an_image_in_two_splits_is_cleaned_away(folder: Path) -> None:
 
 
 def test_splits_with_folders_of_their_own(folder: Path) -> None:
-    """Images often have the same names in both, and are no leaks; images beside the other json are its own."""
+    """Images often have the same names in both, and are no leaks; images beside the other JSON file are its own."""
     content = document()
     for row in content["annotations"]:
         row["bbox"] = [each / 2 for each in row["bbox"]]
@@ -668,7 +673,7 @@ def test_splits_with_folders_of_their_own(folder: Path) -> None:
 
 
 def test_classes_of_some_images(folder: Path) -> None:
-    """In a data set of objects they are too many; in one of images the others lack theirs."""
+    """In a dataset of objects they are too many; in one of images the others lack theirs."""
     content = document()
     content["images"][0]["category_id"] = 1
     content["images"][1]["category_id"] = None
@@ -840,7 +845,7 @@ def test_the_box_of_polygons_is_written(folder: Path) -> None:
 
 
 def test_the_box_of_any_shape_is_written(folder: Path) -> None:
-    """Of run lengths, as numbers and as text, of corners, and of labelled keypoints, which count from pixel centres."""
+    """Of RLE, as numbers and as text, of corners, and of labeled keypoints, which count from pixel centers."""
     content = document()
     mask = np.zeros((80, 100), np.uint8, order="F")
     mask[10:30, 20:22] = 1
@@ -943,12 +948,12 @@ def test_exit_codes_and_report(folder: Path) -> None:
         "error image-missing (1): an image is not in the image folder",
         "  images[0] (id 1, a.jpeg): not in the image folder, but 'a.jpg' is",
         "",
-        "warning image-unreferenced (1): no split that is found names a file in the image folder; if another json "
+        "warning image-unreferenced (1): no split that is found names a file in the image folder; if another JSON file "
         "does, give --against OTHER.json",
         "  'a.jpg'",
         "",
         f"every finding: {report}",
-        "2 errors, 1 warning: training would stop or learn wrongly; --clean FILE writes a json without what is wrong",
+        "2 errors, 1 warning: training would stop or learn wrongly; --clean FILE writes the JSON without these",
     ]
     written = json.loads(report.read_bytes())
     assert (written["errors"], written["warnings"], written["class_counts"]) == (2, 1, {"cat": 2, "dog": 2})
@@ -1004,7 +1009,7 @@ def test_more_than_three_of_a_kind_are_counted(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["no.json", "{images}"], "no.json: no such file"),
-        (["{images}/a.jpg", "{images}"], "not readable as json"),
+        (["{images}/a.jpg", "{images}"], "not readable as JSON"),
         (["{json}", "{images}/no"], "/no: no such folder; it must have the images of "),
         (["{json}", "{images}/.."], "none of the 3 images of {json} is here, the first is 'a.jpg'; give the folder"),
         (["{json}", "{images}/.."], "; {images} has it"),
@@ -1047,7 +1052,7 @@ def cut_in_half(data: bytes) -> bytes:
 
 
 def data_set(folder: Path, broken: dict[int, bytes], count: int = 40) -> Path:
-    """Write `count` JPEGs, some of them replaced, and the json beside the folder; return the json."""
+    """Write `count` JPEGs, some of them replaced, and the JSON file beside the folder; return the JSON file."""
     folder.mkdir()
     row = document()["images"][0]
     images = [row | {"id": n, "file_name": f"{n}.jpg"} for n in range(count)]

@@ -1,4 +1,4 @@
-"""detaug check of outlines, rotated boxes and key points: findings, what --clean leaves out, and its speed."""
+"""detaug check of polygons, rotated boxes and keypoints: findings, what --clean leaves out, and its speed."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def checked(content: Document, folder: Path, **options: Any) -> CheckSummary:
 
 
 def first_annotation(**keys: Any) -> Document:
-    """Return a json whose first annotation, with the box [10, 10, 20, 30] of the class dog, has these keys too.
+    """Return a JSON file whose first annotation, with the box [10, 10, 20, 30] of the class dog, has these keys too.
 
-    With a segmentation, the others have the outlines of their boxes.
+    With a segmentation, the others have the polygons of their boxes.
     """
     content = document()
     if "segmentation" in keys:
@@ -47,7 +47,7 @@ def first_annotation(**keys: Any) -> Document:
 
 
 def dog(**keys: Any) -> Document:
-    """Return a json with key points in one annotation of the class dog, which has these keys too."""
+    """Return a JSON file with keypoints in one annotation of the class dog, which has these keys too."""
     content = first_annotation(keypoints=[10, 10, 2, 20, 10, 1, 0, 0, 0], num_keypoints=2)
     content["categories"][1] |= keys
     return content
@@ -69,13 +69,13 @@ REFUSED: list[tuple[str, Document, str, dict[str, bool]]] = [
     (
         "segmentation-invalid",
         first_annotation(segmentation="rle"),
-        "must be rings or run lengths, got 'rle'",
+        "must be rings or RLE, got 'rle'",
         {"tight": True},
     ),
     (
         "segmentation-invalid",
         first_annotation(segmentation={"size": [100, 80], "counts": [0, 8000]}),
-        "the size of the run lengths is [100, 80], that of the image [80, 100]",
+        "the size of the RLE is [100, 80], that of the image [80, 100]",
         {"tight": True},
     ),
     (
@@ -125,11 +125,11 @@ REFUSED: list[tuple[str, Document, str, dict[str, bool]]] = [
         {"keypoints": True},
     ),
 ]
-"""Kind, json, message, and the arguments of CocoReader that refuse it."""
+"""Kind, JSON, message, and the arguments of CocoReader that refuse it."""
 
 
 def twins(box: list[float]) -> Document:
-    """Return a json whose second annotation, of the first one's image and class, has its outline and another box."""
+    """Return COCO JSON whose second annotation, of the first one's image and class, has its polygon and another box."""
     content = first_annotation(segmentation=[RING])
     first, second = content["annotations"][:2]
     moved = [number + 0.2 for number in RING]
@@ -160,7 +160,7 @@ NOTED: list[tuple[str, Document, str]] = [
     (
         "segmentation-between",
         first_annotation(segmentation=[[10.6, 10.1, 11, 10.1, 30.9, 30, 30.5, 30]], bbox=[10.6, 10.1, 20.3, 19.9]),
-        "no pixel's centre is inside of the segmentation",
+        "no pixel's center is inside of the segmentation",
     ),
     (
         "corners-empty",
@@ -208,7 +208,7 @@ NOTED: list[tuple[str, Document, str]] = [
         first_annotation(corners=[[-30, 10], [10, 10], [10, 40], [-30, 40]], bbox=[0, 10, 10, 30]),
         "the middle of the corners is 10 pixels outside",
     ),
-    ("keypoints-outside", first_annotation(keypoints=[104, 10, 2]), "a labelled key point is 4.5 pixels outside"),
+    ("keypoints-outside", first_annotation(keypoints=[104, 10, 2]), "a labeled keypoint is 4.5 pixels outside"),
     (
         "keypoints-count",
         first_annotation(keypoints=[10, 10, 2, 0, 0, 0], num_keypoints=2),
@@ -280,7 +280,7 @@ def test_every_kind_has_a_test() -> None:
 
 
 def faces(swapped: int) -> Document:
-    """Return a json with 100 faces seen from the front, so the left of each is on the right of the picture."""
+    """Return a JSON file with 100 faces seen from the front, so the left of each is on the right of the image."""
     content, rng = document(), np.random.default_rng(0)
     names = ["left_eye", "right_eye", "nose", "left_ear", "right_ear"]
     content["categories"][0] |= {"keypoints": names}
@@ -304,7 +304,7 @@ def test_sides_that_are_swapped(folder: Path, swapped: int) -> None:
     numbers = {0: set[int](), 3: {1, 2, 3}, 20: set[int](), 96: {97, 98, 99}}[swapped]  # of most, nobody can tell
     assert {each.id for each in found} == numbers
     share = {3: "97.0%", 96: "97.0%"}.get(swapped, "")
-    assert all(f"the left of 2 pairs of key points lies where {share} of the objects" in each.message for each in found)
+    assert all(f"the left of 2 pairs of keypoints lies where {share} of the objects" in each.message for each in found)
 
 
 def test_annotations_with_one_mask_and_two_boxes(folder: Path) -> None:
@@ -403,7 +403,7 @@ def test_crossing_rings_of_many_points_and_of_none() -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_annotations_take_seconds(tmp_path: Path) -> None:
-    """Processor time: 5.6 s were measured on one machine, and 3.2 s for reading the json, while others used it too."""
+    """Processor time: 5.6 s were measured on one machine, and 3.2 s for reading the file, while others used it too."""
     (tmp_path / "images").mkdir()
     Image.new("RGB", (640, 480)).save(tmp_path / "images/a.jpg")
     rng, angles = np.random.default_rng(0), np.linspace(0, 2 * np.pi, 30, endpoint=False)
@@ -430,12 +430,12 @@ def test_a_hundred_thousand_annotations_take_seconds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rings", "is_between"),
     [
-        ([[10, 10.6, 50, 10.6, 50, 11.4, 10, 11.4]], True),  # a strip between two rows of centres
+        ([[10, 10.6, 50, 10.6, 50, 11.4, 10, 11.4]], True),  # a strip between two rows of centers
         ([[10, 10.6, 50, 10.6, 50, 11.6, 10, 11.6]], False),
         ([[20.6, 10, 21.4, 10, 21.4, 40, 20.6, 40]], True),
         ([[20.6, 10, 21.4, 10, 21.4, 40, 20.6, 40], [30, 30, 40, 30, 40, 40]], False),
         ([[20.6, 10, 21.4, 10, 21.4, 40, 20.6, 40], [40.6, 10, 41.4, 10, 41.4, 40, 40.6, 40]], True),
-        ([[10, 11, 11, 10, 30, 29, 29, 30]], False),  # along the diagonal, over centres
+        ([[10, 11, 11, 10, 30, 29, 29, 30]], False),  # along the diagonal, over centers
         ([[10.2, 10.7, 10.7, 10.2, 30.7, 30.2, 30.2, 30.7]], False),
         ([[10.6, 10.1, 11, 10.1, 30.9, 30, 30.5, 30]], True),  # beside it
         ([[10, 10, 10.4, 10, 10.4, 10.4, 10, 10.4]], True),

@@ -1,4 +1,4 @@
-"""detaug check --html: one page that loads nothing, escapes every name, and has a picture of each finding."""
+"""detaug check --html: one page that loads nothing, escapes every name, and has an image of each finding."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_sizes_are_in_pixels(tmp_path: Path) -> None:
     }
     assert "32 to 64" not in charts(page)["Box size: square root of area, pixels"]
     assert "<title>64 to 128: 1</title>" in charts(page)["Box size when images are 640 x 640, pixels"]
-    assert "share of the image" not in page
+    assert "fraction of the image" not in page
 
 
 def test_a_data_set_without_a_fault(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_an_image_that_the_json_does_not_name_has_a_picture(tmp_path: Path) -> N
 
 
 def marked(tmp_path: Path, **keys: object) -> list[set[Color]]:
-    """Return the colours of marks in the picture of each finding, on black; the first annotation has these keys."""
+    """Return the colors of marks in the image of each finding, on black; the first annotation has these keys."""
     content = document()
     content["categories"][1] |= {"keypoints": ["left_ear", "right_ear", "tail"], "skeleton": [[1, 3], [2, 3], [0, 9]]}
     content["annotations"][0] |= keys
@@ -301,7 +301,7 @@ def pixels(picture: Image.Image) -> list[Color]:
 
 
 def near(one: Color, other: Color) -> bool:
-    """Return whether two colours are one in a JPEG."""
+    """Return whether two colors are one in a JPEG."""
     return max(abs(a - b) for a, b in zip(one, other, strict=True)) < 40
 
 

@@ -49,7 +49,7 @@ TABLE: list[tuple[list[str], list[int] | None]] = [
 
 
 def content_of(names: Sequence[str], **keys: Any) -> dict[str, Any]:
-    """Return a json of one object, whose keypoint k is at x = 10 + 5 k, with the keys in its category."""
+    """Return a JSON file of one object, whose keypoint k is at x = 10 + 5 k, with the keys in its category."""
     count = len(names) or 2
     points = [number for at in range(count) for number in (10 + 5 * at, 20, 2)]
     category = {"id": 1, "name": "animal", **({"keypoints": list(names)} if names else {}), **keys}
@@ -139,7 +139,7 @@ def test_arrays_and_mirrors_of_ones_own_are_refused_where_the_points_are_asked_f
 
 
 def test_each_class_needs_sides_of_its_own_points(tmp_path: Path) -> None:
-    """A class without names beside one with sides; the json above names one class alone."""
+    """A class without names beside one with sides; the JSON file above names one class alone."""
     content = content_of(["left_eye", "right_eye"])
     content["categories"].append({"id": 2, "name": "cat"})
     path = write(tmp_path, content)
@@ -167,8 +167,8 @@ def test_flip_pairs_of_names_are_for_the_classes_that_have_them(tmp_path: Path) 
     assert reader.shapes.keypoints is not None
     assert reader.shapes.keypoints.swapped.tolist() == [[1, 0], [1, 0]]
     for wrong, message in (
-        ([("eye_1", "nose")], "no key point 'nose'"),
-        ([("eye_1", "handle")], "no key point 'handle'"),
+        ([("eye_1", "nose")], "no keypoint 'nose'"),
+        ([("eye_1", "handle")], "no keypoint 'handle'"),
         ([(0, 1), (1, 0)], "in one pair at most"),
         ([()], "must be pairs"),
     ):

@@ -1,4 +1,4 @@
-"""`detaug check` names the annotation file and the ids of the labelling tool, where `detaug convert` has kept them."""
+"""`detaug check` names the annotation file and the ids of the labeling tool, where `detaug convert` has kept them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`detaug check` warns of no image that another split of its data set names, in every layout of several splits."""
+"""`detaug check` warns of no image that another split of its dataset names, in every layout of several splits."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def pictures(*names: str) -> dict[str, str | bytes]:
 
 
 class Layout(NamedTuple):
-    """A data set of several splits in one folder, of which one is converted."""
+    """A dataset of several splits in one folder, of which one is converted."""
 
     files: dict[str, str | bytes]
     images: str
     """The image folder, to which one stray image is added."""
     command: str = ""
-    """What makes train.json, run in the folder of the data set."""
+    """What makes train.json, run in the folder of the dataset."""
 
 
 def labels(*names: str) -> dict[str, str | bytes]:
@@ -110,9 +110,9 @@ LAYOUTS = {
             "old/all.json": coco_json(*(f"{n}.jpg" for n in range(6))),
         },
         "images",
-        "split old/all.json -o train.json -o val.json --shares 50,50",
+        "split old/all.json -o train.json -o val.json --ratios 50,50",
     ),
-    "jsons of one folder": Layout(
+    "JSON files of one folder": Layout(
         {
             **pictures("images/0.jpg", "images/1.jpg", "images/2.jpg"),
             "train.json": coco_json("0.jpg"),

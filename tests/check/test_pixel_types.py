@@ -16,13 +16,13 @@ from detaug.converters import check_coco, pack_coco
 from detaug.files.image_headers import parse_image_header
 
 LOST = {
-    "16-bit grey.png": encode(values(1, "uint16"), "png"),
+    "16-bit gray.png": encode(values(1, "uint16"), "png"),
     "16-bit.png": encode(values(3, "uint16"), "png"),
     "16-bit alpha.png": encode(values(4, "uint16"), "png"),
     "16-bit.jp2": encode(values(3, "uint16"), "jp2"),
     "16-bit.ppm": encode(values(3, "uint16"), "ppm"),
     "16-bit.pgm": encode(values(1, "uint16"), "ppm"),
-    "16-bit grey.tif": encode(values(1, "uint16"), "tif"),
+    "16-bit gray.tif": encode(values(1, "uint16"), "tif"),
     "16-bit rgb.tif": encode(values(3, "uint16"), "tif", photometric="rgb"),
     "float.tif": encode(values(1, "float32"), "tif"),
     "signed.tif": encode(values(1, "int16"), "tif"),
@@ -53,7 +53,7 @@ KEPT = {
     "grey.jpg": pillow("L", "JPEG"),
     "cmyk.jpg": pillow("CMYK", "JPEG"),
     "screenshot.png": pillow("RGBA", "PNG"),
-    "grey and alpha.png": pillow("LA", "PNG"),
+    "gray and alpha.png": pillow("LA", "PNG"),
     "palette.png": pillow("P", "PNG"),
     "grey.png": pillow("L", "PNG"),
     "black and white.png": pillow("1", "PNG"),

@@ -190,7 +190,8 @@ def test_conversions_read_ids_and_numbers_in_a_wrong_form(tmp_path: Path) -> Non
     other = write(tmp_path / "other.json", coco([image(1, "b.jpg")], [box(1, 1)]))
     merged = detaug("merge", source, other, "-o", tmp_path / "merged.json")
     assert (
-        "repaired       3  id-form: ids of the json are text or like 1.0 and were read as whole numbers" in merged.out
+        "repaired       3  id-form: ids of the JSON file are text or like 1.0 and were read as whole numbers"
+        in merged.out
     )
     rows = json.loads((tmp_path / "merged.json").read_text())["annotations"]
     assert [(row["id"], row["image_id"], row["bbox"]) for row in rows] == [
@@ -231,7 +232,7 @@ def test_a_class_without_objects_can_be_left_out(tmp_path: Path) -> None:
     assert (result.code, f"written: {clean}, without 1 category\n" in result.out) == (0, True)
     assert json.loads(clean.read_text())["categories"] == [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
     clean.unlink()
-    for name, fault in (("cat", "'cat' has objects"), ("bird", "'bird' is no class of the json")):
+    for name, fault in (("cat", "'cat' has objects"), ("bird", "'bird' is no class of the JSON file")):
         error = usage_error("check", source, folder, "--clean", clean, "--drop-class", name)
         assert f"must be classes without objects, which are 'my objects', 'dog'; {fault}" in error
         assert not clean.exists()

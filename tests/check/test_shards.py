@@ -1,4 +1,4 @@
-"""`check`, `--clean`, `preview` and `merge` on a json whose images are in shards: as on the same images in files."""
+"""`check`, `--clean`, `preview` and `merge` on a JSON file with images in shards: as on the same images in files."""
 
 from __future__ import annotations
 

@@ -95,5 +95,5 @@ def test_what_check_says(tmp_path: Path) -> None:
     assert sorted(each["message"] for each in found) == sorted([slip, plural])
     page = (tmp_path / "r.html").read_text()
     assert "perosn" in page
-    assert "give its objects one label in the labelling tool" in page
+    assert "give its objects one label in the labeling tool" in page
     assert check_coco(path, tmp_path).kind_counts["category-similar"] == 2

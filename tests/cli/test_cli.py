@@ -32,7 +32,7 @@ RUN_AND_LIST = """if True:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a data set of two images, which tests only read."""
+    """Write a dataset of two images, which tests only read."""
     xmls = {"a": voc_xml(box_xml(1, 1, 9, 9)), "b": voc_xml(box_xml(90, 1, 120, 9, name="dog"))}
     return devkit(tmp_path_factory.mktemp("cli") / "voc", xmls, splits={"train": "a\n"})
 
@@ -51,7 +51,7 @@ def test_every_option_reaches_the_function(root: Path, tmp_path: Path) -> None:
     classes, output = tmp_path / "classes.txt", tmp_path / "out.json"
     classes.write_text("\ufeffdog\r\n\r\ncat\r\n")
     options = ["--split", "train", "--classes", classes, "--origin", "zero", "--difficult", "crowd"]
-    options += ["--unlabelled", "skip", "--on-error", "skip", "--jobs", "2", "--quiet"]
+    options += ["--unlabeled", "skip", "--on-error", "skip", "--jobs", "2", "--quiet"]
     options += ["--images", root / "JPEGImages", "--annotations", root / "Annotations"]
     assert detaug("convert-voc", root, "-o", output, *options) == (0, "", "")
     content = json.loads(output.read_bytes())
@@ -117,19 +117,18 @@ def test_swapped_arguments_are_named_in_every_command(
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path / "images")
     write(tmp_path / "train.json", document())
-    expected = f"detaug: images is a folder in the place of the json; {order}\n"
+    expected = f"detaug: images is a folder in the place of the JSON file; {order}\n"
     assert usage_error(*command.split(), "images", "train.json") == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "train.json"]
 
 
 def test_swapped_arguments_are_named_in_python_and_names_help(tmp_path: Path) -> None:
     images, path = write_images(tmp_path / "images"), write(tmp_path / "train.json", document())
-    with pytest.raises(da.AnnotationError) as raised:
-        da.CocoReader(path, images)
-    assert str(raised.value) == f"{images} is a folder in the place of the json; {TO_IMAGES}"
     with pytest.raises(da.AnnotationError, match=f"train.json is a file in the place of the folder; {TO_IMAGES[:9]}"):
         da.CocoReader(path, tmp_path / "other.json")
     assert len(da.CocoReader(annotations=path, images=images)) == 3
+    in_order_of_commands = da.CocoReader(path, images)
+    assert (in_order_of_commands.images, in_order_of_commands.annotations) == (images, path)
 
 
 def test_a_folder_that_cannot_be_read_is_one_line(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,17 +224,26 @@ def test_every_command_has_help_with_an_example_in_80_columns(name: str) -> None
     assert max(map(len, detaug(name, "--help").out.splitlines())) <= 80
 
 
-def test_the_help_is_in_the_order_of_use() -> None:
-    listed = [line.split()[0] for line in detaug("--help").out.partition("Commands:\n")[2].splitlines()]
-    assert listed == [
-        *("demo", "convert", "formats", "convert-voc", "convert-yolo", "convert-dota", "convert-mot"),
-        *("convert-tfrecord", "convert-webdataset"),
-        *("merge", "split", "tile", "check", "preview", "import-recipe"),
-        *("train", "evaluate", "predict", "bench", "tune"),
-        *("convert-coco-to-voc", "convert-coco-to-yolo", "convert-coco-to-dota"),
-        *("convert-coco-to-labelme", "convert-coco-to-cvat", "convert-coco-to-label-studio", "convert-coco-to-csv"),
-        "pack",
-    ]
+def test_the_help_lists_all_commands_in_sections_with_whole_summaries() -> None:
+    sections = [text.splitlines() for text in detaug("--help").out.split("\n\n")[-4:]]
+    assert {lines[0]: [line.split()[0] for line in lines[1:]] for lines in sections} == {
+        "Data:": [
+            *("convert", "formats", "convert-voc", "convert-yolo", "convert-dota", "convert-mot", "convert-tfrecord"),
+            *("convert-webdataset", "merge", "split", "tile", "check"),
+        ],
+        "Train:": ["preview", "import-recipe", "train", "evaluate", "predict"],
+        "Export:": [
+            *("convert-coco-to-voc", "convert-coco-to-yolo", "convert-coco-to-dota", "convert-coco-to-labelme"),
+            *("convert-coco-to-cvat", "convert-coco-to-label-studio", "convert-coco-to-csv", "pack"),
+        ],
+        "Tools:": ["demo", "bench", "tune"],
+    }
+    for line in (line for lines in sections for line in lines[1:]):
+        name, summary = line.split(maxsplit=1)
+        assert len(summary) <= 45
+        assert (cli.commands[name].help or "").startswith(summary)
+        assert summary.endswith(".")
+        assert not summary.endswith("...")
 
 
 def test_the_help_lists_all_models_and_presets() -> None:

@@ -1,4 +1,4 @@
-"""The cache of a json's columns: used while it is valid, and never otherwise."""
+"""The cache of a JSON file's columns: used while it is valid, and never otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from detaug.coco.annotations import AnnotationError, Annotations, read_annotatio
 
 @pytest.fixture
 def coco(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a json that counts as large, with cache folders of its own."""
+    """Write a JSON file that counts as large, with cache folders of its own."""
     monkeypatch.setattr(annotation_cache, "SMALLEST", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     return write(tmp_path / "data" / "train.json", width=100)
@@ -32,7 +32,7 @@ def write(path: Path, width: int) -> Path:
 
 
 def cached(path: Path) -> list[Path]:
-    """Return the cache files of all jsons in the folder of this one, the oldest first."""
+    """Return the cache files of all JSON files in the folder of this one, the oldest first."""
     folder = path.parent.with_name("home") / "detaug" / "annotations"
     return sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime_ns)
 
@@ -48,7 +48,7 @@ def assert_same(one: Annotations, other: Annotations) -> None:
 
 def refuse_to_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     def parse(path: Path, columns: object, outlines: bool) -> Annotations:
-        raise AssertionError("the json is parsed again")
+        raise AssertionError("the JSON file is parsed again")
 
     monkeypatch.setattr(annotations, "_checked", parse)
 

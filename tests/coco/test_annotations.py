@@ -1,4 +1,4 @@
-"""read_annotations: columns of a valid json, and one AnnotationError with file, entry and remedy for any other."""
+"""read_annotations: columns of a valid JSON, and one AnnotationError with file, entry and remedy for any other."""
 
 from __future__ import annotations
 
@@ -93,16 +93,16 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not readable as json"),
-        ('{"images": [', "not readable as json"),
-        ("[1, 2]", "a COCO json is an object"),
-        ("null", "a COCO json is an object"),
+        ("", "not readable as JSON"),
+        ('{"images": [', "not readable as JSON"),
+        ("[1, 2]", "a COCO JSON file is an object"),
+        ("null", "a COCO JSON file is an object"),
         ('{"images": [], "annotations": []}', '"categories" must be a list of objects'),
         ('{"images": {}, "annotations": [], "categories": []}', '"images" must be a list of objects'),
         ('{"images": null, "annotations": [], "categories": []}', '"images" must be a list of objects'),
-        ("[" * 100_000, "not readable as json"),
-        ("9" * 5000, "not readable as json"),
-        ("\udcff\udcfe", "not readable as json"),
+        ("[" * 100_000, "not readable as JSON"),
+        ("9" * 5000, "not readable as JSON"),
+        ("\udcff\udcfe", "not readable as JSON"),
     ],
 )
 def test_not_a_coco_json(tmp_path: Path, text: str, message: str) -> None:
@@ -132,7 +132,7 @@ def test_the_name_of_a_list_may_occur_elsewhere(tmp_path: Path) -> None:
 def test_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(AnnotationError, match=r"no such file; detaug convert-voc"):
         read_annotations(tmp_path / "no.json")
-    with pytest.raises(AnnotationError, match=r"not readable as json \(Is a directory\)"):
+    with pytest.raises(AnnotationError, match=r"not readable as JSON \(Is a directory\)"):
         read_annotations(tmp_path)
 
 
@@ -171,7 +171,7 @@ def test_cleaning_does_not_join_images_of_one_file_and_two_sizes(tmp_path: Path)
 
 
 # ----------------------------------------------------------------------------------------------------------
-# Any json
+# Any JSON file
 
 numbers = st.one_of(
     st.integers(-3, 120),

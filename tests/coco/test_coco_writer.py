@@ -1,4 +1,4 @@
-"""COCO json as written."""
+"""COCO JSON file as written."""
 
 from __future__ import annotations
 

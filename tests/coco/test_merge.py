@@ -1,4 +1,4 @@
-"""Merging COCO json files: ids, classes by name, file names, images in two files."""
+"""Merging COCO JSON files: ids, classes by name, file names, images in two files."""
 
 from __future__ import annotations
 
@@ -256,12 +256,12 @@ def test_two_merges_give_the_same_bytes(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ("merge -o x.json", "Missing argument"),
-        ("merge {a} -o x.json", "annotations must be two json files or more, or one with classes, all different"),
+        ("merge {a} -o x.json", "annotations must be two JSON files or more, or one with classes, all different"),
         ("merge {a} -o x.json --classes bus", "its boxes have the classes dog, cat, but classes lists bus"),
         ("merge {a} {a} -o x.json", "all different"),
         ("merge {a} -o x.json --classes ,", "classes must name at least one class, got none"),
         ("merge {a} {b} -o {a}", "output must be another file than"),
-        ("merge {a} {b} -o x.json --images {folder}", "one folder for each of the 2 json files, got 1"),
+        ("merge {a} {b} -o x.json --images {folder}", "one folder for each of the 2 JSON files, got 1"),
         ("merge {a} {b} -o x.json --images {folder} --images no", "images no is not a folder"),
         ("merge {a} {b} -o x.json --images {folder} --images {folder}/sub", "sub has no image of"),
         ("merge {a} no.json -o x.json", "no.json: no such file"),
@@ -340,7 +340,7 @@ NAMES = {"keypoints": ["left_ear", "right_ear"], "skeleton": [[1, 2]], "flip_idx
 
 
 def with_shapes(prefix: str) -> Document:
-    """Return a json whose first annotation has all shapes, and whose second category has names of key points."""
+    """Return a JSON file whose first annotation has all shapes, and whose second category has names of keypoints."""
     content = renamed(prefix)
     shapes = {"keypoints": [10, 10, 2, 20, 10, 1], "num_keypoints": 2, "corners": [[1, 2], [9, 2], [9, 8], [1, 8]]}
     content["annotations"][0] |= shapes | {"segmentation": [[1, 2, 9, 2, 9, 8, 1, 8]]}

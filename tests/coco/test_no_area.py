@@ -136,7 +136,7 @@ def masked(segmentation: Any, *ops: da.Op, box: Any = (10, 10, 60, 60)) -> tuple
         {"size": [SIDE, SIDE], "counts": [SIDE * SIDE]},
         [[10, 10, 30, 30, 60, 60]],
     ],
-    ids=["right of the image", "above the image", "run lengths of nothing", "line"],
+    ids=["right of the image", "above the image", "RLE of nothing", "line"],
 )
 @pytest.mark.parametrize("limit", [[], [da.SanitizeBoundingBoxes(min_mask_area=1)]], ids=["default", "sanitized"])
 def test_a_box_whose_mask_has_no_pixel_is_left_out(segmentation: Any, limit: list[da.Op]) -> None:

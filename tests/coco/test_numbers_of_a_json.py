@@ -1,4 +1,4 @@
-"""A json whose numbers are none, one after the other: each command and reader says so or does without, and goes on."""
+"""A JSON whose numbers are none, one after the other: each command and reader says so or does without, and goes on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMANDS += [["convert-coco-to-yolo", "x.json", "yolo", "--task", "pose"], ["con
 
 
 def places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where the numbers of a json are."""
+    """Yield where the numbers of a JSON file are."""
     if isinstance(value, dict | list):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
             yield from places(part, (*before, key))

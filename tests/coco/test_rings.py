@@ -1,4 +1,4 @@
-"""Outlines: masks traced and joined are the same pixels; cut rings and smallest rectangles are those of Shapely."""
+"""Polygons: masks traced and joined are the same pixels; cut rings and smallest rectangles are those of Shapely."""
 
 from __future__ import annotations
 

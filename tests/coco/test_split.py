@@ -1,4 +1,4 @@
-"""Splitting a COCO json: every row once and unchanged, classes in the same parts, videos whole."""
+"""Splitting a COCO JSON file: every row once and unchanged, classes in the same parts, videos whole."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from detaug.converters import split_coco
 NAMES = ("a.json", "b.json", "c.json")
 
 
-def split(folder: Path, content: Document, *shares: float, seed: int = 0) -> list[Document]:
-    source, outputs = write(folder / "all.json", content), [folder / name for name in NAMES[: len(shares)]]
-    summary = split_coco(source, outputs, shares, seed=seed)
+def split(folder: Path, content: Document, *ratios: float, seed: int = 0) -> list[Document]:
+    source, outputs = write(folder / "all.json", content), [folder / name for name in NAMES[: len(ratios)]]
+    summary = split_coco(source, outputs, ratios, seed=seed)
     parts = [json.loads(path.read_bytes()) for path in outputs]
     assert list(summary.images) == [len(part["images"]) for part in parts]
     assert list(summary.boxes) == [len(part["annotations"]) for part in parts]
@@ -34,7 +34,7 @@ def split(folder: Path, content: Document, *shares: float, seed: int = 0) -> lis
 
 
 def of_classes(*classes: list[int]) -> Document:
-    """Return a json with an image for each list, which has a box of each class in it."""
+    """Return a JSON file with an image for each list, which has a box of each class in it."""
     boxes = [(image, number) for image, numbers in enumerate(classes) for number in numbers]
     return {
         "images": [{"id": 3 * at + 5, "file_name": f"{at}.jpg", "width": 9, "height": 8} for at in range(len(classes))],
@@ -64,12 +64,12 @@ classes = st.lists(st.lists(st.sampled_from([0, 1, 4, 9]), max_size=3), min_size
 
 @few_or_many(500)
 def test_every_row_is_in_one_file_unchanged(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    def check(labels: list[list[int]], shares: list[int]) -> None:
+    def check(labels: list[list[int]], ratios: list[int]) -> None:
         folder, content = tmp_path_factory.mktemp("split"), of_classes(*labels)
         try:
-            assert_every_row_once(split(folder, content, *shares), content)
+            assert_every_row_once(split(folder, content, *ratios), content)
         except da.InputError as error:
-            fewer = "give fewer outputs" if len(labels) < len(shares) else "would get none of the images"
+            fewer = "give fewer outputs" if len(labels) < len(ratios) else "would get none of the images"
             assert fewer in str(error)  # noqa: PT017
             assert [*folder.iterdir()] == [folder / "all.json"]
 
@@ -84,15 +84,15 @@ def test_all_keys_stay(tmp_path: Path) -> None:
     assert_every_row_once(parts, content)
 
 
-@pytest.mark.parametrize("shares", [(80, 20), (0.8, 0.2), (5, 3, 2)])
-def test_a_class_an_image_is_shared_out_exactly(tmp_path: Path, shares: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("ratios", [(80, 20), (0.8, 0.2), (5, 3, 2)])
+def test_a_class_an_image_is_shared_out_exactly(tmp_path: Path, ratios: tuple[float, ...]) -> None:
     """Images without boxes, too."""
     numbers = {0: 500, 1: 50, 4: 10, 9: 20, None: 30}
     content = of_classes(*([number] if number is not None else [] for number, n in numbers.items() for _ in range(n)))
-    for part, share in zip(split(tmp_path, content, *shares), shares, strict=True):
+    for part, share in zip(split(tmp_path, content, *ratios), ratios, strict=True):
         counts: Counter[int | None] = Counter(row["category_id"] for row in part["annotations"])
         counts[None] = len(part["images"]) - counts.total()
-        assert counts == {number: round(n * share / sum(shares)) for number, n in numbers.items()}
+        assert counts == {number: round(n * share / sum(ratios)) for number, n in numbers.items()}
 
 
 def test_several_classes_an_image_are_shared_out_better_than_at_random() -> None:
@@ -153,8 +153,8 @@ def test_a_loader_reads_each_part(demo_folder: Path, tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[tuple[str, ...], str]] = [
-    (("-o", "a.json"), "give two outputs or more, and a share for each, got 1 and 2"),
-    (("-o", "a.json", "-o", "b.json", "-o", "c.json"), "a share for each, got 3 and 2"),
+    (("-o", "a.json"), "give two outputs or more, and a ratio for each, got 1 and 2"),
+    (("-o", "a.json", "-o", "b.json", "-o", "c.json"), "a ratio for each, got 3 and 2"),
     (("-o", "a.json", "-o", "a.json"), "output 2 must be another file than output 1, got a.json for both"),
     (("-o", "a.json", "-o", "all.json"), "output 2 must be another file than all.json, which is an input"),
     (("-o", "a.json", "-o", "none/b.json"), "output 2 folder none does not exist"),
@@ -167,26 +167,26 @@ def test_wrong_outputs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("all.json"), document())
-    assert message in usage_error("split", "all.json", *arguments, "--shares", "1,1")
+    assert message in usage_error("split", "all.json", *arguments, "--ratios", "1,1")
     assert [*Path().iterdir()] == [Path("all.json")]
 
 
 @pytest.mark.parametrize(
-    ("shares", "message"),
+    ("ratios", "message"),
     [
         ("1,a", "must be numbers, such as 80,20, got '1,a'"),
         ("1,", "must be numbers"),
-        ("1,0", "shares must be positive numbers, such as 80 and 20, got 1.0, 0.0"),
-        ("1,-1", "shares must be positive numbers"),
-        ("1,nan", "shares must be positive numbers"),
-        ("1,inf", "shares must be positive numbers"),
-        ("1,0.0001", "b.json would get none of the images of all.json; give it a larger share"),
+        ("1,0", "ratios must be positive numbers, such as 80 and 20, got 1.0, 0.0"),
+        ("1,-1", "ratios must be positive numbers"),
+        ("1,nan", "ratios must be positive numbers"),
+        ("1,inf", "ratios must be positive numbers"),
+        ("1,0.0001", "b.json would get none of the images of all.json; give it a larger ratio"),
     ],
 )
-def test_wrong_shares(shares: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_ratios(ratios: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(Path("all.json"), document())
-    assert message in usage_error("split", "all.json", "-o", "a.json", "-o", "b.json", "--shares", shares)
+    assert message in usage_error("split", "all.json", "-o", "a.json", "-o", "b.json", "--ratios", ratios)
     assert [*Path().iterdir()] == [Path("all.json")]
 
 
@@ -203,7 +203,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     outputs = [tmp_path / "small.json", tmp_path / "large.json"]
     for path in outputs:
         path.write_text("as before")
-    arguments = ["-o", outputs[0], "-o", outputs[1], "--shares", "1,9"]
+    arguments = ["-o", outputs[0], "-o", outputs[1], "--ratios", "1,9"]
     with disk_for_files_of(20_000):
         result = detaug("split", source, *arguments)
     assert result.code == 2

@@ -1,4 +1,4 @@
-"""COCO json to Pascal VOC and back; what is refused, and what is never overwritten."""
+"""COCO JSON file to Pascal VOC and back; what is refused, and what is never overwritten."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_video(tmp_path: Path) -> None:
 
 
 def test_shapes_between_key_frames(tmp_path: Path) -> None:
-    """Boxes move and turn evenly, the shorter way round; of outlines nothing is known, and their frames are counted."""
+    """Boxes move and turn evenly, the shorter way round; of polygons nothing is known, and their frames are counted."""
     turned = box(0, 30).replace("<box", '<box rotation="350"') + box(4, 50).replace("<box", '<box rotation="30"')
     ring = "".join(f'<polygon frame="{frame}" outside="0" points="1,1;9,1;9,{9 + frame}"/>' for frame in (0, 3))
     text = xml(f'<track id="0" label="car">{turned}</track><track id="1" label="person">{ring}</track>')
@@ -228,7 +228,7 @@ def test_tracks_are_not_kept_in_memory(tmp_path: Path) -> None:
         load_script("convert_speed").write_set(tmp_path / f"{frames}", "cvat/video", frames)
         command = [sys.executable, "-c", _PEAK, str(tmp_path / f"{frames}")]
         peaks.append(int(subprocess.run(command, check=True, capture_output=True, cwd=REPOSITORY).stdout))
-    # Bytes a frame, which has ten boxes: 600 to 1,200, and 7,000 if a track is in memory as a whole.
+    # Bytes per frame, which has ten boxes: 600 to 1,200, and 7,000 if a track is in memory as a whole.
     assert (peaks[1] - peaks[0]) * 1024 / 2000 < 2500
 
 

@@ -1,4 +1,4 @@
-"""Damaged files of each format: a valid json or one sentence. Shards have tests of their own."""
+"""Damaged files of each format: a valid JSON or one sentence. Shards have tests of their own."""
 
 from __future__ import annotations
 

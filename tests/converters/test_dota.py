@@ -1,4 +1,4 @@
-"""DOTA's label files to COCO json and back: corners stay as they are, and lie on painted rectangles."""
+"""DOTA's label files to COCO JSON and back: corners stay as they are, and lie on painted rectangles."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_the_script_that_measures_writes_every_format(tmp_path: Path, name: str)
 )
 def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     buffers = ((spool, "_IN_MEMORY"), (json_list, "_CHARACTERS"), (known_files, "_LARGEST_JSON"))
-    for module, constant in buffers:  # all as for a data set of a hundred thousand images
+    for module, constant in buffers:  # all as for a dataset of a hundred thousand images
         monkeypatch.setattr(module, constant, 1 << 12)
     monkeypatch.setattr(spool, "_MOST_WAITING", 50)
     monkeypatch.setattr(writer, "_ROWS_OF_LINE", 50)
@@ -76,7 +76,7 @@ def test_objects_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
         convert_to_coco(tmp_path / str(count), tmp_path / f"{count}.json", format=name.split("/")[0])
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    # Bytes an image: its ten objects take 2,700 to 10,700; VOC has a finding for each, as the files are equal.
+    # Bytes per image: its ten objects take 2,700 to 10,700; VOC has a finding for each, as the files are equal.
     assert (peaks[2] - peaks[1]) / 200 < 1500
 
 
@@ -89,7 +89,7 @@ def test_records_with_large_masks_are_read_few_at_once(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", ["csv/scattered", "via/csv", "via/3", "cvat/video"])
 def test_objects_that_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Rows of an image that are far apart: the same json with a file and without one, and every box at its image."""
+    """Rows of an image that are far apart: the same JSON with a file and without one, and every box at its image."""
     script, written = load_script("convert_speed"), []
     script.write_set(tmp_path / "set", name, 40)
     for most in (spool._MOST_WAITING, 7):
@@ -158,7 +158,7 @@ def test_several_formats_in_one_folder(tmp_path: Path) -> None:
     [
         ({"a.txt": "hello"}, "has no annotations in a format that is known; detaug formats lists them"),
         ({"a.zip": b"PK\x03\x04"}, "has a.zip, which is a zip archive; unpack it first: unzip"),
-        ({"coco.json": json.dumps(document())}, "coco.json is a COCO json; it needs no conversion: detaug check "),
+        ({"coco.json": json.dumps(document())}, "coco.json is a COCO JSON file; it needs no conversion: detaug check "),
     ],
 )
 def test_what_is_not_converted(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
@@ -168,7 +168,7 @@ def test_what_is_not_converted(tmp_path: Path, files: dict[str, str | bytes], me
 def test_a_file_in_no_format_is_named(tmp_path: Path) -> None:
     files = {"json/a.json": labelme(BOX), "json/settings.json": "{}", "more/settings.json": "{}"}
     root = data_set(tmp_path / "set", files, "a.jpg")
-    assert refused(root).startswith("json/settings.json: is no json of LabelMe")
+    assert refused(root).startswith("json/settings.json: is no JSON of LabelMe")
     assert kinds(converted(root, on_error="skip")[1]) == {"label-unreadable": 1, "file-unused": 1}
 
 
@@ -320,7 +320,7 @@ def test_a_large_json_is_recognised_by_its_beginning(tmp_path: Path, monkeypatch
     monkeypatch.setattr(known_files, "_LARGEST_JSON", 1 << 17)
     many = {"licenses": [], "images": document()["images"] * 2000, "annotations": [], "categories": []}
     coco = write(tmp_path / "coco.json", many)
-    assert "coco.json is a COCO json; it needs no conversion" in refused(coco)
+    assert "coco.json is a COCO JSON file; it needs no conversion" in refused(coco)
     via = {f"{n}": {"filename": f"{n}.jpg", "size": 1, "regions": [], "file_attributes": {}} for n in range(4000)}
     path = write(tmp_path / "via.json", via)
     assert path.stat().st_size > 1 << 17
@@ -329,7 +329,7 @@ def test_a_large_json_is_recognised_by_its_beginning(tmp_path: Path, monkeypatch
     assert path.stat().st_size > 1 << 17
     assert "has the image of none of the 4,000 entries of VGG Image Annotator" in refused(path)
     (tmp_path / "cut.json").write_bytes(coco.read_bytes()[: 1 << 18])
-    assert "not readable as json" in usage_error("check", tmp_path / "cut.json", tmp_path)
+    assert "not readable as JSON" in usage_error("check", tmp_path / "cut.json", tmp_path)
 
 
 def test_two_files_of_one_image(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from detaug.errors import ConversionError
 
 
 def write_photographs(folder: Path, count: int = 6, first: int = 0) -> Path:
-    """Write images of noise, two boxes in each; return the json."""
+    """Write images of noise, two boxes in each; return the JSON file."""
     (folder / "images").mkdir(parents=True)
     rng = np.random.default_rng(first)
     rows, boxes = [], []
@@ -44,7 +44,7 @@ def read(path: Path) -> Any:
 
 
 def tiled(folder: Path, **options: Any) -> tuple[Path, Path]:
-    """Cut tiles of photographs; return their json and folder."""
+    """Cut tiles of images; return their JSON file and folder."""
     da.tile_coco(folder / "all.json", folder / "images", folder / "tiles", size=80, empty=1.0, **options)
     return folder / "tiles/all.json", folder / "tiles/images"
 
@@ -89,7 +89,7 @@ def test_check_finds_tiles_of_an_image_in_two_splits(tmp_path: Path) -> None:
 
 
 def test_tiles_beside_their_own_whole_image(tmp_path: Path) -> None:
-    """The image itself is of the group: in one json, and in two splits."""
+    """The image itself is of the group: in one JSON file, and in two splits."""
     write_photographs(tmp_path)
     path, images = tiled(tmp_path)
     for file in (tmp_path / "images").iterdir():
@@ -168,7 +168,7 @@ def test_groups_by_a_key_and_by_a_part_of_the_name(tmp_path: Path) -> None:
 )
 def test_groups_that_are_not_there(tmp_path: Path, option: str, value: str, message: str) -> None:
     path = write_photographs(tmp_path)
-    outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json", "--shares", "50,50")
+    outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json", "--ratios", "50,50")
     assert message in usage_error("split", path, *outputs, option, value)
     other = write(tmp_path / "other.json", read(path))
     assert message in usage_error("check", path, tmp_path / "images", "--against", other, option, value)
@@ -178,7 +178,7 @@ def test_groups_that_are_not_there(tmp_path: Path, option: str, value: str, mess
 @pytest.mark.parametrize("pattern", ["", "^(x?)", r"\.png$"])
 def test_a_pattern_that_makes_one_group_is_named(tmp_path: Path, pattern: str) -> None:
     path = write_photographs(tmp_path)
-    outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json", "--shares", "50,50")
+    outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json", "--ratios", "50,50")
     error = usage_error("split", path, *outputs, "--group-name", pattern)
     assert "has 1 group of images for 2 outputs; give fewer outputs, or a group_key or group_name that" in error
 
@@ -230,7 +230,7 @@ def test_an_image_without_tiles_is_an_error_and_so_are_tiles_of_others(tmp_path:
     merge_coco([tmp_path / f"{name}/all.json" for name in "ab"], tmp_path / "whole.json")
     with pytest.raises(da.InputError, match=r"has no tiles of 2 of 4 images of .* never be scored"):
         da.CocoEvaluator(tmp_path / "whole.json", tiles=tmp_path / "a/tiles/all.json")
-    with pytest.raises(da.InputError, match=r"tiles of an image 'p2\.png' that .*: merge the jsons"):
+    with pytest.raises(da.InputError, match=r"tiles of an image 'p2\.png' that .*: merge the JSON files"):
         da.CocoEvaluator(tmp_path / "a/all.json", tiles=tmp_path / "b/tiles/all.json")
 
 

@@ -32,7 +32,7 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 def mixed(folder: Path, shapes: list[str]) -> Path:
-    """Write a json whose first annotations have the shapes, one each."""
+    """Write a JSON file whose first annotations have the shapes, one each."""
     content = document()
     for row, shape in zip(content["annotations"], shapes, strict=False):
         row.update(ROWS[shape])

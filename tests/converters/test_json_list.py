@@ -1,4 +1,4 @@
-"""Lists of images in a json larger than the memory: the same items as json.loads, and its faults."""
+"""Lists of images in a JSON file larger than the memory: the same items as json.loads, and its faults."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, characters: in
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1', "does not parse as json: expecting }: character 7"),
-        ('{"a" 1}', "does not parse as json: expecting :: character 5"),
-        ("{a: 1}", 'does not parse as json: expecting ": character 1'),
-        ('{"a": 1,}', 'does not parse as json: expecting ": character 8'),
-        ('{"a": 1} x', "does not parse as json: expecting the end: character 9"),
-        ('{"images": {"a": 1], "b": 2}', "does not parse as json: expecting }: character 18"),
+        ('{"a": 1', "does not parse as JSON: expecting }: character 7"),
+        ('{"a" 1}', "does not parse as JSON: expecting :: character 5"),
+        ("{a: 1}", 'does not parse as JSON: expecting ": character 1'),
+        ('{"a": 1,}', 'does not parse as JSON: expecting ": character 8'),
+        ('{"a": 1} x', "does not parse as JSON: expecting the end: character 9"),
+        ('{"images": {"a": 1], "b": 2}', "does not parse as JSON: expecting }: character 18"),
         ("[1]", r"a list must be an object \{...\}"),
     ],
 )
@@ -73,7 +73,7 @@ def test_faults_are_those_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             expected = json.loads(damaged)
         except ValueError:
             faults += 1
-            with pytest.raises(InputError, match="does not parse as json: "):
+            with pytest.raises(InputError, match="does not parse as JSON: "):
                 [*items_of_json(str(file), "a list")]
         else:
             assert [*items_of_json(str(file), "a list")] == expected
@@ -83,9 +83,9 @@ def test_faults_are_those_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1, 2", "does not parse as json: expecting ]: character 5"),
-        ("[1 2]", "does not parse as json: expecting ]: character 3"),
-        ("[1] x", "does not parse as json: expecting the end: character 4"),
+        ("[1, 2", "does not parse as JSON: expecting ]: character 5"),
+        ("[1 2]", "does not parse as JSON: expecting ]: character 3"),
+        ("[1] x", "does not parse as JSON: expecting the end: character 4"),
         ("[" * 100_000, "is nested too deeply"),
         ('{"a": 1}', "a list must be a list"),
     ],

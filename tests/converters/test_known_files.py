@@ -46,7 +46,7 @@ FILES: list[tuple[str, str, str | bytes]] = [
         "</object></annotation>",
     ),
     (
-        "a json of Segment Anything (SA-1B)",
+        "a JSON file of Segment Anything (SA-1B)",
         "sa_1.json",
         json.dumps({"image": {"file_name": "sa_1.jpg"}, "annotations": [{"id": 1, "segmentation": {}}]}),
     ),
@@ -54,21 +54,21 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ("a Parquet file", "a.json", b"PAR1\x15\x04"),
     ("a table of boxes (CSV)", "a.csv", "image_name,label_name,x1,y1,w,h\na.jpg,cat,1,2,3,4\n"),
     (
-        "a COCO panoptic json",
+        "a COCO panoptic JSON file",
         "panoptic.json",
         json.dumps({"images": [], "categories": [], "annotations": [{"file_name": "a.png", "segments_info": []}]}),
     ),
-    ("a LabelMe json", "a.json", json.dumps(LABELME)),
+    ("a LabelMe JSON file", "a.json", json.dumps(LABELME)),
     ("a VIA project", "a.json", json.dumps({"_via_settings": {}, "_via_img_metadata": {"a.jpg9": REGIONS}})),
     ("a VIA project", "a.json", json.dumps({"a.jpg9": REGIONS})),
-    ("an export of Label Studio in its own json", "a.json", json.dumps(LABEL_STUDIO)),
+    ("an export of Label Studio in its own JSON file", "a.json", json.dumps(LABEL_STUDIO)),
     (
         "a list of tasks for Label Studio, which has no annotations",
         "a.json",
         json.dumps([{"id": 1, "data": {"image": "a.jpg"}, "predictions": [{"result": []}]}]),
     ),
     (
-        "a CreateML json",
+        "a CreateML JSON",
         "a.json",
         json.dumps([{"image": "a.jpg", "annotations": [{"label": "cat", "coordinates": {"x": 1}}]}]),
     ),
@@ -77,17 +77,17 @@ FILES: list[tuple[str, str, str | bytes]] = [
         "a.json",
         json.dumps([{"image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "score": 0.5}]),
     ),
-    ("a VoTT json", "a.json", json.dumps({"assets": {"x": {"asset": {"name": "a.jpg"}, "regions": []}}, "tags": []})),
-    ("a VoTT json", "a.json", json.dumps({"asset": {"name": "a.jpg"}, "regions": [], "version": "2.1.0"})),
-    ("a Supervisely json", "a.json", json.dumps({"size": {}, "objects": [{"classTitle": "cat"}], "tags": []})),
+    ("a VoTT JSON", "a.json", json.dumps({"assets": {"x": {"asset": {"name": "a.jpg"}, "regions": []}}, "tags": []})),
+    ("a VoTT JSON", "a.json", json.dumps({"asset": {"name": "a.jpg"}, "regions": [], "version": "2.1.0"})),
+    ("a Supervisely JSON file", "a.json", json.dumps({"size": {}, "objects": [{"classTitle": "cat"}], "tags": []})),
     ("an annotation list of CrowdHuman (odgt)", "a.odgt", '{"ID":"a","gtboxes":[]}\n{"ID":"b","gtboxes":[]}\n'),
     ("the meta.json of a Supervisely project", "meta.json", '{"classes": [{"title": "cat"}], "tags": []}'),
     ("a metadata.jsonl of Hugging Face", "metadata.jsonl", '{"file_name": "a.jpg", "objects": {"bbox": []}}\n'),
     ("a list of faces of WIDER FACE", "wider_face_val_bbx_gt.txt", "0--Parade/a.jpg\n1\n1 2 3 4 0 0 0 0 0 0\n"),
-    ("BDD100K's json", "a.json", json.dumps([{"name": "a.jpg", "labels": [{"category": "car"}]}])),
-    ("a json of FiftyOne", "samples.json", json.dumps({"samples": [{"_id": {}, "filepath": "data/a.jpg"}]})),
-    ("a json of FiftyOne", "labels.json", json.dumps({"classes": ["cat"], "labels": {"a": [{"label": "cat"}]}})),
-    ("a Datumaro json", "a.json", json.dumps({"info": {}, "categories": {}, "items": []})),
+    ("BDD100K's JSON file", "a.json", json.dumps([{"name": "a.jpg", "labels": [{"category": "car"}]}])),
+    ("a JSON file of FiftyOne", "samples.json", json.dumps({"samples": [{"_id": {}, "filepath": "data/a.jpg"}]})),
+    ("a JSON file of FiftyOne", "labels.json", json.dumps({"classes": ["cat"], "labels": {"a": [{"label": "cat"}]}})),
+    ("a Datumaro JSON file", "a.json", json.dumps({"info": {}, "categories": {}, "items": []})),
     ("an output manifest of SageMaker Ground Truth", "a.jsonl", '{"source-ref":"s3://a.jpg"}\n{"source-ref":"b"}\n'),
     ("an export of Labelbox", "a.ndjson", '{"data_row":{"id":"x"}}\n{"data_row":{"id":"y"}}\n'),
     (
@@ -122,31 +122,31 @@ FILES: list[tuple[str, str, str | bytes]] = [
     ),
     ("HRSC2016's XML", "a.xml", "<HRSC_Image><HRSC_Objects/></HRSC_Image>"),
     (
-        "a Supervisely json of a video",
+        "a Supervisely JSON file of a video",
         "v.mp4.json",
         json.dumps({"size": {}, "frames": [], "framesCount": 9, "objects": []}),
     ),
     (
-        "YouTube-VIS's json, whose annotations are of videos",
+        "YouTube-VIS's JSON file, whose annotations are of videos",
         "a.json",
         json.dumps({"videos": [{"id": 1, "file_names": ["a.jpg"]}], "annotations": [], "categories": []}),
     ),
-    ("BDD100K's json", "a.json", json.dumps({"name": "a", "frames": [{"objects": []}], "attributes": {}})),
-    ("BDD100K's json", "a.json", json.dumps({"frames": [{"name": "a.jpg", "labels": []}], "config": {}})),
-    ("Cityscapes' json of polygons", "a.json", json.dumps({"imgHeight": 80, "imgWidth": 100, "objects": []})),
-    ("a json of V7 Darwin", "a.json", json.dumps({"version": "2.0", "item": {}, "annotations": []})),
-    ("a json of V7 Darwin", "a.json", json.dumps({"image": {}, "annotations": [{"name": "cat", "polygon": {}}]})),
-    ("a json of SuperAnnotate", "a.json", json.dumps({"metadata": {}, "instances": []})),
-    ("a json of SuperAnnotate", "a.json", json.dumps([{"type": "bbox", "classId": 1, "points": {"x1": 1}}])),
+    ("BDD100K's JSON file", "a.json", json.dumps({"name": "a", "frames": [{"objects": []}], "attributes": {}})),
+    ("BDD100K's JSON file", "a.json", json.dumps({"frames": [{"name": "a.jpg", "labels": []}], "config": {}})),
+    ("Cityscapes' JSON of polygons", "a.json", json.dumps({"imgHeight": 80, "imgWidth": 100, "objects": []})),
+    ("a JSON file of V7 Darwin", "a.json", json.dumps({"version": "2.0", "item": {}, "annotations": []})),
+    ("a JSON file of V7 Darwin", "a.json", json.dumps({"image": {}, "annotations": [{"name": "cat", "polygon": {}}]})),
+    ("a JSON file of SuperAnnotate", "a.json", json.dumps({"metadata": {}, "instances": []})),
+    ("a JSON file of SuperAnnotate", "a.json", json.dumps([{"type": "bbox", "classId": 1, "points": {"x1": 1}}])),
     ("a list of tasks of Scale AI", "a.json", json.dumps([{"task_id": "x", "params": {}, "response": {}}])),
-    ("an ODVG json of Grounding DINO", "a.jsonl", '{"filename": "a.jpg", "detection": {"instances": []}}\n'),
+    ("an ODVG JSON of Grounding DINO", "a.jsonl", '{"filename": "a.jpg", "detection": {"instances": []}}\n'),
     ("an NDJSON of Ultralytics", "a.ndjson", '{"type": "dataset", "task": "detect", "class_names": {"0": "cat"}}\n'),
     ("an old export of Labelbox", "a.json", json.dumps([{"ID": "x", "External ID": "a.jpg", "Label": {}}])),
     ("a DOTA label file", "a.txt", DOTA),
     ("a VisDrone label file", "a.txt", VISDRONE),
     ("a MOTChallenge file of boxes", "a.txt", "1,1,10,10,30,20,1,1,1\n"),
 ]
-OF_FORMATS = {form.format for form in FORMS if form.name in {"a COCO json", *(case[0] for case in FILES)}}
+OF_FORMATS = {form.format for form in FORMS if form.name in {"a COCO JSON file", *(case[0] for case in FILES)}}
 FILES += [each[:3] for _, module in modules_of_other_formats(OF_FORMATS) for each in module.EXAMPLES]
 REMEDIES = {form.name: form.remedy for form in FORMS}
 
@@ -156,7 +156,7 @@ def names_of(cases: list[tuple[str, str, str | bytes]]) -> list[object]:
 
 
 def test_every_form_is_tried() -> None:
-    assert {form.name for form in FORMS} - {case[0] for case in FILES} == {"a COCO json"}
+    assert {form.name for form in FORMS} - {case[0] for case in FILES} == {"a COCO JSON file"}
 
 
 @pytest.mark.parametrize(("form", "name", "content"), names_of(FILES))
@@ -175,7 +175,7 @@ def test_files_that_are_slow_to_match(text: str) -> None:
     assert what_is("a.xml", text.encode()) == ""
 
 
-LABELME_FILE = ("a LabelMe json", "a.json", json.dumps(LABELME))
+LABELME_FILE = ("a LabelMe JSON file", "a.json", json.dumps(LABELME))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ LABELME_FILE = ("a LabelMe json", "a.json", json.dumps(LABELME))
         ["check", "{file}", "{images}"],
         ["check", "{file}", "{images}", "--clean", "{out}.json"],
         ["preview", "{file}", "{images}", "-o", "{out}.png"],
-        ["split", "{file}", "-o", "{out}1.json", "-o", "{out}2.json", "--shares", "80,20"],
+        ["split", "{file}", "-o", "{out}1.json", "-o", "{out}2.json", "--ratios", "80,20"],
         ["merge", "{file}", "{coco}", "-o", "{out}.json"],
         ["convert-coco-to-voc", "{file}", "{out}"],
         ["convert-coco-to-yolo", "{file}", "{out}"],

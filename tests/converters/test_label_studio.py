@@ -19,7 +19,7 @@ BLOB[:40] = False
 def packed(mask: Any, rgb: int = 7) -> list[int]:
     """Return the bytes of a mask: a second writing of thi.ng/rle-pack, with counts of up to 8, 16, 256 and 65,536.
 
-    Values that differ from their neighbours stand in rows of words, as Label Studio writes them.
+    Values that differ from their neighbors stand in rows of words, as Label Studio writes them.
     """
     values = np.stack([np.full(mask.size, rgb)] * 3 + [mask.ravel() * 255], axis=1).ravel()  # red, green, blue, alpha
     bits = f"{len(values):032b}{7:05b}" + "".join(f"{size - 1:04b}" for size in (3, 4, 8, 16))
@@ -114,7 +114,7 @@ def test_results_about_a_region_repeat_its_shape(tmp_path: Path) -> None:
 
 
 def test_what_is_about_a_region_is_not_about_the_image(tmp_path: Path) -> None:
-    """Also where the region is a key point, which has no columns, or has no place in the json."""
+    """Also where the region is a keypoint, which has no columns, or has no place in the JSON file."""
     regions = [
         region("rectanglelabels", id="r", x=10, y=10, width=10, height=10),
         region("keypointlabels", "nose", id="k", x=12, y=25) | {"parentID": "r"},

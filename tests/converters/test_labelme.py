@@ -1,4 +1,4 @@
-"""LabelMe's json files: every kind of shape, against a second reading; damaged files."""
+"""LabelMe's JSON files: every kind of shape, against a second reading; damaged files."""
 
 from __future__ import annotations
 
@@ -190,10 +190,10 @@ def test_a_shape_that_cannot_be_read_costs_its_image(tmp_path: Path, one: dict[s
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"shapes": [', "a.json: does not parse as json"),
-        (b'{"shapes": 7}', "a.json: is no json of LabelMe, which has a list of shapes"),
+        (b'{"shapes": [', "a.json: does not parse as JSON"),
+        (b'{"shapes": 7}', "a.json: is no JSON of LabelMe, which has a list of shapes"),
         (b"[" * 100_000, "a.json: is nested too deeply"),
-        ('{"shapes": [{"label": "中文"}]}'.encode("gbk"), "a.json: does not parse as json: 'utf-8' codec"),
+        ('{"shapes": [{"label": "中文"}]}'.encode("gbk"), "a.json: does not parse as JSON: 'utf-8' codec"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: bytes, message: str) -> None:

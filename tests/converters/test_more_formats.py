@@ -60,9 +60,9 @@ def test_masks_of_segment_anything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"segmentation": {"size": [100, 80], "counts": COUNTS}}, "object 1: the size of the run lengths is [100, 80]"),
+        ({"segmentation": {"size": [100, 80], "counts": COUNTS}}, "object 1: the size of the RLE is [100, 80]"),
         ({"segmentation": {"size": [80, 100], "counts": [5]}}, "add up to 5, the image has 8000 pixels"),
-        ({"segmentation": None}, "must be rings or run lengths, got None"),
+        ({"segmentation": None}, "must be rings or RLE, got None"),
     ],
 )
 def test_masks_that_are_invalid(tmp_path: Path, more: Any, message: str) -> None:
@@ -103,7 +103,7 @@ def test_the_xml_of_the_labelme_web_tool(tmp_path: Path) -> None:
     assert [row["name"] for row in document["categories"]] == ["box", "car", "van"]
     assert kinds(summary) == {"shape-unused": 3, "element-unused": 1}
     assert "1 keypoint without a box, 1 line, 1 segm" in str(summary)
-    assert "have no place in the json: <other>\n" in str(summary)
+    assert "have no place in the JSON file: <other>\n" in str(summary)
 
 
 # ---------------------------------------------------------------------------------------------- tables
@@ -206,8 +206,8 @@ def test_a_panoptic_json_is_named_by_every_command(tmp_path: Path) -> None:
     root = data_set(tmp_path / "set", {"panoptic.json": json.dumps(content)}, "a.jpg")
     file = root / "panoptic.json"
     for command in (["convert", file, "-o", tmp_path / "out.json"], ["check", file, root]):
-        assert "is a COCO panoptic json; converters/panoptic2detection_coco_format.py" in usage_error(*command)
-    with pytest.raises(da.AnnotationError, match="is a COCO panoptic json"):
+        assert "is a COCO panoptic JSON file; converters/panoptic2detection_coco_format.py" in usage_error(*command)
+    with pytest.raises(da.AnnotationError, match="is a COCO panoptic JSON file"):
         da.CocoReader(root, file)
 
 
@@ -217,7 +217,7 @@ def test_a_panoptic_json_that_is_too_large_to_be_parsed_first(tmp_path: Path, mo
     annotations = [{"image_id": 1, "file_name": "1.png", "segments_info": []}]
     content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
     root = data_set(tmp_path / "set", {"panoptic.json": json.dumps(content)}, "1.jpg")
-    assert "is a COCO panoptic json; " in refused(root)
+    assert "is a COCO panoptic JSON file; " in refused(root)
 
 
 def test_images_inside_of_labelme_jsons(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_images_inside_of_labelme_jsons(tmp_path: Path) -> None:
         f"{name}.json": json.dumps({"version": "5", "shapes": [shape], "imagePath": f"{name}.png", "imageData": data})
         for name, data in (("a", "iVBOR"), ("b", None))
     }
-    remedy = "the json has it in imageData: labelme_export_json of LabelMe writes it as a file"
+    remedy = "the JSON file has it in imageData: labelme_export_json of LabelMe writes it as a file"
     assert remedy in refused(data_set(tmp_path / "all", files))
     one = refused(data_set(tmp_path / "one", files, "c.jpg", "b.png"))
     assert f"no image in {tmp_path / 'one'} has the name 'a.png'; {remedy}" in one

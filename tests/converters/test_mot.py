@@ -1,4 +1,4 @@
-"""MOTChallenge's ground truth to COCO json: boxes, frames, tracks and videos, options, and what is wrong with files."""
+"""MOTChallenge's ground truth to COCO JSON: boxes, frames, tracks and videos, options, and what is wrong with files."""
 
 from __future__ import annotations
 
@@ -348,7 +348,7 @@ def test_test_sequences_have_no_boxes(mot: Path) -> None:
         shutil.rmtree(mot / name / "gt")
     content, summary = converted(mot)
     assert (len(content["images"]), content["annotations"]) == (15, [])
-    assert content["categories"] == [{"id": 1, "name": "pedestrian"}]  # a json without a class cannot be loaded
+    assert content["categories"] == [{"id": 1, "name": "pedestrian"}]  # a JSON file without a class cannot be loaded
     assert summary.kind_counts["ground-truth-missing"] == 3
 
 

@@ -1,4 +1,4 @@
-"""A conversion that loses every object writes nothing, and says what these were; an empty data set may be empty."""
+"""A conversion that loses every object writes nothing, and says what these were; an empty dataset may be empty."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_some_are_left_and_the_others_are_counted_by_their_kind(tmp_path: Path) 
     box = '<box label="car" xtl="1" ytl="1" xbr="9" ybr="9"/>'
     root = data_set(tmp_path / "in", {"annotations.xml": CVAT.replace("</image>", f"{box}</image>")}, "a.jpg")
     printed = detaug("convert", root, "-o", tmp_path / "out.json").out
-    assert "has no place in the json: 2 keypoints without a box, 1 line\n" in printed
+    assert "has no place in the JSON file: 2 keypoints without a box, 1 line\n" in printed
 
 
 @pytest.mark.parametrize("convert", [coco_to_yolo, coco_to_voc, coco_to_dota, coco_to_labelme, coco_to_cvat])
@@ -95,7 +95,7 @@ def test_the_way_back(tmp_path: Path, convert: Any) -> None:
 
 
 def test_crowds_alone(tmp_path: Path) -> None:
-    """YOLO, DOTA and the table have none: a json of nothing but crowds leaves nothing."""
+    """YOLO, DOTA and the table have none: a JSON file of nothing but crowds leaves nothing."""
     content = document()
     for row in content["annotations"]:
         row["iscrowd"] = 1

@@ -1,4 +1,4 @@
-"""`detaug pack`: shards that webdataset, DALI and protobuf read, and that convert back to the same json."""
+"""`detaug pack`: shards that webdataset, DALI and protobuf read, and that convert back to the same JSON file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def data_set() -> Document:
-    """A json with names that keys cannot have, and everything that may be lost."""
+    """A JSON with names that keys cannot have, and everything that may be lost."""
     content = document()
     content["categories"].insert(
         0, {"id": 9, "name": "unused 🐟", "supercategory": None, "keypoints": ["nose"], "flip_idx": [0]}
@@ -68,7 +68,7 @@ def data_set() -> Document:
 
 
 def write_data_set(folder: Path) -> tuple[Path, Path]:
-    """Write it and its images, each with other bytes; return (json, images)."""
+    """Write it and its images, each with other bytes; return (JSON, images)."""
     images = write_images(folder / "images")
     for at, name in enumerate(MORE_NAMES):
         (images / name).parent.mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ def boxes_of(image_id: int) -> list[list[float]]:
     return [row["bbox"] for row in data_set()["annotations"] if row["image_id"] == image_id]
 
 
-# ------------------------------------------------------------------------------------------------ json and round trip
+# ------------------------------------------------------------------------------------------------ JSON and round trip
 
 
 def test_the_json_is_the_same_and_points_to_the_images_bytes(source: tuple[Path, Path], packed: Path) -> None:
@@ -180,7 +180,7 @@ def test_annotations_in_another_order_than_their_images_come_back_grouped(
 
 
 def check_sample(image: bytes, text: bytes, source: tuple[Path, Path], seen: list[int]) -> None:
-    """The image and its json are those of the source."""
+    """The image and its JSON file are those of the source."""
     sample, content = json.loads(text), load(source[0])
     number = sample["image"]["id"]
     assert image == encoded(source)[number]
@@ -508,14 +508,14 @@ def test_shards_left_from_a_longer_json_are_refused(
     left.touch()
     (tmp_path / "train-00001.txt").touch()
     error = usage_error("pack", *source, "-o", tmp_path, "--format", shard_format)
-    assert "1 shard file of another data set of this name, such as train-00001." in error
+    assert "1 shard file of another dataset of this name, such as train-00001." in error
     left.unlink()
     assert detaug("pack", *source, "-o", tmp_path, "--format", shard_format).code == 0
 
 
 def test_the_input_is_not_replaced(source: tuple[Path, Path]) -> None:
     assert "is the input and would be replaced" in usage_error("pack", *source, "-o", source[0].parent)
-    assert "is a folder in the place of the json" in usage_error("pack", source[1], source[0], "-o", "out")
+    assert "is a folder in the place of the JSON file" in usage_error("pack", source[1], source[0], "-o", "out")
 
 
 def test_a_missing_image_is_an_error_before_anything_is_written(tmp_path: Path, shard_format: PackFormat) -> None:

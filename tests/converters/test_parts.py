@@ -1,4 +1,4 @@
-"""Parts of a conversion, of packing and of a check: `merge` joins jsons to the same bytes as one run writes."""
+"""Parts of a conversion, of packing and of a check: `merge` joins JSON files to the same bytes as one run writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from detaug.converters import ConversionError, check_coco, coco_to_yolo, convert
 
 
 def joined(tmp_path: Path, root: Path, count: int, **options: Any) -> tuple[bytes, bytes]:
-    """Return the json of one run, and that of parts."""
+    """Return the JSON file of one run, and that of parts."""
     convert_to_coco(root, tmp_path / "whole.json", **options)
     parts = [tmp_path / f"part-{number}.json" for number in range(1, count + 1)]
     for number, part in enumerate(parts, 1):
@@ -43,7 +43,7 @@ def points(*names: str) -> list[dict[str, Any]]:
 
 
 def labelme_set(folder: Path) -> Path:
-    """Return files whose classes, key points and regions are each in few images, and images without any."""
+    """Return files whose classes, keypoints and regions are each in few images, and images without any."""
     contents = {
         "a": labelme(*SHAPES[5:7]),
         "c": labelme(PERSON, *points("nose", "foot"), IGNORED),
@@ -161,10 +161,10 @@ def test_the_whole_is_cleaned_and_split(tmp_path: Path) -> None:
     root = labelme_set(tmp_path)
     part = tmp_path / "2.json"
     detaug("convert", root, "-o", part, "--part", "2/3")
-    refusal = "is one part of a data set; join all of them first: detaug merge"
+    refusal = "is one part of a dataset; join all of them first: detaug merge"
     assert refusal in usage_error("check", part, root, "--clean", tmp_path / "clean.json")
     outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json")
-    assert refusal in usage_error("split", part, *outputs, "--shares", "1,1")
+    assert refusal in usage_error("split", part, *outputs, "--ratios", "1,1")
 
 
 def test_objects_of_a_changed_part_stay_with_their_image(tmp_path: Path) -> None:
@@ -248,11 +248,11 @@ def test_what_is_refused(tmp_path: Path) -> None:
     convert_to_coco(root, three, part=(1, 3))
     assert "each once" in usage_error("merge", one, two, three, "-o", out)
     convert_to_coco(root, three, part=(3, 3))
-    assert "parts of different data sets, or were changed" in usage_error("merge", one, two, three, "-o", out)
+    assert "parts of different datasets, or were changed" in usage_error("merge", one, two, three, "-o", out)
     for number in (1, 2, 3):
         convert_to_coco(root, tmp_path / f"{number}.json", part=(number, 3))
     one.write_text(json.dumps(changed | {"annotations": [{}]}, separators=(",", ":")))
-    assert "parts of different data sets" in usage_error("merge", one, two, three, "-o", out)  # b.jpg is in one
+    assert "parts of different datasets" in usage_error("merge", one, two, three, "-o", out)  # b.jpg is in one
     del changed["images"][1]
     two_parts = json.loads(two.read_bytes())["part"]
     one.write_text(
@@ -313,9 +313,9 @@ def test_tiles_of_parts_that_do_not_belong_together(tmp_path: Path) -> None:
     assert sorted((tmp_path / "out").rglob("*")) == before
     assert detaug(*order, tmp_path / "other", "--overlap", "0.5", "--part", "2/2").code == 0
     parts = tmp_path / "out/a-part-1-of-2.json", tmp_path / "other/a-part-2-of-2.json"
-    assert "parts of different data sets" in usage_error("merge", *parts, "-o", tmp_path / "b.json")
+    assert "parts of different datasets" in usage_error("merge", *parts, "-o", tmp_path / "b.json")
     tiles_of_a_part = ("tile", parts[0], tmp_path / "out/images", "-o", tmp_path / "again")
-    assert "is one part of a data set" in usage_error(*tiles_of_a_part)
+    assert "is one part of a dataset" in usage_error(*tiles_of_a_part)
     (images / "a.jpg").write_bytes(b"no image")
     usage_error(*order, tmp_path / "broken", "--part", "1/2")
     assert not (tmp_path / "broken").exists()
@@ -334,9 +334,9 @@ def test_packed_parts_of_other_shards(tmp_path: Path) -> None:
     pack_coco(path, images, tmp_path / "one", part=(1, 2), shard_size=1)
     pack_coco(path, images, tmp_path / "two", part=(2, 2), shard_size=2)
     parts = tmp_path / "one/a-part-1-of-2.json", tmp_path / "two/a-part-2-of-2.json"
-    assert "parts of different data sets" in usage_error("merge", *parts, "-o", tmp_path / "out.json")
+    assert "parts of different datasets" in usage_error("merge", *parts, "-o", tmp_path / "out.json")
     error = usage_error("pack", parts[0], tmp_path / "one", "-o", tmp_path / "again")
-    assert "is one part of a data set; join all of them first: detaug merge" in error
+    assert "is one part of a dataset; join all of them first: detaug merge" in error
 
 
 def test_keys_of_parts_are_not_the_users(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_line_whose_ends_nearly_meet_is_one_with_a_finding(tmp_path: Path, fil
 def test_a_line_without_an_area_is_counted_as_one(tmp_path: Path, files: Any, kind: str, points: Any) -> None:
     row, found, printed = first_of(tmp_path, files(kind, points))
     assert (row, found) == (None, {"shape-unused": 1})
-    assert "has no place in the json: 1 line\n" in printed
+    assert "has no place in the JSON file: 1 line\n" in printed
 
 
 def test_quadrilaterals_and_cuboids_of_x_anylabeling(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_keys_that_are_not_read_are_counted(tmp_path: Path) -> None:
     row, found, printed = first_of(tmp_path, labelme("polygon", SQUARE, score=0.5, kie_linking=[[1, 2]], other=None))
     assert row
     assert (row["score"], found) == (0.5, {"element-unused": 1})
-    assert "have no place in the json: kie_linking\n" in printed
+    assert "have no place in the JSON file: kie_linking\n" in printed
 
 
 def test_cuboids_and_unknown_elements_of_cvat(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_cuboids_and_unknown_elements_of_cvat(tmp_path: Path) -> None:
     assert (row["bbox"], row["area"], found) == ([10, 10, 45, 35], 45 * 35 - 25, {})
     row, found, printed = first_of(tmp_path / "2", cvat("sphere", []))
     assert (row, found) == (None, {"element-unused": 1})
-    assert "have no place in the json: <sphere>\n" in printed
+    assert "have no place in the JSON file: <sphere>\n" in printed
 
 
 def test_circles_through_points_of_via_3(tmp_path: Path) -> None:

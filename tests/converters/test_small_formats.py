@@ -188,7 +188,7 @@ def test_supervisely(tmp_path: Path) -> None:
     [
         ("createml", "a.json", CREATEML.replace('"x": 25', '"x": null'), "object 0: x must be a finite number"),
         ("createml", "a.json", CREATEML.replace('"cat"', '""'), "label must be text"),
-        ("createml", "a.json", '{"x": 1}', "a Create ML json must be a list"),
+        ("createml", "a.json", '{"x": 1}', "a Create ML JSON must be a list"),
         ("wider-face", "a.txt", WIDER.replace("10 10 30", "10 x 30"), "a.txt:3: a row must be a finite"),
         ("wider-face", "a.txt", WIDER.replace("10 10 30", "10 30"), "a.txt:3: must be x y width height"),
         ("wider-face", "a.txt", WIDER.replace("\n2\n", "\n3\n"), "the number of its rows, got the number 3"),

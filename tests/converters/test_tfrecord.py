@@ -1,4 +1,4 @@
-"""TFRecord to COCO json: TensorFlow's features, positions of images, checksums, what is refused."""
+"""TFRecord to COCO JSON: TensorFlow's features, positions of images, checksums, what is refused."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_boxes_are_cut_and_repaired(tmp_path: Path, box: Any, expected: Any, kin
         ({"image/encoded": [b"GIF89a"]}, "is not an image that can be read"),
         ({"image/encoded": [b""]}, "is empty"),
         ({"image/encoded": [image_bytes(), b"x"]}, "image/encoded must be one image, got 2"),
-        ({"image/coco": ["[]"]}, "its json must be an object"),
+        ({"image/coco": ["[]"]}, "its JSON file must be an object"),
     ],
 )
 def test_records_that_cannot_be_used_are_named(tmp_path: Path, more: Any, message: str) -> None:

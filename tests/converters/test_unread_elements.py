@@ -52,7 +52,7 @@ def test_elements_beside_the_objects_of_an_xml_are_counted(tmp_path: Path) -> No
     folder = data_set(tmp_path / "voc", voc("<weather>rain</weather><owner/>", box_xml(1, 2, 30, 40)), "a.jpg")
     _, summary = converted(folder)
     assert kinds(summary) == {"element-unused": 1}
-    assert "have no place in the json: <weather>\n" in str(summary)
+    assert "have no place in the JSON file: <weather>\n" in str(summary)
 
 
 def test_the_four_points_of_a_rotated_box_of_dior_r(tmp_path: Path) -> None:
@@ -99,14 +99,14 @@ def test_features_of_tfrecords_are_named(tmp_path: Path) -> None:
     shard = write_tfrecord(tmp_path / "a.tfrecord", [detection("a.jpg", [[10, 10, 50, 50]], [1]) | more] * 2)
     summary = tfrecord_to_coco([shard], tmp_path / "out.json")
     assert kinds(summary)["element-unused"] == 4
-    assert "have no place in the json: image/object/group_of, image/object/mask\n" in str(summary)
+    assert "have no place in the JSON file: image/object/group_of, image/object/mask\n" in str(summary)
 
 
 def test_keys_that_another_format_does_not_have_are_named(tmp_path: Path) -> None:
     content = document()
     content["annotations"][0] |= {"score": 0.5, "note": "x"}
     result = detaug("convert-coco-to-yolo", write(tmp_path / "a.json", content), tmp_path / "yolo")
-    assert "key-dropped: a key of the json has no place in the other format: annotations.note, ann" in result.out
+    assert "key-dropped: a key of the JSON file has no place in the other format: annotations.note, ann" in result.out
 
 
 CORNERS = [[50, 40, 70, 60], [60, 50, 80, 70], [70, 30, 90, 50], [40, 41, 60, 61]]
@@ -202,16 +202,16 @@ def test_masks_keypoints_and_single_values_of_hugging_face(tmp_path: Path) -> No
     assert (dog["keypoints"], dog["num_keypoints"]) == ([1, 2, 2, 9, 8, 1, 0, 0, 0], 2)
     assert document["categories"][1]["keypoints"] == ["point_1", "point_2", "point_3"]
     assert kinds(summary) == {"element-unused": 1}
-    assert "have no place in the json: objects.source\n" in str(summary)
+    assert "have no place in the JSON file: objects.source\n" in str(summary)
     assert "masks=True, keypoints=True" in str(summary)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("segmentation", {"size": [80, 100], "counts": [1, 2]}, "the counts of the run lengths add up to 3"),
-        ("segmentation", {"size": [80, 1e9], "counts": [1, 2]}, "size of run lengths must be [height, width]"),
-        ("segmentation", {"size": [1 << 20, 1 << 20], "counts": [1]}, "size of run lengths must be [height, width]"),
+        ("segmentation", {"size": [80, 100], "counts": [1, 2]}, "the counts of the RLE add up to 3"),
+        ("segmentation", {"size": [80, 1e9], "counts": [1, 2]}, "size of RLE must be [height, width]"),
+        ("segmentation", {"size": [1 << 20, 1 << 20], "counts": [1]}, "size of RLE must be [height, width]"),
         ("keypoints", [1, 2, 3], "keypoints must be x, y and a visibility of 0, 1 or 2 each"),
         ("keypoints", [1, 2], "keypoints must be x, y and a visibility of 0, 1 or 2 each"),
     ],
@@ -233,7 +233,10 @@ def test_a_project_of_videos_of_supervisely(tmp_path: Path) -> None:
     video = {"size": {"height": 80, "width": 100}, "framesCount": 1, "objects": [], "frames": [], "tags": []}
     files = {"meta.json": json.dumps({"classes": [], "tags": []}), "ds/ann/v.mp4.json": json.dumps(video)}
     message = refused(data_set(tmp_path / "set", files, "ds/a.jpg"))
-    assert "no annotations of images, ann/NAME.jpg.json; ds/ann/v.mp4.json is a Supervisely json of a video" in message
+    assert (
+        "no annotations of images, ann/NAME.jpg.json; ds/ann/v.mp4.json is a Supervisely JSON file of a video"
+        in message
+    )
 
 
 def test_masks_of_mots_are_named(tmp_path: Path) -> None:
@@ -251,14 +254,14 @@ def test_groups_of_tracks_and_attributes_of_points_of_cvat(tmp_path: Path) -> No
     tracks = f'<track id="0" label="a" group_id="3">{box}</track><track id="1" label="b">{box}<attribute/></track>'
     document, summary = converted(data_set(tmp_path / "video", cvat(tracks), "frame_000000.jpg"))
     assert [row.get("group_id") for row in document["annotations"]] == [3, None]
-    assert "have no place in the json: <attribute>\n" in str(summary)
+    assert "have no place in the JSON file: <attribute>\n" in str(summary)
     points = "".join(
         f'<points label="{at}" points="{at}0,{at}5"><attribute name="x">y</attribute></points>' for at in (1, 2)
     )
     image = f'<image name="a.jpg" width="100" height="80"><skeleton label="a">{points}</skeleton><note/></image>'
     _, summary = converted(data_set(tmp_path / "images", cvat(image), "a.jpg"))
     assert kinds(summary) == {"element-unused": 3}
-    assert "have no place in the json: <attribute> of <points>, <note>\n" in str(summary)
+    assert "have no place in the JSON file: <attribute> of <points>, <note>\n" in str(summary)
 
 
 def test_keys_of_supervisely_labelme_and_crowdhuman_are_counted(tmp_path: Path) -> None:
@@ -267,7 +270,7 @@ def test_keys_of_supervisely_labelme_and_crowdhuman_are_counted(tmp_path: Path) 
     document = {"size": {"height": 80, "width": 100}, "tags": [], "objects": [box, box], "customBigData": {"a": 1}}
     folder = data_set(tmp_path / "supervisely", {"ann/a.jpg.json": json.dumps(document)}, "img/a.jpg")
     _, summary = converted(folder)
-    assert "have no place in the json: customBigData, instance\n" in str(summary)
+    assert "have no place in the JSON file: customBigData, instance\n" in str(summary)
     assert kinds(summary)["element-unused"] == 3
 
     shape = {"label": "cat", "points": [[1, 1], [9, 9]], "shape_type": "rectangle"}
@@ -280,12 +283,12 @@ def test_keys_of_supervisely_labelme_and_crowdhuman_are_counted(tmp_path: Path) 
         "text": "",
     }
     _, summary = converted(data_set(tmp_path / "labelme", {"a.json": json.dumps(document)}, "a.jpg"))
-    assert "have no place in the json: description\n" in str(summary)
+    assert "have no place in the JSON file: description\n" in str(summary)
 
     person = {"tag": "person", "fbox": [1, 2, 30, 40], "pose": 3}
     text = json.dumps({"ID": "a", "gtboxes": [person], "source": "web"})
     _, summary = converted(data_set(tmp_path / "crowdhuman", {"a.odgt": text}, "a.jpg"))
-    assert "have no place in the json: pose, source\n" in str(summary)
+    assert "have no place in the JSON file: pose, source\n" in str(summary)
 
 
 def test_the_hull_of_a_cuboid_of_supervisely(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""VGG Image Annotator 1, 2 and 3: projects, json and CSV exports, against a second reading; damaged files."""
+"""VGG Image Annotator 1, 2 and 3: projects, JSON and CSV exports, against a second reading; damaged files."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_nested_values(tmp_path: Path, depth: int) -> None:
     text = text.replace('"?"', "[" * depth + "]" * depth)
     root = data_set(tmp_path / "set", {"a.json": text}, "a.jpg")
     if depth == 100_000 or (depth == 600 and sys.version_info < (3, 12)):
-        assert "a.json: is nested too deeply for a json of annotations" in refused(root, format="via")
+        assert "a.json: is nested too deeply for a JSON file of annotations" in refused(root, format="via")
     else:
         assert [row["bbox"] for row in converted(root)[0]["annotations"]] == BOXES[:1]
 

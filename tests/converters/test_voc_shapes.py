@@ -1,4 +1,4 @@
-"""VOC's masks and roLabelImg's rotated boxes to COCO json."""
+"""VOC's masks and roLabelImg's rotated boxes to COCO JSON."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_masks_are_those_that_pycocotools_decodes(tmp_path: Path, mode: str) -> 
 
 
 def voc_color(number: int) -> tuple[int, ...]:
-    """Return a colour of VOC's map, as VOClabelcolormap.m computes it."""
+    """Return a color of VOC's map, as VOClabelcolormap.m computes it."""
     color = [0, 0, 0]
     for shift in range(7, -1, -1):
         for channel in range(3):
@@ -140,7 +140,7 @@ def test_masks_in_another_order_go_to_the_boxes_that_they_fit(tmp_path: Path) ->
             {"mask-unusable": 1},
             "has 50 x 80 pixels, and its image 100 x 80",
         ),
-        (png((1, FIRST), mode="RGB"), {"mask-unusable": 1}, "has colours that are not in VOC's colour map"),
+        (png((1, FIRST), mode="RGB"), {"mask-unusable": 1}, "has colors that are not in VOC's color map"),
         (png((1, FIRST))[:60], {"mask-unusable": 1}, "cannot be read"),
         (b"GIF89a", {"mask-unusable": 1}, "cannot be read"),
     ],
@@ -213,7 +213,7 @@ def turned(x: float, y: float, width: float, height: float, angle: float) -> NDA
 
 
 def coco_of(folder: Path, shapes: list[dict[str, Any]]) -> Path:
-    """Write a.png, of 100 x 80, and a json with an object for each shape, with the box around it."""
+    """Write a.png, of 100 x 80, and a JSON file with an object for each shape, with the box around it."""
     Image.new("RGB", SIZE).save(folder / "a.png")
     rows = []
     for number, shape in enumerate(shapes, 1):
@@ -272,7 +272,7 @@ def test_what_is_no_rectangle_becomes_the_smallest_around_it(tmp_path: Path) -> 
 
 
 def polygon_xml(*points: tuple[float, float]) -> str:
-    """Return an outline as supervision, Roboflow and RectLabel write it."""
+    """Return a polygon as supervision, Roboflow and RectLabel write it."""
     numbers = "".join(f"<x{at}>{x}</x{at}><y{at}>{y}</y{at}>" for at, (x, y) in enumerate(points, 1))
     return f"<polygon>{numbers}</polygon>"
 

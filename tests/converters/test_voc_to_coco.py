@@ -1,4 +1,4 @@
-"""Pascal VOC to COCO: every kind of odd file that data sets have, and the result."""
+"""Pascal VOC to COCO: every kind of odd file that datasets have, and the result."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.converters.voc.to_coco import read_voc
 
 DATA = SHARED_DATA
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not there: {DATA}")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real datasets are not there: {DATA}")
 
 
 def one(folder: Path, *objects: str, xml: str | bytes | None = None, **options: Any) -> tuple[Any, VocSummary]:
-    """Convert a data set of one image, 100 x 80."""
+    """Convert a dataset of one image, 100 x 80."""
     return convert(devkit(folder / "voc", {"a": voc_xml(*objects) if xml is None else xml}), **options)
 
 
@@ -50,7 +50,7 @@ def kinds(summary: VocSummary) -> dict[str, int]:
 
 
 def refused(root: Path, **options: Any) -> ConversionError:
-    """Return the error of a data set that cannot be converted; there must be no output."""
+    """Return the error of a dataset that cannot be converted; there must be no output."""
     output = root.parent / "refused.json"
     with pytest.raises(ConversionError) as caught:
         voc_to_coco(root, output, **options)
@@ -170,7 +170,7 @@ def test_child_order_parts_actions_and_comments_are_ignored(tmp_path: Path) -> N
     assert boxes_of(document) == [[9, 19, 21, 21]]
     assert list(summary.class_counts) == ["cat"]
     assert kinds(summary) == {"element-unused": 2}  # counted, not read
-    assert "have no place in the json: <actions>, <part>\n" in str(summary)
+    assert "have no place in the JSON file: <actions>, <part>\n" in str(summary)
 
 
 @pytest.mark.parametrize(
@@ -674,12 +674,12 @@ def test_two_images_with_one_stem(tmp_path: Path, filename: str, taken: str) -> 
     assert kinds(summary) == {"image-ambiguous": 1}
 
 
-@pytest.mark.parametrize(("unlabelled", "names"), [("keep", ["a.jpg", "b.jpg"]), ("skip", ["a.jpg"])])
-def test_an_image_without_xml(tmp_path: Path, unlabelled: str, names: list[str]) -> None:
+@pytest.mark.parametrize(("unlabeled", "names"), [("keep", ["a.jpg", "b.jpg"]), ("skip", ["a.jpg"])])
+def test_an_image_without_xml(tmp_path: Path, unlabeled: str, names: list[str]) -> None:
     images = {"a.jpg": image_bytes(), "b.jpg": image_bytes((50, 40))}
-    document, summary = convert(devkit(tmp_path / "voc", {"a": voc_xml()}, images), unlabelled=unlabelled)
+    document, summary = convert(devkit(tmp_path / "voc", {"a": voc_xml()}, images), unlabeled=unlabeled)
     assert [image["file_name"] for image in document["images"]] == names
-    assert kinds(summary) == {"unlabelled-kept" if unlabelled == "keep" else "unlabelled-skipped": 1}
+    assert kinds(summary) == {"unlabeled-kept" if unlabeled == "keep" else "unlabeled-skipped": 1}
 
 
 def test_a_bad_xml_takes_the_image_of_its_filename_with_it(tmp_path: Path) -> None:
@@ -810,7 +810,7 @@ def test_the_devkit_of_several_years_is_refused_with_the_remedy(tmp_path: Path) 
 )
 def test_one_folder_of_a_data_set_names_the_data_set(tmp_path: Path, folder: str, options: Any) -> None:
     root = devkit(tmp_path / "voc", {"a": voc_xml(), "b": voc_xml()}, splits={"a": "a\n"})
-    message = f"{root / folder} is one folder of a VOC data set; give the folder above it: convert {root}"
+    message = f"{root / folder} is one folder of a VOC dataset; give the folder above it: convert {root}"
     assert str(refused(root / folder, **options)) == message
     if folder == "Annotations":
         (root / "JPEGImages").rename(root / "images")
@@ -863,7 +863,7 @@ def test_a_reader_of_records_gives_the_same(tmp_path: Path) -> None:
     write_files(root, {"ImageSets/Main/some.txt": "3/3\n1/1\n2/2\n"})
     source = AnnotationFiles(root, [], root, tmp_path)
     for split in (None, "some"):
-        for options in ({}, {"origin": "zero", "difficult": "drop", "unlabelled": "skip"}):
+        for options in ({}, {"origin": "zero", "difficult": "drop", "unlabeled": "skip"}):
             convert(root, split=split, on_error="skip", **options)
             contents = read_voc(source, split, **options)  # type: ignore[arg-type]
             other = tmp_path / "other.json"
@@ -888,7 +888,7 @@ def test_a_split_with_an_image_without_xml(tmp_path: Path) -> None:
     images = {"a.jpg": image_bytes(), "b.jpg": image_bytes((50, 40))}
     root = devkit(tmp_path / "voc", {"a": voc_xml()}, images, {"test": "b\na\n"})
     assert [image["file_name"] for image in convert(root, split="test")[0]["images"]] == ["b.jpg", "a.jpg"]
-    assert len(convert(root, split="test", unlabelled="skip")[0]["images"]) == 1
+    assert len(convert(root, split="test", unlabeled="skip")[0]["images"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -921,7 +921,7 @@ def test_a_split_of_a_data_set_without_splits(tmp_path: Path) -> None:
     [
         ({"origin": "two"}, "origin must be one of one, zero, got 'two'"),
         ({"difficult": "x"}, "difficult must be one of keep, crowd, drop, got 'x'"),
-        ({"unlabelled": "x"}, "unlabelled must be one of keep, skip, got 'x'"),
+        ({"unlabeled": "x"}, "unlabeled must be one of keep, skip, got 'x'"),
         ({"on_error": "x"}, "on_error must be one of stop, skip, got 'x'"),
         ({"jobs": 0}, "jobs must be at least 1, got 0"),
         ({"classes": []}, "classes must name at least one class, got none"),
@@ -1139,7 +1139,7 @@ def test_chess(tmp_path: Path) -> None:
     assert (summary.images, summary.boxes, len(summary.class_counts)) == (12, 180, 12)
     assert boxes_of(document, "0AF.jpg")[0] == [554, 100, 69, 110]
     assert boxes_of(document, "5c1.jpg") == []
-    assert kinds(summary) == {"unlabelled-kept": 1}
+    assert kinds(summary) == {"unlabeled-kept": 1}
 
 
 @needs_data

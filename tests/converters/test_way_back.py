@@ -1,4 +1,4 @@
-"""COCO json to LabelMe, CVAT and tables, and back with `detaug convert`: the same objects."""
+"""COCO JSON file to LabelMe, CVAT and tables, and back with `detaug convert`: the same objects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def annotation(number: int, image: int, category: int, box: list[float], **more:
 
 
 def everything() -> Document:
-    """Return a json with every kind of shape, of images of 100 x 80 pixels, as `detaug convert` writes it."""
+    """Return a JSON file with every kind of shape, of images of 100 x 80 pixels, as `detaug convert` writes it."""
     blob, crowd = np.zeros((80, 100), bool), np.zeros((80, 100), bool)
     blob[20:32, 30:39] = BLOB
     rows, columns = np.flatnonzero(blob.any(1)), np.flatnonzero(blob.any(0))
@@ -82,7 +82,7 @@ _UNCOMPARED = ("id", "image_id", "category_id", "num_keypoints", "area", "tool_i
 
 
 def objects(content: Document) -> dict[str, list[dict[str, Any]]]:
-    """Return by file name what annotations have, without ids, corners in any order, key points by name."""
+    """Return by file name what annotations have, without ids, corners in any order, keypoints by name."""
     found: dict[str, list[dict[str, Any]]] = {row["file_name"]: [] for row in content["images"]}
     names = {row["id"]: row["file_name"] for row in content["images"]}
     categories = {row["id"]: row for row in content["categories"]}
@@ -144,7 +144,7 @@ def test_labelme(tmp_path: Path, with_images: str) -> None:
     expected = objects(everything())
     found = objects(again)
     assert found.keys() == expected.keys()
-    # LabelMe has no box beside an outline, and the order of classes is that of labels.txt.
+    # LabelMe has no box beside a polygon, and the order of classes is that of labels.txt.
     for name, rows in expected.items():
         assert same(rows, found[name]), (name, rows, found[name])
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
@@ -183,7 +183,7 @@ def test_label_studio(tmp_path: Path, with_images: str) -> None:
     ]
     assert (masks[0] != masks[1]).sum() <= 2  # the bridge between the rings has no width
     for each in (expected["ä ö.jpg"][3], expected["sub dir/b & <c>.jpg"][3]):
-        del each["corners"]  # beside an outline, or a mask
+        del each["corners"]  # beside a polygon, or a mask
     expected["ä ö.jpg"][3]["segmentation"] = [[31, 34, 36, 26, 55, 36, 50, 44]]
     for name, rows in expected.items():
         assert same(rows, found[name]), (name, rows, found[name])
@@ -260,7 +260,7 @@ def test_any_boxes_come_back(tmp_path: Path, convert: Callable[..., Summary]) ->
 
 
 def lost(tmp_path: Path, convert: Callable[..., Summary], *annotations: dict[str, Any]) -> dict[str, int]:
-    """Return what is counted for a json of these annotations."""
+    """Return what is counted for a JSON file of these annotations."""
     tmp_path.mkdir()
     content = everything() | {"annotations": [*annotations]}
     return kinds(convert(write(tmp_path / "a.json", content), tmp_path / "out"))
@@ -294,7 +294,7 @@ def test_groups_of_cvat(tmp_path: Path) -> None:
     rows = again["annotations"]
     assert [(row["bbox"], row.get("group_id")) for row in rows] == [
         *(([n, 10, 20, 30], 3) for n in (1, 2)),
-        ([5, 5, 50, 50], None),  # its outline and its box are a group of their own
+        ([5, 5, 50, 50], None),  # its polygon and its box are a group of their own
         ([5, 5, 50, 50], None),
     ]
 
@@ -340,7 +340,7 @@ FOLDERS: list[Callable[..., Summary]] = [coco_to_yolo, coco_to_labelme, coco_to_
 def test_labels_of_an_earlier_conversion_are_not_mixed_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, convert: Callable[..., Summary]
 ) -> None:
-    """A folder of labels is the data set: images of another split would be trained on."""
+    """A folder of labels is the dataset: images of another split would be trained on."""
     monkeypatch.chdir(tmp_path)
     content = document()
     one, all_of_them = tmp_path / "one.json", write(tmp_path / "all.json", content)

@@ -1,4 +1,4 @@
-"""WebDataset to COCO json: samples as webdataset writes them, positions of images, kinds of tar, what is refused."""
+"""WebDataset to COCO JSON: samples as webdataset writes them, positions of images, kinds of tar, what is refused."""
 
 from __future__ import annotations
 
@@ -324,13 +324,13 @@ def test_members_that_are_no_plain_content(tmp_path: Path, more: dict[str, Any],
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"json": b"{"}, "not readable as json"),
-        ({"json": b"\xff"}, "not readable as json"),
-        ({"json": b"[" * 100_000}, "not readable as json"),
-        ({"json": b'{"a": NaN}'}, "json has no NaN"),
-        ({"json": b'{"a": 1e999, "annotations": []}'}, "cannot be written as json"),
-        ({"json": b"9" * 9000}, "json"),
-        ({"json": b"[]"}, "its json must be an object {...}, got []"),
+        ({"json": b"{"}, "not readable as JSON"),
+        ({"json": b"\xff"}, "not readable as JSON"),
+        ({"json": b"[" * 100_000}, "not readable as JSON"),
+        ({"json": b'{"a": NaN}'}, "JSON has no NaN"),
+        ({"json": b'{"a": 1e999, "annotations": []}'}, "cannot be written as JSON"),
+        ({"json": b"9" * 9000}, "JSON"),
+        ({"json": b"[]"}, "its JSON file must be an object {...}, got []"),
         ({"json": {"annotations": {}}}, "annotations must be a list, got {}"),
         ({"json": {"annotations": [1]}}, "annotations must be objects {...}, got 1"),
         ({"json": {"annotations": [{"bbox": [1, 2, 3, 4]}]}}, "has neither category_id nor category"),

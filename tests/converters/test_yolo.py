@@ -1,4 +1,4 @@
-"""YOLO labels to COCO json and back: rows, layouts of data.yaml, what is refused, what is never overwritten."""
+"""YOLO labels to COCO JSON and back: rows, layouts of data.yaml, what is refused, what is never overwritten."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_polygon_of_seven_points_at_an_edge_stays_a_polygon(tmp_path: Path) ->
 
 @pytest.mark.parametrize("shape", ["17", "[17]", "[0, 3]", "[17, 4]", "[a, 2]"])
 def test_kpt_shape_that_cannot_be_used(tmp_path: Path, shape: str) -> None:
-    with pytest.raises(ConversionError, match=r"kpt_shape must be \[number of key points, 2 or 3\], got"):
+    with pytest.raises(ConversionError, match=r"kpt_shape must be \[number of keypoints, 2 or 3\], got"):
         converted(data_set(tmp_path / "yolo", {"a": ""}, f"{YAML}kpt_shape: {shape}\n"))
 
 

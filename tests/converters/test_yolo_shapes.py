@@ -1,4 +1,4 @@
-"""YOLO's pose, segment and obb labels, to COCO json and back: painted discs and outlines are found again."""
+"""YOLO's pose, segment and obb labels, to COCO JSON and back: painted discs and polygons are found again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def written(folder: Path, content: Document, **options: Any) -> tuple[dict[str, 
 
 
 def with_keys(**keys: Any) -> Document:
-    """Return a json whose first annotation has some keys, and is the only one."""
+    """Return a JSON file whose first annotation has some keys, and is the only one."""
     content = document()
     content["annotations"] = [content["annotations"][0] | keys]
     return content
@@ -61,7 +61,7 @@ def test_key_points_of_three_numbers(tmp_path: Path) -> None:
     rows = "1 0.5 0.5 0.4 0.5 0.4 0.5 2 0.6 0.25 1 0.9 0.9 0\n0 0.5 0.5 0.2 0.5\n"
     content = read(tmp_path, rows, KEY_POINTS)
     first, second = content["annotations"]
-    assert first["keypoints"] == [39.5, 39.5, 2, 59.5, 19.5, 1, 0, 0, 0]  # COCO counts pixels at their centres
+    assert first["keypoints"] == [39.5, 39.5, 2, 59.5, 19.5, 1, 0, 0, 0]  # COCO counts pixels at their centers
     assert (first["num_keypoints"], first["bbox"]) == (2, [30, 20, 40, 40])
     assert (second["keypoints"], second["num_keypoints"]) == ([0] * 9, 0)
     names = ["point_1", "point_2", "point_3"]
@@ -101,8 +101,8 @@ def test_without_flip_idx_and_names_the_reader_asks_for_the_pairs(tmp_path: Path
 @pytest.mark.parametrize(
     ("row", "more", "message"),
     [
-        ("0 .5 .5 .4 .5 .5", KEY_POINTS, "a class, 4 numbers and 3 key points of 3 numbers"),
-        ("0 .5 .5 .4 .5 .5 .5 3 0 0 0 0 0 0", KEY_POINTS, r"must be 0 \(not labelled\), 1 \(hidden\) or 2, got 3"),
+        ("0 .5 .5 .4 .5 .5", KEY_POINTS, "a class, 4 numbers and 3 keypoints of 3 numbers"),
+        ("0 .5 .5 .4 .5 .5 .5 3 0 0 0 0 0 0", KEY_POINTS, r"must be 0 \(not labeled\), 1 \(hidden\) or 2, got 3"),
         ("0 .5 .5 .4 .5 .5 .5 2 1.5 0 1 0 0 0", KEY_POINTS, "relative to the image, from 0 to 1, got 1.5"),
         ("", "kpt_shape: [3, 3]\nflip_idx: [0, 0, 1]\n", r"flip_idx must have each of 0\.\.2 once"),
         ("", "kpt_shape: [3, 3]\nkpt_names: [a]\n", r"kpt_names must be 3 names \(kpt_shape\)"),
@@ -116,7 +116,7 @@ def test_rows_that_cannot_be_read(tmp_path: Path, row: str, more: str, message: 
 
 
 def pose_rows(each: int, count: int = 3) -> str:
-    """Return rows of boxes with four key points, all labelled, of `each` numbers."""
+    """Return rows of boxes with four keypoints, all labeled, of `each` numbers."""
     rng, rows = np.random.default_rng(4), []
     for _ in range(count):
         sides = rng.uniform(0.1, 0.4, 2)
@@ -130,7 +130,7 @@ def pose_rows(each: int, count: int = 3) -> str:
 @pytest.mark.parametrize("each", [2, 3])
 def test_key_points_without_kpt_shape_are_no_outlines(tmp_path: Path, each: int) -> None:
     rows = f"{pose_rows(each)}\n1 0.5 0.5 0.2 0.2\n"
-    message = f"all 3 rows that are no boxes have {5 + 4 * each} numbers and look like boxes with key points; write "
+    message = f"all 3 rows that are no boxes have {5 + 4 * each} numbers and look like boxes with keypoints; write "
     with pytest.raises(ConversionError, match=re.escape(f"{message}kpt_shape: [4, {each}] into the data.yaml")):
         read(tmp_path, rows)
     assert len(read(tmp_path, rows, task="segment")["annotations"]) == 4
@@ -141,7 +141,7 @@ def test_key_points_without_kpt_shape_are_no_outlines(tmp_path: Path, each: int)
 
 
 def test_a_visibility_of_2_without_kpt_shape_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match="got 2, which may be the visibility of a key point; write kpt_shape"):
+    with pytest.raises(ConversionError, match="got 2, which may be the visibility of a keypoint; write kpt_shape"):
         read(tmp_path, "0 0.5 0.5 0.4 0.5 0.4 0.5 2 0.6 0.25 1")
 
 
@@ -211,7 +211,7 @@ def test_discs_are_found_again_after_coco_yolo_coco(tmp_path: Path) -> None:
 
 
 def discs_at_key_points(loader: da.Loader, mirrored: float) -> int:
-    """Compare the visible key points of batches with the discs there. Return how many discs are whole."""
+    """Compare the visible keypoints of batches with the discs there. Return how many discs are whole."""
     compared = 0
     for batch in loader:
         images = batch.images.permute(0, 2, 3, 1).cpu().numpy()
@@ -226,7 +226,7 @@ def discs_at_key_points(loader: da.Loader, mirrored: float) -> int:
 
 
 def painted(outlines: list[list[float]]) -> NDArray[np.bool_]:
-    """Paint outlines with Pillow, each point in the middle of its pixel."""
+    """Paint polygons with Pillow, each point in the middle of its pixel."""
     image = Image.new("1", (100, 80))
     for outline in outlines:
         ImageDraw.Draw(image).polygon(list(map(float, outline)), fill=1)
@@ -319,7 +319,7 @@ def test_flip_idx_comes_from_the_names(tmp_path: Path) -> None:
     assert texts["data"].endswith(lines)
     assert kinds == {}
     content["categories"][0] |= {"flip_idx": [0, 1]}
-    with pytest.raises(ConversionError, match="'cat' and 'dog' change places in other ways; split the json"):
+    with pytest.raises(ConversionError, match="'cat' and 'dog' swap places in other ways; split the JSON file"):
         written(tmp_path, content, task="pose")
     content["categories"][0] = {"id": 1, "name": "cat"}
     content["categories"][1]["keypoints"] = ["left_ear", "nose"]
@@ -375,7 +375,7 @@ def test_an_entry_that_is_invalid_is_named_for_every_task(tmp_path: Path, task: 
 @pytest.mark.parametrize(
     ("task", "shape", "message"),
     [
-        ("segment", {"segmentation": {"size": [1, 2], "counts": [2]}}, "the size of the run lengths is"),
+        ("segment", {"segmentation": {"size": [1, 2], "counts": [2]}}, "the size of the RLE is"),
         ("obb", {"corners": [[1, 2]]}, "corners must be four pairs"),
         ("pose", {"keypoints": [1, 2]}, "keypoints must have 3 numbers for each"),
     ],

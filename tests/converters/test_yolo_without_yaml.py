@@ -1,4 +1,4 @@
-"""YOLO data sets without a data.yaml, as Darknet, CVAT, labelImg and Label Studio lay them out."""
+"""YOLO datasets without a data.yaml, as Darknet, CVAT, labelImg and Label Studio lay them out."""
 
 from __future__ import annotations
 

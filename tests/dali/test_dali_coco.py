@@ -23,7 +23,7 @@ from detaug.dali.coco import coco
 
 Reader = Callable[[], tuple[Any, Any, Any, Any]]
 Data = tuple[Path, Path]
-"""(image folder, json)"""
+"""(image folder, JSON)"""
 
 
 class Sample(NamedTuple):
@@ -107,7 +107,7 @@ def expected(data: Data) -> list[Sample]:
 def microcontroller(tmp_path_factory: pytest.TempPathFactory) -> Data:
     folder = SHARED_DATA / "microcontroller"
     if not folder.is_dir():
-        pytest.skip(f"the photographs of microcontrollers are not at {folder}")
+        pytest.skip(f"the images of microcontrollers are not at {folder}")
     annotations = tmp_path_factory.mktemp("microcontroller") / "train.json"
     voc_to_coco(folder / "train", annotations)
     return folder / "train", annotations
@@ -115,7 +115,7 @@ def microcontroller(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 @pytest.fixture
 def listed(tmp_path: Path) -> Data:
-    """A json with categories listed 3, 7, 20, 5 and image ids that do not ascend."""
+    """A JSON with categories listed 3, 7, 20, 5 and image ids that do not ascend."""
     content = document()
     content["categories"] = [{"id": number, "name": f"class {number}"} for number in (3, 7, 20, 5)]
     for row, number in zip(content["annotations"], (3, 7, 20, 5, 7), strict=True):
@@ -395,7 +395,7 @@ def test_the_annotations_stay_in_memory_as_long_as_the_pipeline(listed: Data) ->
 
 @pytest.mark.parametrize("size", [(120, 80), (80, 120)])
 def test_exif_orientation_is_applied(size: tuple[int, int], tmp_path: Path) -> None:
-    """The json has the size after the rotation, as the decoder gives it; any other is an error of the pipeline."""
+    """The JSON file has the size after the rotation, as the decoder gives it; any other is an error of the pipeline."""
     content = document()
     content["images"], content["annotations"] = content["images"][:1], content["annotations"][:2]
     content["images"][0] |= {"width": size[0], "height": size[1]}
@@ -405,7 +405,7 @@ def test_exif_orientation_is_applied(size: tuple[int, int], tmp_path: Path) -> N
     if size == (120, 80):
         assert epoch(pipe) == expected(data)
     else:
-        with pytest.raises(RuntimeError, match="fails where the image has another size than the json says"):
+        with pytest.raises(RuntimeError, match="fails where the image has another size than the JSON file says"):
             run(pipe)
 
 

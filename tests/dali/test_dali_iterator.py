@@ -349,7 +349,7 @@ def same_tensors(one: da.Batch, other: da.Batch) -> bool:
 
 
 def test_boxes_lead_back_to_the_source(painted: Folder) -> None:
-    """Boxes that no crop cut off are the json's, by `to_source`."""
+    """Boxes that no crop cut off are the JSON file's, by `to_source`."""
     reader = da.CocoReader(*painted)
     rows = {number: at for at, number in enumerate(reader.image_ids.tolist())}
     compared = 0

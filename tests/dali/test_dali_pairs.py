@@ -148,7 +148,7 @@ def test_single_ops_are_the_ops_of_a_recipe(units: str, device: str) -> None:
 
 @pytest.mark.slow
 def test_crops_are_those_of_dali_in_distribution() -> None:
-    """The share of images that are not cropped, of the boxes that are left, and the area of windows."""
+    """The fraction of images that are not cropped, of the boxes that are left, and the area of windows."""
     n = 1500
     rng = np.random.default_rng(1)
     start, sides = rng.random((n, 3, 2)) * 0.6, 0.1 + rng.random((n, 3, 2)) * 0.29

@@ -92,7 +92,7 @@ def rows_of_four(values: Any) -> Any:
 
 
 def write_json(folder: Path, samples: list[Sample]) -> tuple[Path, Path]:
-    """Write the images and a COCO json with category ids 7, 14, 21."""
+    """Write the images and a COCO JSON file with category ids 7, 14, 21."""
     sizes = [(96, 128), (128, 96), (150, 150)]
     rows = [(f"{at}.png", sizes[at % 3], sample.pixels) for at, sample in enumerate(samples)]
     write_images(folder, samples)

@@ -64,14 +64,14 @@ def test_the_lines_of_the_demo(made: tuple[Path, list[str]]) -> None:
     assert f"5 images, {len(document['annotations'])} boxes" in text
     assert "0 errors, " in text
     assert f"detaug check {out / 'train.json'} {out / 'VOC/JPEGImages'}" in text
-    assert re.search(r"[\d,]+ images a second: 5 in [\d.]+ s, 1 epoch, after one to warm up", text)
+    assert re.search(r"[\d,]+ images per second: 5 in [\d.]+ s, 1 epoch, after one to warm up", text)
     assert "presets.ssd300() on the CPU (" in text
     for name in ("VOC", "train.json", "sheet.png"):
         assert str(out / name) in text
     assert text.endswith(GO_ON)
 
 
-@pytest.mark.filterwarnings("ignore:batch_size=8 takes 8 images a step, train.json has 5")
+@pytest.mark.filterwarnings("ignore:batch_size=8 takes 8 images per step, train.json has 5")
 def test_the_printed_code_runs_in_the_folder(
     made: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,7 +150,7 @@ def test_the_first_epoch_is_not_measured() -> None:
 
 
 def test_the_rate_is_images_by_seconds() -> None:
-    assert str(Speed(3000, 1.5, 10)) == "2,000 images a second: 3,000 in 1.50 s, 10 epochs, after one to warm up"
+    assert str(Speed(3000, 1.5, 10)) == "2,000 images per second: 3,000 in 1.50 s, 10 epochs, after one to warm up"
 
 
 # ---------------------------------------------------------------- the command

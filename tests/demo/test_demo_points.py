@@ -1,4 +1,4 @@
-"""The demo's people and ships: key points, outlines and corners agree with the painted pixels."""
+"""The demo's people and ships: keypoints, outlines and corners agree with the painted pixels."""
 
 from __future__ import annotations
 

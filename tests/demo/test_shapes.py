@@ -1,4 +1,4 @@
-"""The demo's data set: files agree with the painted pictures."""
+"""The demo's dataset: files agree with the painted images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WATER = [n for n in range(40) if n % 5 == 3 and n % 14 != 4]
 
 
 def some_slow(values: Sequence[int], quick: int) -> list[Any]:
-    """Mark all but the first `quick` values of a parameter as slow: painting a picture takes 0.3 s."""
+    """Mark all but the first `quick` values of a parameter as slow: painting an image takes 0.3 s."""
     return [*values[:quick], *(pytest.param(value, marks=pytest.mark.slow) for value in values[quick:])]
 
 
@@ -48,7 +48,7 @@ def digest(root: Path) -> str:
 
 
 def white_pixels(size: tuple[int, int], sprites: list[shapes.Sprite], k: int) -> Any:
-    """Return (H, W): the picture with sprite k in white and all else in black."""
+    """Return (H, W): the image with sprite k in white and all else in black."""
     picture = Image.new("L", size)
     for j, sprite in enumerate(sprites):
         picture.paste(255 if j == k else 0, sprite.xy, sprite.image.getchannel("A"))
@@ -169,7 +169,7 @@ def test_a_box_surrounds_the_visible_pixels(n: int) -> None:
 
 @pytest.mark.parametrize("n", some_slow(WATER, 2))
 def test_all_boxes_together_are_where_the_picture_differs_from_the_empty_scene(n: int) -> None:
-    """Measured on the finished pictures: under water nothing casts a shadow."""
+    """Measured on the finished images: under water nothing casts a shadow."""
     picture, things = shapes.paint(n)
     empty = photograph(compose(n)[0], np.random.default_rng([0, n, 1]))
     changed = np.abs(np.asarray(picture, int) - np.asarray(empty, int)).max(2) > 24

@@ -42,15 +42,15 @@ def stages(*ops: Op) -> list[StepImage]:
 @pytest.mark.parametrize(
     ("op", "words"),
     [
-        (da.RandomHorizontalFlip(p=1), "mirrored left-right"),
-        (da.RandomVerticalFlip(p=1), "mirrored top-bottom"),
+        (da.RandomHorizontalFlip(p=1), "flipped left-right"),
+        (da.RandomVerticalFlip(p=1), "flipped top-bottom"),
         (da.RandomHorizontalFlip(p=0), "as it was"),
         (da.RandomZoomOut(1, p=1), "as it was"),
         (da.Resize((30, 50)), "50 x 30 pixels"),
         (da.Resize((60, 80)), "as it was"),
         (da.Resize((200, 200), letterbox="center"), "canvas 1.00 x 1.33 times as large, 200 x 200 pixels"),
-        (da.RandomRotation((30, 30), p=1), "turned +30°"),
-        (da.RandomRotation((-30, -30), p=1), "turned -30°"),
+        (da.RandomRotation((30, 30), p=1), "rotated +30°"),
+        (da.RandomRotation((-30, -30), p=1), "rotated -30°"),
         (da.RandomPerspective(p=1), "perspective changed"),
         (da.RandomAffine((0, 0), scale=(1, 1), shear=(20, 20), p=1), "sheared"),
         (da.OpticalDistortion((0.2, 0.2)), "bent"),
@@ -75,11 +75,11 @@ def test_after_a_crop_the_view_is_compared_with_the_crop() -> None:
     *_, cropped, flipped, resized = stages(
         da.RandomIoUCrop(allow_no_crop=False), da.RandomHorizontalFlip(p=1), da.Resize((32, 32))
     )
-    assert describe_change(cropped, flipped) == "mirrored left-right"
+    assert describe_change(cropped, flipped) == "flipped left-right"
     assert describe_change(flipped, resized) == "32 x 32 pixels"
 
 
-@pytest.mark.parametrize(("quarters", "words"), [(1, "turned +90°"), (2, "mirrored left-right, mirrored top-bottom")])
+@pytest.mark.parametrize(("quarters", "words"), [(1, "rotated +90°"), (2, "flipped left-right, flipped top-bottom")])
 def test_quarter_turns(quarters: int, words: str) -> None:
     samples = da.batch([PHOTO]).replay([{"turns": np.array([quarters])}, {}])
     turned = da.RandomRotate90()(samples)
@@ -90,11 +90,11 @@ def test_quarter_turns(quarters: int, words: str) -> None:
 
 def test_a_turn_then_a_mirror_are_told_apart() -> None:
     *_, turned, mirrored = stages(da.RandomRotation((30, 30), p=1), da.RandomHorizontalFlip(p=1))
-    assert describe_change(turned, mirrored) == "mirrored left-right"
+    assert describe_change(turned, mirrored) == "flipped left-right"
     source = StepImage(PHOTO, 2, np.eye(2, 3))
-    assert describe_change(source, mirrored).startswith("mirrored left-right, turned")
+    assert describe_change(source, mirrored).startswith("flipped left-right, rotated")
     distorted, mirrored = stages(da.RandomPerspective(p=1), da.RandomHorizontalFlip(p=1))[1:]
-    assert describe_change(distorted, mirrored) == "mirrored left-right"
+    assert describe_change(distorted, mirrored) == "flipped left-right"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,6 @@ def test_colors() -> None:
     lighter = before._replace(image=before.image.astype(np.float32) + 20)
     assert describe_change(before, lighter) == "light +20"
     flat = before._replace(image=before.image.mean() + (before.image - before.image.mean()) / 2)
-    assert describe_change(before, flat).endswith("contrast x 0.50, colour x 0.50")
+    assert describe_change(before, flat).endswith("contrast x 0.50, color x 0.50")
     gray = before._replace(image=np.full_like(before.image, 9))
     assert describe_change(gray, gray) == "as it was"

@@ -1,4 +1,4 @@
-"""Masks in pictures: the drawn area and its outline are those of painted objects."""
+"""Masks in images: the drawn area and its outline are those of painted objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def star(number: int = 0) -> NDArray[np.float64]:
 
 
 def paint(ring: NDArray[np.float64]) -> Image.Image:
-    """Return a picture of an object on a grey background."""
+    """Return an image of an object on a gray background."""
     large = Image.new("RGB", (SIZE[1] * 4, SIZE[0] * 4), GREY)
     ImageDraw.Draw(large).polygon([tuple(point) for point in (ring * 4 - 0.5).tolist()], fill=WHITE)
     return large.reduce(4)
@@ -64,7 +64,7 @@ def test_a_disc_is_filled_and_has_a_smooth_outline() -> None:
     assert (drawn[depth < -2] == GREY).all()
     assert (drawn[(depth > 0.8) & (depth < 0.9)][:, 0] > 220).all()  # the line, inside of the object
     assert drawn[(depth < -0.1) & (depth > -0.5)].mean() < 80  # dark beside it
-    assert len(np.unique(drawn[abs(depth) < 1], axis=0)) > 8  # shares of pixels
+    assert len(np.unique(drawn[abs(depth) < 1], axis=0)) > 8  # fractions of pixels
 
 
 def test_small_objects_lie_on_large_ones_and_the_border_of_the_picture_is_no_outline() -> None:
@@ -112,11 +112,11 @@ def test_many_samples_are_taken_once_a_pixel(monkeypatch: pytest.MonkeyPatch) ->
     assert sizes == [(120, 180), (40, 60)]
 
 
-# ----------------------------------------------------------------------------------- batches and data sets
+# ----------------------------------------------------------------------------------- batches and datasets
 
 
 def write(folder: Path, **more: Any) -> Path:
-    """Write four images with a star each; return the json."""
+    """Write four images with a star each; return the JSON file."""
     images, annotations = [], []
     for number in range(4):
         ring = star(number)
@@ -147,12 +147,12 @@ PICTURES: dict[str, Drawn] = {
 
 
 def bright(picture: Any) -> Mask:
-    """Return where a picture shows the white of objects or of paper."""
+    """Return where an image shows the white of objects or of paper."""
     return np.asarray(np.asarray(picture).min(2) > 170)
 
 
 def check_area(marked: Any, plain: Any) -> None:
-    """Check that what masks change in a picture are the painted objects."""
+    """Check that what masks change in an image are the painted objects."""
     background = make_sheet([[Tile(Image.new("RGB", (8, 8)))]]).getpixel((0, 0))
     paper = (np.asarray(plain) == background).all(2)
     objects = bright(plain) & ~paper
@@ -166,7 +166,7 @@ TURN = da.RandomAffine(degrees=40, shear=10, fill=(0.35, 0.35, 0.35))
 @pytest.mark.parametrize("picture", PICTURES)
 def test_pictures_of_batches_have_the_masks_of_painted_objects(picture: str, tmp_path: Path) -> None:
     path = write(tmp_path)
-    recipe = [TURN, da.Resize((400, 520))]  # reduced in the pictures
+    recipe = [TURN, da.Resize((400, 520))]  # reduced in the images
     drawn = []
     for masks in (True, False):
         reader = da.CocoReader(tmp_path, path, masks=masks)
@@ -214,7 +214,7 @@ def test_masks_of_samples_of_several_sizes_and_without_outlines() -> None:
 
 
 def test_an_enlarged_picture_has_smooth_masks() -> None:
-    """Of a picture of 20 x 20 pixels, drawn at 300 x 300, the outline is where it is, not along the edges of pixels."""
+    """Of an image of 20 x 20 pixels, drawn at 300 x 300, the outline is where it is, not along the edges of pixels."""
     ring = np.array([[2, 2], [18, 4], [9, 18]], float)
     shapes = da.Shapes.of_segmentations([[ring.ravel().tolist()]])
     drawn = []

@@ -1,4 +1,4 @@
-"""Key points and rotated boxes in pictures, tested on the pixels."""
+"""Keypoints and rotated boxes in images, tested on the pixels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def canvas(width: int = 200, height: int = 150) -> Image.Image:
 
 
 def has(picture: Any, color: tuple[int, int, int]) -> NDArray[np.bool_]:
-    """Return which pixels have exactly this colour."""
+    """Return which pixels have exactly this color."""
     return np.asarray((np.asarray(picture) == color).all(2))
 
 
@@ -122,7 +122,7 @@ def test_the_side_of_a_name(name: str, side: str) -> None:
     assert side_of(name) == side
 
 
-# ----------------------------------------------------------------------------------- batches and data sets
+# ----------------------------------------------------------------------------------- batches and datasets
 
 BLACK = (0.0, 0.0, 0.0)
 Drawn = Callable[[da.Batch], Any]

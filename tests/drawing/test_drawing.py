@@ -1,4 +1,4 @@
-"""Drawing, tested on the pixels: where a box is painted, that colours differ, that text is text."""
+"""Drawing, tested on the pixels: where a box is painted, that colors differ, that text is text."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def contrast(one: Any, other: Any) -> float:
 )
 @pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255), class_color(""), (255, 0, 0), (0, 0, 255)])
 def test_an_outline_is_seen_on_any_background(background: Any, box: Any, difficult: bool) -> None:
-    """Even on its own colour: a box of one pixel, one at the border, and both parts of a dashed one."""
+    """Even on its own color: a box of one pixel, one at the border, and both parts of a dashed one."""
     before = canvas(color=background)
     after = np.asarray(draw_boxes(before, [box], [""], difficult=[difficult]))
     left, top, right, bottom = painted(before, Image.fromarray(after)) or (0, 0, 0, 0)
@@ -185,7 +185,7 @@ def test_a_label_never_leaves_the_image(
 
 
 def test_the_letters_stay_on_their_plate() -> None:
-    """Pure black is in the text only: black under the plate of another colour would be letters beside it."""
+    """Pure black is in the text only: black under the plate of another color would be letters beside it."""
     after = np.asarray(draw_boxes(canvas(200, 80, (255, 255, 255)), [(40, 40, 160, 75)], ["gjÅ_Qy|"]))
     dark = Image.fromarray(after.sum(2) < 60).getbbox()
     plate = Image.fromarray((after == class_color("gjÅ_Qy|")).all(2)).crop((0, 0, 200, 40)).getbbox()
@@ -208,7 +208,7 @@ def test_a_tiny_image_is_not_filled_with_lines() -> None:
     assert (after[6:26, 6:26] == 90).all()
 
 
-# ---------------------------------------------------------------- colours
+# ---------------------------------------------------------------- colors
 
 
 def linear(color: Any) -> Any:
@@ -268,7 +268,7 @@ def test_classes_of_one_sheet_share_no_colour_while_colours_are_left() -> None:
     boxes = [(5, 5, 30, 30), (50, 30, 90, 60)]
     drawn = np.asarray(draw_boxes(canvas(), boxes, alike, labels=["", ""]))
     assert {tuple(drawn[5, 10]), tuple(drawn[30, 60])} == set(class_colors(alike).values())
-    apart = [Tile(canvas(400, 300), [(9, 9, 90, 90)], [name]) for name in alike]  # in two pictures of one sheet
+    apart = [Tile(canvas(400, 300), [(9, 9, 90, 90)], [name]) for name in alike]  # in two images of one sheet
     pixels = np.asarray(make_sheet([apart], cell=(300, 400))).reshape(-1, 3)
     assert all((pixels == color).all(1).sum() > 300 for color in class_colors(alike).values())
 
@@ -395,8 +395,8 @@ def test_to_image_undoes_normalize() -> None:
         ("uint8", [(0, 200), (3, 4)], [(0, 200), (3, 4)], ""),
         ("float32", [(0, 200), (3, 4)], [(0, 200), (3, 4)], ""),
         ("float32", [(0, 1), (0.2, 0.4)], [(0, 255), (51, 102)], ""),
-        ("float32", [(0, 2.64), (0.66, 1.32)], [(0, 255), (64, 128)], "normalised, so in false colours"),
-        ("float32", [(-2, 2), (-1, 0)], [(0, 255), (64, 128)], "normalised, so in false colours"),
+        ("float32", [(0, 2.64), (0.66, 1.32)], [(0, 255), (64, 128)], "normalized, so in false colors"),
+        ("float32", [(-2, 2), (-1, 0)], [(0, 255), (64, 128)], "normalized, so in false colors"),
     ],
 )
 def test_colours_of_a_batch_are_told_from_all_its_images(kind: str, values: Any, shown: Any, note: str) -> None:
@@ -505,7 +505,7 @@ def test_in_small_and_crowded_pictures_a_legend_names_the_classes(monkeypatch: p
     assert texts(monkeypatch, [roomy], cell=(100, 100)) == ["legend:", "black-pawn", "white-pawn"]
     queen = Tile(canvas(300, 260), [[10, 10, 100, 100]], ["queen"])  # in the legend too, though it has a label
     assert texts(monkeypatch, [queen, crowded]) == ["queen", *legend[:3], "queen", legend[3]]
-    many = [f"class {number}" for number in range(len(CROWD))]  # too many for the colours
+    many = [f"class {number}" for number in range(len(CROWD))]  # too many for the colors
     assert texts(monkeypatch, [Tile(canvas(300, 260), CROWD, many)])[-1] == "legend:"
 
 
@@ -520,7 +520,7 @@ def test_the_colours_of_a_legend_are_those_of_the_boxes() -> None:
     pixels = np.asarray(make_sheet([[tile]], title="title", cell=(60, 80)))
     rows = np.flatnonzero((pixels == class_color("cat")).all(2).any(1))
     assert np.count_nonzero(np.diff(rows) > 1) == 1  # the legend, then the box
-    long = ["a class name that is longer than the picture is wide", "b"]
+    long = ["a class name that is longer than the image is wide", "b"]
     make_sheet([[Tile(canvas(40, 40), [(0, 0, 9, 9)] * 2, long)]], cell=(40, 40))
 
 
@@ -535,7 +535,7 @@ def test_text_does_not_run_into_the_next_column(text: str) -> None:
 
 
 def test_a_long_caption_is_wrapped_and_every_line_has_its_row() -> None:
-    """Ink below the picture: as many lines, with paper between, as the caption has; at most six."""
+    """Ink below the image: as many lines, with paper between, as the caption has; at most six."""
     for caption, lines in [("one", 1), ("one\ntwo", 2), ("a caption of words " * 2, 2), ("many words " * 60, 6)]:
         pixels = np.asarray(make_sheet([[Tile(canvas(200, 40), caption=caption)]], cell=(40, 200)))
         inked = (pixels[page.MARGIN + 40 :] < 200).any((1, 2))

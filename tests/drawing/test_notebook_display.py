@@ -1,4 +1,4 @@
-"""Pictures of batches and eager samples in a notebook: pixels in true colours, with boxes, bounded in size."""
+"""Images of batches and eager samples in a notebook: pixels in true colors, with boxes, bounded in size."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_loaders_batch_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_padded_batch_has_its_padding_hatched_and_its_bright_images_bright(tmp_path: Path) -> None:
-    """Normalised white beside the zeros of padding has no value below 0, and still is not in 0..255."""
+    """Normalized white beside the zeros of padding has no value below 0, and still is not in 0..255."""
     folder = write_images(tmp_path / "images")
     sizes = {"a.jpg": (100, 80), "b.jpg": (80, 100), "sub/c.png": (100, 100)}
     content = document()

@@ -64,13 +64,13 @@ def painted_reader(folder: Path, images: int = 3, difficult: bool = False) -> da
 
 @pytest.fixture
 def thin_outlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw thin outlines without labels, which have the outline's colour and may lie outside the box."""
+    """Draw thin outlines without labels, which have the outline's color and may lie outside the box."""
     monkeypatch.setattr(boxes, "paint_labels", lambda *_: None)
     monkeypatch.setattr(boxes, "_line_width", lambda *_: 1)
 
 
 def cells(sheet: Image.Image, rows: int, columns: int, lines: int = 1, *, headings: bool = True) -> list[list[Pixels]]:
-    """Cut out the pictures of a sheet without title, all SIZE x SIZE, above captions of `lines`."""
+    """Cut out the images of a sheet without title, all SIZE x SIZE, above captions of `lines`."""
     top = page.MARGIN + page.strip(headings, page.HEADING)
     down = SIZE + page.strip(lines, page.CAPTION) + page.GAP
     left, right = page.MARGIN + page.GAP, SIZE + page.GAP
@@ -80,7 +80,7 @@ def cells(sheet: Image.Image, rows: int, columns: int, lines: int = 1, *, headin
 
 
 def outline(pixels: Pixels) -> tuple[int, int, int, int]:
-    """Return the box, XYXY half-open, of the pixels in the outline's colour."""
+    """Return the box, XYXY half-open, of the pixels in the outline's color."""
     return box_of((pixels == OUTLINE).all(2))
 
 
@@ -147,7 +147,7 @@ def test_captions_of_steps_have_the_numbers_in_the_pixels(tmp_path: Path) -> Non
         assert "\ndrew op " in policy
         measured, ratio = zoom.split()[1], zoom.partition("ratio ")[2].partition(",")[0]
         assert float(measured) == pytest.approx(float(ratio), abs=0.011)
-        assert flip == "mirrored left-right\ndrew flip yes"
+        assert flip == "flipped left-right\ndrew flip yes"
         assert "drew" not in resize
         assert jpeg.partition("\ndrew ")[2].startswith("apply ")
 
@@ -169,7 +169,7 @@ def test_objects_have_their_own_names_after_others_are_cropped(tmp_path: Path) -
             assert tile.image.getpixel(((x0 + x1) / 2, (y0 + y1) / 2)) == colors[name]
 
 
-# ---------------------------------------------------------------- colours, difficult, names
+# ---------------------------------------------------------------- colors, difficult, names
 
 
 def test_normalize_is_undone(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_beside_detections_a_difficult_object_is_dashed_and_a_crowd_is_hatched(t
 
 
 def annotated(folder: Path, image: dict, annotation: dict) -> Pixels:
-    """Return the left picture of a sheet of no detections."""
+    """Return the left image of a sheet of no detections."""
     reader = da.CocoReader(folder, write_json(folder / "t.json", [image], [annotation], ["cat"]))
     sheet = np.asarray(detections_sheet(reader, [Detections(7, np.zeros((0, 4)), [], [])]))
     top = page.MARGIN + page.strip(1, page.HEADING)
@@ -237,7 +237,7 @@ def annotated(folder: Path, image: dict, annotation: dict) -> Pixels:
 
 
 def shares_outline(picture: Pixels) -> float:
-    """Return the share of the lower edge of the box at y 80 to 200 that has the class's colour."""
+    """Return the fraction of the lower edge of the box at y 80 to 200 that has the class's color."""
     return float((picture[199, 40:240] == class_color("cat")).all(1).mean())
 
 
@@ -363,7 +363,7 @@ def test_every_option_of_preview_changes_the_sheet(painted: list[str], tmp_path:
         ("{json} {folder} -o {folder}/2.png", "2.png exists and was not written by detaug; give a new name, or"),
         ("{json} {folder} -o {folder}/x.png --size 100000", "a sheet may have 200,000,000 pixels, "),
         ("{json} {folder} -o {folder}/x.png --size 100000", "give a smaller size or fewer rows"),
-        ("{json} {folder} -o {folder}/x.png --columns 999999", "x 1,000,000 pictures of 300 x 300 pixels have "),
+        ("{json} {folder} -o {folder}/x.png --columns 999999", "x 1,000,000 images of 300 x 300 pixels have "),
         ("{json} {folder} -o {folder}/x.png --rows 0", "0 is not in the range x>=1"),
         ("{json} {folder} -o {folder}/x.png --steps --columns 3", "columns must be left out with steps"),
         ("{json} {folder}", "Missing option '-o'"),

@@ -20,7 +20,7 @@ CLASSES = {3: "cat", 7: "dog", 5: "cow"}  # not in the order of their ids
 
 
 def write(folder: Path, objects: list[list[Any]], images: int = 1) -> Path:
-    """Write a json. `objects`: [image, category, x, y, width, height] and, after them, what else an entry has."""
+    """Write a JSON file. `objects`: [image, category, x, y, width, height] and, after them, what else an entry has."""
     document = {
         "images": [{"id": at, "file_name": f"{at}.jpg", "width": 400, "height": 300} for at in range(images)],
         "categories": [{"id": at, "name": name} for at, name in CLASSES.items()],
@@ -69,8 +69,8 @@ def test_each_kind(tmp_path: Path) -> None:
     errors = evaluator.errors()
     assert errors.class_names == ("cat", "cow", "dog")
     assert {kind: each.tolist() for kind, each in errors.kinds.items()} == {
-        "place": [1, 0, 0], "class": [0, 0, 1], "twice": [1, 0, 0], "background": [0, 1, 0], "both": [0, 0, 1],
-        "missed": [1, 0, 1],
+        "localization": [1, 0, 0], "classification": [0, 0, 1], "both": [0, 0, 1],
+        "duplicate": [1, 0, 0], "background": [0, 1, 0], "missed": [1, 0, 1],
     }  # fmt: skip
     assert errors.confusion.tolist() == [[1, 0, 1, 2], [0, 0, 0, 0], [0, 0, 0, 1], [2, 1, 1, 0]]
     counts = [each.tolist() for each in (errors.objects, errors.detections, errors.right)]
@@ -87,10 +87,10 @@ def test_each_kind(tmp_path: Path) -> None:
     ("category", "box", "kind"),
     [
         (3, [0, 0, 20, 10], None),  # an IoU of exactly 0.5 finds
-        (3, [0, 0, 20.001, 10], "place"),
-        (7, [0, 0, 20, 10], "class"),
+        (3, [0, 0, 20.001, 10], "localization"),
+        (7, [0, 0, 20, 10], "classification"),
         (7, [0, 0, 20.001, 10], "both"),
-        (3, [0, 0, 100, 10], "place"),  # exactly 0.1 is an attempt
+        (3, [0, 0, 100, 10], "localization"),  # exactly 0.1 is an attempt
         (7, [0, 0, 100, 10], "both"),
         (3, [0, 0, 100.001, 10], "background"),
         (7, [0, 0, 100.001, 10], "background"),
@@ -101,16 +101,16 @@ def test_limits_of_the_iou(tmp_path: Path, category: int, box: list[float], kind
     path = write(tmp_path, [[0, 3, [0, 0, 10, 10]]])
     errors = da.CocoEvaluator(path).load(write_results(tmp_path, [[0, category, box, 0.9]])).errors()
     assert {name for name, each in errors.kinds.items() if each.any()} - {"missed"} == ({kind} if kind else set())
-    assert errors.confusion[:-1, :-1].sum() == (kind in (None, "class"))
+    assert errors.confusion[:-1, :-1].sum() == (kind in (None, "classification"))
 
 
 @pytest.mark.parametrize(
     ("rows", "kinds"),
     [
         # near an object of its class, on one of another: a wrong place, as TIDE has it, not a wrong class
-        ([[0, 3, [0, 12, 20, 20], 0.9]], {"place": 1, "missed": 1}),
+        ([[0, 3, [0, 12, 20, 20], 0.9]], {"localization": 1, "missed": 1}),
         # on an object of its class that is found, and on one of another: a wrong class before a second detection
-        ([[0, 3, [0, 0, 20, 20], 0.9], [0, 3, [0, 3, 20, 20], 0.8]], {"class": 1}),
+        ([[0, 3, [0, 0, 20, 20], 0.9], [0, 3, [0, 3, 20, 20], 0.8]], {"classification": 1}),
     ],
 )
 def test_the_order_of_kinds(tmp_path: Path, rows: list[Any], kinds: dict[str, int]) -> None:
@@ -168,13 +168,13 @@ def kinds_again(objects: list[Any], detections: list[Any]) -> Counter[str]:
         mine = max([(iou(box, each[2]), -k) for k, each in enumerate(objects) if each[1] == category], default=(0, 0))
         others = max([(iou(box, each[2]), -k) for k, each in enumerate(objects) if each[1] != category], default=(0, 0))
         if 0.1 <= mine[0] < 0.5:
-            counts["place"] += 1
+            counts["localization"] += 1
             explained.add(-mine[1])
         elif others[0] >= 0.5:
-            counts["class"] += 1
+            counts["classification"] += 1
             explained.add(-others[1])
         elif mine[0] >= 0.5:
-            counts["twice"] += 1
+            counts["duplicate"] += 1
         else:
             counts["both" if others[0] >= 0.1 else "background"] += 1
     counts["missed"] = len(objects) - len(explained)
@@ -218,8 +218,8 @@ def test_results_are_those_that_were_saved(tmp_path: Path) -> None:
 
 BOX = [1, 2, 3, 4]
 BAD_ROWS = {
-    "has image_id 9, which the json": [9, 3, BOX, 0.5],
-    "has category_id 1, which the json": [0, 1, BOX, 0.5],
+    "has image_id 9, which the JSON file": [9, 3, BOX, 0.5],
+    "has category_id 1, which the JSON file": [0, 1, BOX, 0.5],
     "a whole number as category_id, got \\[\\]": [0, [], BOX, 0.5],
     "a whole number as image_id, got 0\\.5": [0.5, 3, BOX, 0.5],
     "a whole number as image_id, got '0'": ["0", 3, BOX, 0.5],
@@ -306,7 +306,7 @@ def test_rows_that_are_odd_are_scored_and_counted(tmp_path: Path, message: str) 
     assert [peer.stats[at] for at in (0, 1, 8)] == [metrics.AP, metrics.AP50, metrics.AR100]
 
 
-@pytest.mark.parametrize("text", ["{}", "[1]", "not json", '{"annotations": []}'])
+@pytest.mark.parametrize("text", ["{}", "[1]", "not JSON", '{"annotations": []}'])
 def test_files_in_another_form(tmp_path: Path, text: str) -> None:
     path, bad = write(tmp_path, [[0, 3, [10, 10, 50, 60]]]), tmp_path / "results.json"
     bad.write_text(text)

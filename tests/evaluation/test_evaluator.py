@@ -569,7 +569,7 @@ BOX = {"boxes": torch.zeros(1, 4), "scores": torch.ones(1), "labels": torch.ones
     ("ids", "predictions", "message"),
     [
         ([1, 2], [BOX], "one dict for each of the batch's 2 images, got 1"),
-        ([1], [{**BOX, "labels": torch.tensor([3])}], r"must be 1\.\.2, the json's classes, got 3"),
+        ([1], [{**BOX, "labels": torch.tensor([3])}], r"must be 1\.\.2, the JSON file's classes, got 3"),
         ([1], [{**BOX, "labels": torch.tensor([0])}], "leave out those of 0, the background"),
         ([1], [{**BOX, "scores": torch.ones(2)}], r"predictions\[0\] must have boxes \(K, 4\)"),
         (
@@ -596,7 +596,7 @@ if __name__ == "__main__":
 
 
 def own_files(folder: Path, document: dict[str, Any], results: list[dict[str, Any]]) -> tuple[Path, Path]:
-    """Write a json with its images of 300 x 150 and the defaults of an annotation, and detections."""
+    """Write a JSON file with its images of 300 x 150 and the defaults of an annotation, and detections."""
     rows = [{"file_name": f"{each['id']}.jpg", "width": 300, "height": 150, **each} for each in document["images"]]
     annotations = [
         {"id": at, "image_id": 1, "category_id": 1, "iscrowd": 0, "area": each["bbox"][2] * each["bbox"][3], **each}
@@ -637,7 +637,7 @@ def test_classes_of_one_name_are_scored_apart(tmp_path: Path) -> None:
 
 def test_images_of_another_size_than_the_jsons_are_refused(tmp_path: Path) -> None:
     truth, _ = own_files(tmp_path, {"images": [{"id": 1}], "annotations": [{"bbox": [1, 1, 9, 9]}]}, [])
-    with pytest.raises(da.InputError, match="image_id 1 is 640 x 480 pixels, and 300 x 150 in the json"):
+    with pytest.raises(da.InputError, match="image_id 1 is 640 x 480 pixels, and 300 x 150 in the JSON file"):
         da.CocoEvaluator(truth).update(blank_batch([1], size=(480, 640)), as_predictions({1: []}))
 
 

@@ -1,4 +1,4 @@
-"""Scores of masks are pycocotools', on run lengths that it makes itself; masks go back to the pixels of the source."""
+"""Scores of masks are pycocotools', on RLE that it makes itself; masks go back to the pixels of the source."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def entry_of(mask: Masks, image_id: int, segmentation: Any = None, **others: Any
 
 
 def write(path: Path, images: list[tuple[int, int, int]], entries: list[dict[str, Any]]) -> Path:
-    """Write a json of images (id, height, width) and annotations."""
+    """Write a JSON file of images (id, height, width) and annotations."""
     rows = [{"id": at, "file_name": f"{at}.png", "height": h, "width": w} for at, h, w in images]
     categories = [{"id": 9, "name": "nine"}, {"id": 7, "name": "seven"}, {"id": 8, "name": "never"}]
     numbered = [{"id": at, **each} for at, each in enumerate(entries, 1)]
@@ -168,7 +168,7 @@ BLACK = (0.0, 0.0, 0.0)
 EXACT: dict[str, list[da.Op]] = {
     "the same size": [da.Resize((90, 140))],
     "mirrored": [da.RandomHorizontalFlip(p=1), da.Resize((90, 140))],
-    "turned by 90 degrees": [da.RandomRotate90(p=1), da.Resize(90)],
+    "rotated by 90 degrees": [da.RandomRotate90(p=1), da.Resize(90)],
     "padded": [da.Resize((150, 140), letterbox="center")],
     "twice": [da.Resize((180, 280))],
 }
@@ -183,7 +183,7 @@ NEAR: dict[str, list[da.Op]] = {
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A folder of 6 images of 140 x 90 and their json: masks as run lengths."""
+    """A folder of 6 images of 140 x 90 and their JSON file: masks as RLE."""
     folder, rng = tmp_path_factory.mktemp("scene"), np.random.default_rng(3)
     entries = []
     for image_id in range(1, 7):
@@ -218,7 +218,7 @@ def test_masks_scored_against_themselves(recipe: str, scene: tuple[Path, Path], 
 
 
 def test_outlines_scored_against_themselves(tmp_path: Path) -> None:
-    """pycocotools rasterises polygons a fifth of a pixel differently."""
+    """pycocotools rasterizes polygons a fifth of a pixel differently."""
     from detaug.demo import make_people
 
     path = make_people(tmp_path, images=2)
@@ -267,7 +267,7 @@ def test_masks_to_source_interpolates_probabilities(
     assert all(torch.equal(a, b) for a, b in zip(moved, again, strict=True))
 
 
-# ------------------------------------------------------------------------------------------- run lengths
+# ------------------------------------------------------------------------------------------- RLE
 
 
 @pytest.mark.parametrize("shape", [(5, 40, 30), (3, 1, 1), (1, 700, 900), (0, 4, 4)])
@@ -290,7 +290,7 @@ def test_long_run_lengths_are_pycocotools() -> None:
     assert encode_many_counts(np.concatenate(lengths), first) == expected
 
 
-# --------------------------------------------------------------------------------------- the json's rules
+# --------------------------------------------------------------------------------------- the JSON file's rules
 
 
 def found_masks(masks: Masks) -> list[dict[str, torch.Tensor]]:
@@ -354,7 +354,7 @@ def test_wrong_masks_are_refused(name: str, tmp_path: Path) -> None:
 def test_an_image_of_another_size_than_the_jsons_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "truth.json", [(1, 90, 140)], [entry_of(blobs(np.random.default_rng(0), 1, 90, 140)[0], 1)])
     evaluator = da.CocoEvaluator(path, kind="segm")
-    with pytest.raises(da.InputError, match=r"image_id 1 is 120 x 120 pixels, and 140 x 90 in the json"):
+    with pytest.raises(da.InputError, match=r"image_id 1 is 120 x 120 pixels, and 140 x 90 in the JSON file"):
         evaluator.update(blank_batch([1], size=(SIZE, SIZE)), found_masks(square(1, 1, 9, 9)[None]))
 
 
@@ -373,7 +373,7 @@ def test_voc2007_and_wrong_outlines_are_refused(tmp_path: Path) -> None:
     with pytest.raises(da.InputError, match="voc2007 is for boxes and rotated boxes, not for masks"):
         evaluator.compute(voc2007=True)
     write(path, [(1, SIZE, SIZE)], [entry_of(mask, 1, {"size": [3, 3], "counts": [9]})])
-    with pytest.raises(da.AnnotationError, match="the size of the run lengths is"):
+    with pytest.raises(da.AnnotationError, match="the size of the RLE is"):
         da.CocoEvaluator(path, kind="segm")
 
 
@@ -382,7 +382,7 @@ def test_results_with_polygons_are_refused(outline: Any, tmp_path: Path) -> None
     truth = write(tmp_path / "truth.json", [(1, 10, 10)], [entry_of(square(1, 1, 5, 5)[:10, :10], 1)])
     row = {"image_id": 1, "category_id": 7, "score": 0.5, "segmentation": outline}
     (tmp_path / "found.json").write_text(json.dumps([row]))
-    with pytest.raises(da.InputError, match="segmentation must be run lengths"):
+    with pytest.raises(da.InputError, match="segmentation must be RLE"):
         da.CocoEvaluator(truth, kind="segm").load(tmp_path / "found.json")
 
 
@@ -391,5 +391,5 @@ def test_results_with_run_lengths_of_another_size_are_refused(counts: Any, tmp_p
     truth = write(tmp_path / "truth.json", [(1, 10, 10)], [entry_of(square(1, 1, 5, 5)[:10, :10], 1)])
     row = {"image_id": 1, "category_id": 7, "score": 0.5, "segmentation": {"size": [10, 10], "counts": counts}}
     (tmp_path / "found.json").write_text(json.dumps([row]))
-    with pytest.raises(da.InputError, match=r"\[0\] has another form \(the counts of the run lengths"):
+    with pytest.raises(da.InputError, match=r"\[0\] has another form \(the counts of the RLE"):
         da.CocoEvaluator(truth, kind="segm").load(tmp_path / "found.json")

@@ -46,7 +46,7 @@ def assert_boxes(samples: da.Samples, expected: Any, tolerance: float = 1e-4) ->
 
 # ------------------------------------------------------------------------------------------------ flips
 
-# NVIDIA/DALI, dali/operators/bbox/bb_flip_test.cc: left, top, right, bottom as shares of the image;
+# NVIDIA/DALI, dali/operators/bbox/bb_flip_test.cc: left, top, right, bottom as fractions of the image;
 # the box, then flipped horizontally, then vertically
 DALI_FLIPS = [
     ((0.2, 0.2, 0.6, 0.5), (0.4, 0.2, 0.8, 0.5), (0.2, 0.5, 0.6, 0.8)),
@@ -71,7 +71,7 @@ FLIPS = [*DALI_FLIPS, *ALBUMENTATIONS_FLIPS]
 
 
 def pixels(boxes: Sequence[Box], size: tuple[int, int]) -> list[Box]:
-    """Turn shares of an image of `size` (H, W) into pixels."""
+    """Turn fractions of an image of `size` (H, W) into pixels."""
     return (np.array(boxes) * [*size[::-1], *size[::-1]]).tolist()
 
 
@@ -278,7 +278,7 @@ def test_boxes_of_a_small_area_are_dropped(area: float, boxes: list[Box], count:
 
 
 # albumentations, tests/test_bbox.py, test_bbox_clipping: an image of 100 x 100 shifted by so many pixels right and
-# down, the box, the least share of it that must be in view, and the box that is left
+# down, the box, the least fraction of it that must be in view, and the box that is left
 SHIFTED = [
     (-2, (0, 0, 10, 10), 0.9, None),
     (-2, (0, 0, 10, 10), 0.6, (0, 0, 8, 8)),
@@ -308,7 +308,7 @@ RELATIVE = [
 
 
 def write_truth(path: Path, images: Sequence[Sequence[dict[str, Any]]], size: tuple[int, int], **more: Any) -> Path:
-    """Write a COCO json; images: the annotations of each."""
+    """Write a COCO JSON file; images: the annotations of each."""
     rows = [
         {"id": at, "file_name": f"{at}.png", "height": size[0], "width": size[1]} for at in range(1, len(images) + 1)
     ]
@@ -360,7 +360,7 @@ def test_pixels_are_shares_of_the_image(tmp_path: Path) -> None:
 
 
 def scores(path: Path, predictions: Sequence[dict[str, Any]], kind: str = "bbox", **options: Any) -> Any:
-    """Return the metrics of one prediction for each image of the json, whose ids are 1, 2, ..."""
+    """Return the metrics of one prediction for each image of the JSON file, whose ids are 1, 2, ..."""
     evaluator = da.CocoEvaluator(path, kind, **options)
     evaluator.update(blank_batch([*range(1, len(predictions) + 1)], size=(640, 640)), predictions)
     return evaluator.compute()

@@ -1,4 +1,4 @@
-"""Scores of key points are pycocotools', and those of rotated boxes a second implementation's with Shapely."""
+"""Scores of keypoints are pycocotools', and those of rotated boxes per second implementation's with Shapely."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def perfect(batch: da.Batch, key: str) -> list[dict[str, torch.Tensor]]:
     ]
 
 
-# --------------------------------------------------------------------------------------------- key points
+# --------------------------------------------------------------------------------------------- keypoints
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -364,7 +364,7 @@ def test_rotated_ap_is_that_of_a_second_implementation(seed: int, tmp_path: Path
     [
         ({"kind": "boxes"}, "kind must be one of 'bbox', 'segm', 'keypoints', 'rotated', got 'boxes'"),
         ({"sigmas": [0.1]}, "sigmas are for kind='keypoints', got kind='bbox'"),
-        ({"kind": "keypoints", "sigmas": [0.1]}, "sigmas must be 3 numbers above 0, one for each key point"),
+        ({"kind": "keypoints", "sigmas": [0.1]}, "sigmas must be 3 numbers above 0, one for each keypoint"),
         ({"kind": "keypoints", "sigmas": [0.1, 0, 0.1]}, "sigmas must be 3 numbers above 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Pictures of many bands and of 16 bits or floats: read, refused, checked, packed and drawn."""
+"""Images of many bands and of 16 bits or floats: read, refused, checked, packed and drawn."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from detaug.files.decodable import as_decodable
 from detaug.sheets import batch_sheet
 
 FILES: dict[str, tuple[int, str, str, dict[str, Any]]] = {
-    "grey png": (1, "uint8", "png", {}),
-    "grey and alpha png": (2, "uint8", "png", {}),
-    "16-bit grey and alpha png": (2, "uint16", "png", {}),
+    "gray png": (1, "uint8", "png", {}),
+    "gray and alpha png": (2, "uint8", "png", {}),
+    "16-bit gray and alpha png": (2, "uint16", "png", {}),
     "rgba png": (4, "uint8", "png", {}),
-    "16-bit grey png": (1, "uint16", "png", {}),
+    "16-bit gray png": (1, "uint16", "png", {}),
     "16-bit rgb png": (3, "uint16", "png", {}),
     "16-bit rgba png": (4, "uint16", "png", {}),
-    "grey jp2": (1, "uint8", "jp2", {}),
-    "16-bit grey jp2": (1, "uint16", "jp2", {}),
+    "gray jp2": (1, "uint8", "jp2", {}),
+    "16-bit gray jp2": (1, "uint16", "jp2", {}),
     "16-bit rgb jp2": (3, "uint16", "jp2", {}),
     "16-bit pgm": (1, "uint16", "ppm", {}),
     "16-bit ppm": (3, "uint16", "ppm", {}),
@@ -259,7 +259,7 @@ def test_deep_pictures_that_are_not_turned_are_named(tmp_path: Path) -> None:
     png, tags = encode(values(4, "uint16"), "png"), Image.Exif()
     tags[0x0112] = 3
     png = png[:33] + png_chunk(b"eXIf", tags.tobytes().removeprefix(b"Exif\0\0")) + png[33:]
-    with pytest.raises(da.DataError, match=r"a.png has 16-bit RGBA turned by EXIF.*; save it upright"):
+    with pytest.raises(da.DataError, match=r"a.png has 16-bit RGBA rotated by EXIF.*; save it upright"):
         next(iter(loader_of(tmp_path, {"a.png": png}, EXACT, channels=4, dtype="uint16")))
 
 
@@ -337,7 +337,7 @@ def test_bands_of_an_8_bit_reader_are_those_of_the_file(tmp_path: Path, mode: st
 
 def test_what_the_header_does_not_say_is_found_by_decoding(tmp_path: Path) -> None:
     content = io.BytesIO()
-    Image.fromarray(values(1, "uint8")[..., 0]).save(content, "BMP")  # its palette is grey
+    Image.fromarray(values(1, "uint8")[..., 0]).save(content, "BMP")  # its palette is gray
     files = {"a.bmp": content.getvalue(), "b.png": encode(values(3, "uint8"), "png")}
     reader = da.CocoReader(*data_set(tmp_path, files), bands=(2, 1, 0))
     with pytest.raises(da.DataError, match=r"a.bmp: DALI does not decode it \(.*same size"):

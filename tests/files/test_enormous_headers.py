@@ -1,4 +1,4 @@
-"""Files of a kilobyte whose header says 60,000 x 60,000 pixels; and pictures above Pillow's limit that are good."""
+"""Files of a kilobyte whose header says 60,000 x 60,000 pixels; and images above Pillow's limit that are good."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_nothing_of_that_size_is_allocated(tmp_path: Path) -> None:
 def test_the_page_of_check_says_why_it_has_no_picture(tmp_path: Path) -> None:
     folder, path = write(tmp_path / "in", {"a.png": FILES["a.png"]})
     assert detaug("check", path, folder, "--html", tmp_path / "page.html").code == 1
-    assert "no picture: too many pixels" in (tmp_path / "page.html").read_text()
+    assert "no image: too many pixels" in (tmp_path / "page.html").read_text()
 
 
 def test_a_single_colour_is_no_enormous_header() -> None:

@@ -28,7 +28,7 @@ KINDS = {"HEIC": ".heic", "AVIF": ".avif"}
 
 
 def picture() -> Image.Image:
-    """Return a picture whose four corners have colours of their own."""
+    """Return an image whose four corners have colors of their own."""
     pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     pixels[: HEIGHT // 2, : WIDTH // 2] = 220, 30, 30
     pixels[: HEIGHT // 2, WIDTH // 2 :] = 30, 200, 30
@@ -63,7 +63,7 @@ def test_the_size_is_that_of_the_upright_image(kind: str, orientation: int) -> N
 
 
 def data_set(folder: Path, kind: str, name: str = "") -> tuple[Path, Path]:
-    """Write three images of a kind, a PNG and a JPEG, and their json."""
+    """Write three images of a kind, a PNG and a JPEG, and their JSON file."""
     images = folder / "images"
     images.mkdir()
     for at, orientation in enumerate((1, 6, 8)):
@@ -120,7 +120,7 @@ def test_check_finds_only_what_is_cut_off(tmp_path: Path, kind: str) -> None:
 def test_a_name_that_hides_the_format(tmp_path: Path, kind: str) -> None:
     """The loader and check say the same, and what they advise works."""
     images, annotations = data_set(tmp_path, kind, ".jpeg")
-    rule = f"is {kind}, and its name does not say so; rename it to {KINDS[kind]}, also in the json"
+    rule = f"is {kind}, and its name does not say so; rename it to {KINDS[kind]}, also in the JSON file"
     with pytest.raises(da.DataError, match=rf"0\.jpeg {rule}"):
         next(iter(da.Loader(da.CocoReader(images, annotations), [da.Resize((8, 8))], 5, device="cpu")))
     findings = check_coco(annotations, images).findings

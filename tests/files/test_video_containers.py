@@ -63,7 +63,7 @@ CONTAINERS = {
 """The containers, and some of what must be readable in each."""
 
 PACKED = ("mpg", "mpeg", "vob", "ts", "avi")
-"""Containers in which a large picture is stored unlike a small one."""
+"""Containers in which a large image is stored unlike a small one."""
 
 
 class Coded(NamedTuple):
@@ -106,7 +106,7 @@ def pixels_of(encoder: str) -> str:
 
 
 def write(path: Path, coded: Coded) -> Path:
-    """Write a video; a large one has noise in its lower half, so that a picture is larger than a pack of MPEG's."""
+    """Write a video; a large one has noise in its lower half, so that an image is larger than a pack of MPEG's."""
     rng, (height, width) = np.random.default_rng(0), coded.size
     with same_scheduling(), av.open(str(path), "w") as container:
         stream: Any = container.add_stream(coded.encoder, rate=RATE)

@@ -1,4 +1,4 @@
-"""Pictures and predictions show images as the loader does, which ignores orientations in XMP."""
+"""Images and predictions show images as the loader does, which ignores orientations in XMP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from detaug.training import TrainedModel
 
 @pytest.fixture
 def data(tmp_path: Path) -> tuple[str, str]:
-    """Return a json and its images, which Pillow turns by a quarter."""
+    """Return a JSON file and its images, which Pillow turns by a quarter."""
     content, images = document(), tmp_path / "images"
     (images / "sub").mkdir(parents=True)
     for row in content["images"]:

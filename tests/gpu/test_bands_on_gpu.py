@@ -108,7 +108,7 @@ def test_without_normalize_a_batch_has_the_values_of_the_files(rendered: Any, tm
 
 
 def test_pairs_of_files(rendered: Any, tmp_path: Path) -> None:
-    """An RGB picture and a thermal one, as four bands."""
+    """An RGB image and a thermal one, as four bands."""
     visible, thermal = values(3, "uint8"), values(1, "uint16", seed=1)
     folders = [
         data_set(tmp_path / "a", {"0.png": encode(visible, "png")}),
@@ -152,7 +152,7 @@ CLOSE: dict[str, list[da.Op]] = {
     "turned and cut off": [
         da.RandomRotation(30, fill=FILL), da.RandomZoomOut(1.5, p=1, fill=FILL), da.RandomRotation(30, fill=FILL), WHOLE
     ],
-    "mosaic of turned images": [da.RandomRotation(20, fill=FILL), WHOLE, da.Mosaic()],
+    "mosaic of rotated images": [da.RandomRotation(20, fill=FILL), WHOLE, da.Mosaic()],
     "mixed up": [WHOLE, da.MixUp()],
     "noise": [WHOLE, da.GaussianNoise(0.02, 0.1, p=1)],
     "gamma": [WHOLE, da.RandomGamma((0.5, 2), p=1), da.Normalize(scale=60000)],

@@ -126,7 +126,7 @@ RECIPES = {
         da.ColorJitter(0.5),
     ],
     "turned several sizes": [da.RandomRotation(40), da.Resize(50, max_size=80), da.RandomPhotometricDistort()],
-    "mosaic of turned images": [da.RandomAffine(10, (0.1, 0.1), (0.5, 1.5)), da.Resize((40, 52)), da.Mosaic(p=0.7)],
+    "mosaic of rotated images": [da.RandomAffine(10, (0.1, 0.1), (0.5, 1.5)), da.Resize((40, 52)), da.Mosaic(p=0.7)],
     "float16": [da.Resize((60, 80)), da.Normalize(dtype="float16")],
     "channels last": [da.Resize((60, 80)), da.Normalize(da.presets.IMAGENET_MEAN, memory_format="channels_last")],
 }
@@ -140,7 +140,7 @@ def made_of(name: str) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_it_paints_what_the_cpu_paints(name: str) -> None:
-    """A source pixel may round to the other side, after which colour and normalise move it by a few."""
+    """A source pixel may round to the other side, after which color and normalize move it by a few."""
     ops = RECIPES[name]
     expected, made = da.batch(IMAGES).then(*ops).images, made_of(name)
     unit = 1 if expected[0].dtype == np.uint8 else 1 / 255 / 0.224
@@ -192,9 +192,9 @@ PASSES = {
     "grid": [WHOLE, da.GridMask(p=0.7, size=(5, 12))],
     "mixed up": [WHOLE, da.MixUp(p=0.7)],
     "mixed up after another pass": [WHOLE, da.RandomInvert(), da.MixUp(p=0.7), da.RandomSolarize(100)],
-    "two colours": [WHOLE, da.RandomGrayscale(0.5), da.ColorJitter(0.4, 0.4, 0.4, 0.1)],
-    "colours after a pass": [WHOLE, da.RandomPosterize(3), da.ColorJitter(0.4, 0.4, 0.4, 0.1), da.RandomInvert()],
-    "colours beside the fill": [
+    "two colors": [WHOLE, da.RandomGrayscale(0.5), da.ColorJitter(0.4, 0.4, 0.4, 0.1)],
+    "colors after a pass": [WHOLE, da.RandomPosterize(3), da.ColorJitter(0.4, 0.4, 0.4, 0.1), da.RandomInvert()],
+    "colors beside the fill": [
         da.RandomZoomOut(p=1), da.Resize((45, 60)), da.RandomInvert(p=1), da.RandomPhotometricDistort()
     ],
     "several at once": [WHOLE, da.RandomApply([da.RandomInvert(p=1), da.ColorJitter(0.4), da.GaussianBlur(p=1)])],
@@ -235,7 +235,7 @@ def test_passes_paint_what_the_cpu_paints(name: str) -> None:
         assert (made != np.stack(images).transpose(0, 3, 1, 2)).any((1, 2, 3)).sum() >= 2
     unit = 1 if expected[0].dtype == np.uint8 else 1 / 255
     moved = not isinstance(ops[0], da.Resize) or "several sizes" in name
-    most = 3.5 if "colours" in name else 1.01  # a step of colours may cut off to the number below
+    most = 3.5 if "colours" in name else 1.01  # a step of colors may cut off to the number below
     for image, ours in zip(expected, made, strict=True):
         image = image.transpose(2, 0, 1) if ops[-1].output_layout == "HWC" else image
         off = np.abs(image - ours[:, : image.shape[1], : image.shape[2]]) / unit
@@ -503,7 +503,7 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def close(a: da.Batch, b: da.Batch) -> bool:
-    """The same but for the images, whose pixels may differ by a rounding, which colour and normalise enlarge."""
+    """The same but for the images, whose pixels may differ by a rounding, which color and normalize enlarge."""
     off = (a.images.double() - b.images.double()).abs() / (1 if a.images.dtype == torch.uint8 else 1 / 255 / 0.224)
     return same(a, replace(b, images=a.images)) and off.max() < 4 and off.mean() < 0.4
 
@@ -651,7 +651,7 @@ def test_a_batch_again(
 )
 def test_broken_files(both: Any, train: bool, painted: Folder) -> None:
     (painted[0] / "04.png").write_bytes(b"no image")
-    Image.new("RGB", (10, 10)).save(painted[0] / "11.png")  # smaller than the json says
+    Image.new("RGB", (10, 10)).save(painted[0] / "11.png")  # smaller than the JSON file says
     ours, others = both(train=train, on_error="skip", max_skipped=1.0)
     with pytest.warns(UserWarning, match="skipped"):
         assert all(close(a.to("cpu"), b) for a, b in zip(ours, others, strict=True))

@@ -50,7 +50,7 @@ def large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outline(number: int, rng: np.random.Generator) -> Any:
-    """Return a ring, two rings that overlap, or run lengths of a disc with holes."""
+    """Return a ring, two rings that overlap, or RLE of a disc with holes."""
     ring, other = blob(rng)[::EVERY], blob(rng)[::EVERY]
     if number % 3 < 2:
         return [each.ravel().tolist() for each in (ring, other)[: number % 3 + 1]]

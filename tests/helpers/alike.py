@@ -1,4 +1,4 @@
-"""Compare pictures of documents."""
+"""Compare images of documents."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 from PIL import Image
 
 SQUARE = 32  # pixels
-MEAN, MOST = 2, 35  # of 255: over the whole picture, and in any square; machines round differently
+MEAN, MOST = 2, 35  # of 255: over the whole image, and in any square; machines round differently
 
 
 def alike(one: Image.Image, other: Image.Image) -> bool:
-    """Do two pictures show the same? A new box or label changes one square, not the mean of a large picture."""
+    """Do two images show the same? A new box or label changes one square, not the mean of a large image."""
     if one.size != other.size:
         return False
     difference = np.abs(np.asarray(one.convert("RGB"), float) - np.asarray(other.convert("RGB"), float)).mean(2)

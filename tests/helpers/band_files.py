@@ -90,7 +90,7 @@ def turned(stored: Array, orientation: int) -> Array:
 
 
 def data_set(folder: Path, files: dict[str, bytes], size: tuple[int, int] = (37, 53)) -> tuple[Path, Path]:
-    """Write images of one size, each with a box, and their json. Returns folder and json, as CocoReader takes them."""
+    """Write images of one size, each with a box, and their JSON file. Returns both, as CocoReader takes them."""
     images = [
         {"id": n, "file_name": name, "height": size[0], "width": size[1]} for n, name in enumerate(files, start=1)
     ]

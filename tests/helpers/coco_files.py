@@ -1,4 +1,4 @@
-"""Small COCO data sets for the tests: three images of 100 x 80 pixels, two classes, five boxes."""
+"""Small COCO datasets for the tests: three images of 100 x 80 pixels, two classes, five boxes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOXES = [[10, 10, 20, 30], [40, 10, 20, 30], [0, 0, 100, 80], [10.5, 20.25, 30, 
 
 
 def document() -> Document:
-    """Return a COCO json without errors."""
+    """Return a COCO JSON file without errors."""
     names = ("a.jpg", "b.jpg", "sub/c.png")
     return {
         "info": {"year": 2024},
@@ -32,7 +32,7 @@ def document() -> Document:
 
 
 def add_outlines(content: Document) -> None:
-    """Give each annotation the outline of its box."""
+    """Give each annotation the polygon of its box."""
     for each in content["annotations"]:
         x, y, width, height = each["bbox"]
         each["segmentation"] = [[x, y, x + width, y, x + width, y + height, x, y + height]]

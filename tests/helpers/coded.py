@@ -17,11 +17,11 @@ STEP = 7
 """Red of image i is 1 + 7 i, for up to 32 images."""
 
 NOWHERE = (255.0, 255.0, 255.0)
-"""The colour of pixels from no image."""
+"""The color of pixels from no image."""
 
 
 class Piece(NamedTuple):
-    """The visible part of an object: its label, the hull XYXY of its pixels, and its share of the object, 0..1."""
+    """The visible part of an object: its label, the hull XYXY of its pixels, and its fraction of the object, 0..1."""
 
     image: int
     label: int
@@ -35,7 +35,7 @@ def coded(image: int, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def coded_batch(seed: int, n: int, size: tuple[int, int] = (80, 100), device: str = "cpu") -> da.Samples:
-    """Return n coded images with 0 to 6 boxes of 1 to 50 whole pixels a side; label 10 i + k is box k of image i."""
+    """Return n coded images with 0 to 6 boxes of 1 to 50 whole pixels per side; label 10 i + k is box k of image i."""
     rng = np.random.default_rng(seed)
     boxes = []
     for _ in range(n):

@@ -1,4 +1,4 @@
-"""Images with discs at the key points of their objects: red for left, blue for right, green for the middle."""
+"""Images with discs at the keypoints of their objects: red for left, blue for right, green for the middle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLORS = (RED, BLUE, GREEN)
 NAMES = ["left_hand", "right_hand", "nose"]
 RADIUS = 7.0
 CHANNELS = (0, 2, 1)
-"""The channel of each colour."""
+"""The channel of each color."""
 
 
 class Discs(NamedTuple):
@@ -48,14 +48,14 @@ def paint_discs(images: int = 8, seed: int = 0, size: tuple[int, int] = (240, 32
 
 
 def disc_samples(discs: Discs, **arguments: Any) -> da.Samples:
-    """Return the images with boxes and key points."""
+    """Return the images with boxes and keypoints."""
     points = np.concatenate(discs.points)
     keypoints = da.KeyPoints(np.concatenate([points, np.full((*points.shape[:2], 1), 2.0)], axis=2), [NAMES])
     return da.batch(discs.images, discs.boxes, shapes=da.Shapes(keypoints=keypoints), **arguments)
 
 
 def write_discs(folder: Path, discs: Discs) -> Path:
-    """Write PNGs and a json; return the json's path."""
+    """Write PNGs and a JSON file; return the JSON file's path."""
     content: dict[str, list[dict[str, Any]]] = {"images": [], "annotations": [], "categories": []}
     content["categories"] = [{"id": 3, "name": "hand", "keypoints": NAMES, "skeleton": [[1, 3], [2, 3]]}]
     for number, (pixels, points, boxes) in enumerate(zip(*discs, strict=True), 1):
@@ -83,7 +83,7 @@ def _far_apart(rng: np.random.Generator, room: tuple[float, float, float, float]
 
 
 def paint_disc(pixels: NDArray[np.float64], center: NDArray[np.float64], color: tuple[int, int, int]) -> None:
-    """Paint a disc with smooth edges: its centroid is its centre, in continuous pixels."""
+    """Paint a disc with smooth edges: its centroid is its center, in continuous pixels."""
     x0, y0 = np.floor(center - RADIUS - 1).astype(int).clip(0)
     window = pixels[y0 : y0 + 2 * int(RADIUS) + 4, x0 : x0 + 2 * int(RADIUS) + 4]
     y, x = np.indices(window.shape[:2]) + 0.5

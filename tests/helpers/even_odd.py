@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def even_odd(rings: list[NDArray[np.float64]], shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Fill rings at pixel centres: a pixel is inside if a ray to the right crosses an odd number of edges."""
+    """Fill rings at pixel centers: a pixel is inside if a ray to the right crosses an odd number of edges."""
     y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
     crossings = np.zeros(shape, int)
     for ring in rings:

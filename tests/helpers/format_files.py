@@ -1,4 +1,4 @@
-"""Convert files of any format in the tests, check what every json must fulfil, and damage files in many ways."""
+"""Convert files of any format in the tests, check what every JSON file must fulfil, and damage files in many ways."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def data_set(folder: Path, files: Mapping[str, str | bytes], *images: str) -> Pa
 
 
 Example = tuple[str, str, str, Mapping[str, str], tuple[str, ...]]
-"""A file of a format: its form, its name, its content; the other files and the images of the data set."""
+"""A file of a format: its form, its name, its content; the other files and the images of the dataset."""
 
 
 def modules_of_other_formats(listed: Collection[str]) -> Iterator[tuple[str, ModuleType]]:
@@ -102,7 +102,7 @@ def refused(path: Path, **options: Any) -> str:
 
 
 def mutants(text: str, count: int, seed: int = 0) -> Iterator[str]:
-    """Yield damaged texts, always the same ones: values of a json, or tokens, are replaced, left out or repeated."""
+    """Yield damaged texts, always the same ones: JSON values, or tokens, are replaced, left out or repeated."""
     chance = random.Random(seed)
     is_json = text.lstrip()[:1] in ("{", "[")
     for _ in range(count):
@@ -127,7 +127,7 @@ def _other_tokens(text: str, times: int, chance: random.Random) -> str:
 
 def _other_values(text: str, times: int, chance: random.Random) -> str:
     lines = text.splitlines()
-    if text[:1] == "{" and len(lines) > 1 and lines[0][-1:] == "}":  # a json on each line
+    if text[:1] == "{" and len(lines) > 1 and lines[0][-1:] == "}":  # a JSON file on each line
         at = chance.randrange(len(lines))
         return "\n".join([*lines[:at], _other_values(lines[at], times, chance), *lines[at + 1 :]])
     document = json.loads(text)
@@ -152,7 +152,7 @@ def _other_values(text: str, times: int, chance: random.Random) -> str:
 
 
 def assert_damage_ends_in_a_sentence(folder: Path, file: str, format: str, count: int = 120, seed: int = 0) -> None:
-    """Check that damaged copies of one file convert to a valid json, or end in a ConversionError; nothing else."""
+    """Check that damaged copies of one file convert to a valid JSON, or end in a ConversionError; nothing else."""
     whole = (folder / file).read_text(encoding="utf-8")
     output = folder.parent / f"{folder.name}-out.json"
     parsed = 0

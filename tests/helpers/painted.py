@@ -1,6 +1,6 @@
 """Painted rectangles: the position of a box is read off the pixels, not off the code under test.
 
-An image has one rectangle in each of its three colour channels, so rectangles may overlap and each can be read alone:
+An image has one rectangle in each of its three color channels, so rectangles may overlap and each can be read alone:
 label k is channel k - 1.
 """
 
@@ -29,7 +29,7 @@ def paint(size: tuple[int, int], boxes: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def random_boxes(rng: np.random.Generator, size: tuple[int, int], smallest: int = 8) -> NDArray[np.int64]:
-    """Three boxes of at least `smallest` pixels a side."""
+    """Three boxes of at least `smallest` pixels per side."""
     height, width = size
     sides = rng.integers(smallest, (width // 2, height // 2), (3, 2))
     start = rng.integers(0, (width, height) - sides + 1)
@@ -37,7 +37,7 @@ def random_boxes(rng: np.random.Generator, size: tuple[int, int], smallest: int 
 
 
 def centroid(channel: Array) -> Array:
-    """(x, y) of a bright spot's centre of mass: for rectangles too thin to have two edges."""
+    """(x, y) of a bright spot's center of mass: for rectangles too thin to have two edges."""
     total = channel.sum()
     y, x = np.indices(channel.shape) + 0.5
     return np.array([(x * channel).sum(), (y * channel).sum()]) / total

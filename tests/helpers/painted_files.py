@@ -1,4 +1,4 @@
-"""Data sets of painted images on disk, and comparisons of batches."""
+"""Datasets of painted images on disk, and comparisons of batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Folder = tuple[Path, Path]
 
 
 def write_coco(folder: Path, images: list[tuple[str, tuple[int, int], list]], classes: int = 3) -> Folder:
-    """A json for (file name, (height, width), XYXY boxes with labels 1, 2, ...)."""
+    """A JSON for (file name, (height, width), XYXY boxes with labels 1, 2, ...)."""
     rows = [
         {"id": 10 + at, "file_name": name, "height": height, "width": width}
         for at, (name, (height, width), _) in enumerate(images)

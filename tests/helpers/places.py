@@ -9,4 +9,4 @@ TESTS = HELPERS.parent
 REPOSITORY = TESTS.parent
 
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
-"""Photographs and label files that are not part of the project; tests that need them skip without them."""
+"""Images and label files that are not part of the project; tests that need them skip without them."""

@@ -21,7 +21,7 @@ BOX = [40.0, 30.0, 80.0, 70.0]
 
 
 def photograph() -> Image:
-    """Return waves of many lengths and colours, (96, 128, 3): mean 110, saturation 95, detail as in a photograph."""
+    """Return waves of many lengths and colors, (96, 128, 3): mean 110, saturation 95, detail as in an image."""
     rng = np.random.default_rng(5)
     y, x = np.mgrid[:HEIGHT, :WIDTH].astype(float)
     image = np.zeros((HEIGHT, WIDTH, 3))
@@ -73,7 +73,7 @@ def imported(recipe: da.ImportedRecipe, image: Image, n: int) -> list[Image]:
 
 
 def measure_pixels(images: Sequence[Image], source: Image) -> Measured:
-    """Measure colours, contrast, detail and change, without the outermost pixels, which filters treat in many ways."""
+    """Measure colors, contrast, detail and change, without the outermost pixels, which filters treat in many ways."""
     inner = [image[3:-3, 3:-3].astype(float) for image in images]
     before = source[3:-3, 3:-3].astype(float)
     chroma = _chroma(before).conj()
@@ -103,7 +103,7 @@ def _chroma(image: Image) -> Any:
 
 
 def measure_geometry(images: Sequence[Image]) -> Measured:
-    """Measure sizes and the map from output to source pixels, about the centres, of images of `coordinates`."""
+    """Measure sizes and the map from output to source pixels, about the centers, of images of `coordinates`."""
     maps = [_map(image.astype(float)) for image in images]
     return {name: np.array([each[name] for each in maps]) for name in maps[0]}
 

@@ -65,7 +65,7 @@ def _add_field(message: Any, name: str, number: int, type_: Any, of: str = "", *
 
 
 def example(features: Features, *, packed: bool = True) -> bytes:
-    """Return a serialised tf.train.Example."""
+    """Return a serialized tf.train.Example."""
     message = example_class(packed)()
     for name, values in features.items():
         feature = message.features.feature[name]
@@ -141,7 +141,7 @@ def detection(name: str, boxes: Sequence[Sequence[float]] = (), labels: Sequence
 
 
 def write_wds(path: Path, samples: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Write samples with webdataset's TarWriter: {key: {extension: content}}; a document becomes json."""
+    """Write samples with webdataset's TarWriter: {key: {extension: content}}; a document becomes JSON file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with webdataset.TarWriter(str(path), mtime=1.5) as writer:  # not whole: written with a pax header
         for key, members in samples.items():
@@ -156,7 +156,7 @@ def write_wds(path: Path, samples: Mapping[str, Mapping[str, Any]]) -> Path:
 def converted(
     function: Callable[..., Summary], shards: Path | Sequence[Path], **options: Any
 ) -> tuple[Document, Summary]:
-    """Convert shards, and check what every json of shards must fulfil."""
+    """Convert shards, and check what every JSON file of shards must fulfil."""
     shards = [shards] if isinstance(shards, Path) else shards
     output = options.pop("output", shards[0].parent / "out.json")
     summary = function(shards, output, **options)

@@ -1,4 +1,4 @@
-"""Pictures of painted objects, each in a colour of its own, so that a detector can read all of them off the pixels."""
+"""Images of painted objects, each in a color of its own, so that a detector can read all of them off the pixels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import detaug as da
 
 CLASSES = ("disc", "ring", "arch")
 POINTS = 2
-"""Key points of each object: dots in the colour of the object with 100, 200 in blue."""
+"""Keypoints of each object: dots in the color of the object with 100, 200 in blue."""
 
 
 def mask_of(kind: int, side: int) -> NDArray[np.bool_]:
@@ -34,7 +34,7 @@ def mask_of(kind: int, side: int) -> NDArray[np.bool_]:
 def paint_scene(
     height: int, width: int, objects: int, largest: int, seed: int
 ) -> tuple[NDArray[np.uint8], list[dict[str, Any]]]:
-    """Return a picture and its annotations, without image ids. Objects do not touch each other."""
+    """Return an image and its annotations, without image ids. Objects do not touch each other."""
     rng = np.random.default_rng(seed)
     image, entries = np.zeros((height, width, 3), np.uint8), list[dict[str, Any]]()
     for _ in range(50 * objects):
@@ -70,7 +70,7 @@ def paint_scene(
 
 
 def run_lengths(columns: NDArray[np.int64], rows: NDArray[np.int64], height: int, width: int) -> dict[str, Any]:
-    """Return COCO's run lengths of pixels, as a list of counts."""
+    """Return COCO's RLE of pixels, as a list of counts."""
     flat = np.sort(columns * height + rows)
     last = np.flatnonzero(np.append(np.diff(flat) > 1, True))
     starts, ends = flat[np.append(0, last[:-1] + 1)], flat[last] + 1
@@ -81,7 +81,7 @@ def run_lengths(columns: NDArray[np.int64], rows: NDArray[np.int64], height: int
 def write_scenes(
     folder: Path, sizes: list[tuple[int, int]], objects: int, largest: int, *, keys: tuple[str, ...] = ()
 ) -> tuple[Path, Path]:
-    """Write pictures as PNG and their json. `keys`: of annotations to leave out."""
+    """Write images as PNG and their JSON file. `keys`: of annotations to leave out."""
     images, annotations = folder / "pictures", list[dict[str, Any]]()
     (images / "flight").mkdir(parents=True)
     rows = []
@@ -102,7 +102,7 @@ def write_scenes(
 
 
 def read_objects(pixels: NDArray[np.uint8]) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.float64]]]:
-    """Yield the label, the mask and the key points (x, y; NaN where not seen) of each object in painted pixels."""
+    """Yield the label, the mask and the keypoints (x, y; NaN where not seen) of each object in painted pixels."""
     numbers = pixels[..., 0].astype(int) * 256 + pixels[..., 1]
     for number in np.unique(numbers[numbers > 0]).tolist():
         mask = numbers == number

@@ -4,7 +4,7 @@ python train_run.py IMAGES JSON OUT KILL      trains with it; KILL: the step at 
                                               endless: never, with far too many epochs; wait-7, wait-evaluation: waits
                                               for a signal there
                                               statistics, statistics-ema: writes those of batch norm to 0.txt, 1.txt
-                                              plain-KILL: the model without batch norm and dropout, 8 images a step
+                                              plain-KILL: the model without batch norm and dropout, 8 images per step
                                               plain-resume: the same, which resumes
 """
 

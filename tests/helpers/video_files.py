@@ -1,4 +1,4 @@
-"""Videos as folders of frames: painted rectangles that move, come and go, and a CocoVID json of them."""
+"""Videos as folders of frames: painted rectangles that move, come and go, and a CocoVID JSON file of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Videos(NamedTuple):
     folder: Path
     json: Path
     boxes: dict[int, NDArray[np.int64]]
-    """By image id: (3, 4) XYXY, of the objects in the colour channels; -1 for one that is not there."""
+    """By image id: (3, 4) XYXY, of the objects in the color channels; -1 for one that is not there."""
 
 
 def moving_boxes(rng: np.random.Generator, size: tuple[int, int], frames: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Make small Pascal VOC data sets for the tests: every XML and every image, byte by byte."""
+"""Make small Pascal VOC datasets for the tests: every XML and every image, byte by byte."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def devkit(
     images: Mapping[str, bytes] | None = None,
     splits: Mapping[str, str | bytes] | None = None,
 ) -> Path:
-    """Write a data set in the devkit's layout; by default each XML has a JPEG of its stem, all different."""
+    """Write a dataset in the devkit's layout; by default each XML has a JPEG of its stem, all different."""
     if images is None:
         images = {f"{stem}.jpg": with_segment(image_bytes(), stem.encode(), 0xFE) for stem in xmls}
     for name in ("Annotations", "JPEGImages"):

@@ -47,9 +47,9 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 
 
 def write_images(path: Path) -> Folder:
-    """Write JPEG and PNG files of noise and of three sizes, with none to five boxes each, and their json.
+    """Write JPEG and PNG files of noise and of three sizes, with none to five boxes each, and their JSON file.
 
-    Each object's outline is a diamond, whose corners are the middles of the box's sides.
+    Each object's polygon is a diamond, whose corners are the middles of the box's sides.
     """
     rng, rows = np.random.default_rng(0), []
     for at in range(IMAGES):

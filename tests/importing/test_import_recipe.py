@@ -181,9 +181,9 @@ CASES = {
     "letterbox": "[A.LongestMaxSize(max_size=160), A.PadIfNeeded(min_height=160, min_width=160)]",
     "letterbox at the top left": "[A.LongestMaxSize(160), A.PadIfNeeded(160, 160, position='top_left')]",
     "larger canvas": "[A.LongestMaxSize(max_size=160), A.PadIfNeeded(min_height=200, min_width=180)]",
-    "centre crop": "[A.CenterCrop(height=64, width=100)]",
+    "center crop": "[A.CenterCrop(height=64, width=100)]",
     "crop after resize": "[A.Resize(128, 192), A.CenterCrop(height=100, width=100)]",
-    "colour before the crop": "[A.ToGray(p=1), A.Resize(128, 192), A.CenterCrop(height=100, width=100)]",
+    "color before the crop": "[A.ToGray(p=1), A.Resize(128, 192), A.CenterCrop(height=100, width=100)]",
     "rotation": "[A.Rotate(limit=(30, 30), p=1)]",
     "rotation of ellipses": "[A.Rotate(limit=(30, 30), rotate_method='ellipse', p=1)]",
     "scale and rotate": "[A.Affine(scale=1.2, rotate=15, translate_percent={'x': 0.0, 'y': 0.0}, p=1)]",
@@ -206,9 +206,9 @@ CASES = {
 """Pipelines without chance."""
 
 PROBES = [(0.3, 0.3), (0.5, 0.5), (0.6, 0.45)]
-"""Where pixels are compared: (y, x), as shares of the size."""
+"""Where pixels are compared: (y, x), as fractions of the size."""
 ROUNDED = {"larger canvas", "scale and rotate"}
-"""Sizes and offsets are rounded to whole pixels in another way; of a turned box the border leaves a smaller hull."""
+"""Sizes and offsets are rounded to whole pixels in another way; of a rotated box the border leaves a smaller hull."""
 
 
 @pytest.mark.filterwarnings(*OLD_ARGUMENTS)
@@ -228,7 +228,7 @@ def test_what_means_the_same_does_what_albumentations_does(name: str) -> None:
 
 
 def probe(image: Any) -> Any:
-    """Return the colours of an image (H, W, 3) at PROBES."""
+    """Return the colors of an image (H, W, 3) at PROBES."""
     height, width = image.shape[:2]
     return np.array([image[int(y * height), int(x * width)].astype(float) for y, x in PROBES])
 
@@ -283,7 +283,7 @@ def test_what_means_the_same_does_what_torchvision_does(ops: str) -> None:
 
 
 def test_one_of_keeps_the_probability_of_each_op() -> None:
-    """Also where others of the group are left out: 0.2 * 0.1 / 0.4 is that of the grey."""
+    """Also where others of the group are left out: 0.2 * 0.1 / 0.4 is that of the gray."""
     ops = "[A.OneOf([A.GlassBlur(p=0.2), A.ZoomBlur(p=0.1), A.ToGray(p=0.1)], p=0.2)]"
     (alone,) = import_ops(ops).ops
     assert alone == da.RandomApply((da.RandomGrayscale(1.0),), 0.05)
@@ -443,7 +443,7 @@ COLOUR_NOTES = {
     "A.LongestMaxSize(64), A.PadIfNeeded(64, 64, fill=(9, 80, 200)), A.ToGray(p=1)": "it leaves the fill as it is",
     "A.Affine(rotate=30, fill=(9, 80, 200)), A.ToGray(p=1)": None,
     "A.ColorJitter(0.2, 0.2, 0.2, 0), A.RandomSizedBBoxSafeCrop(64, 64)": (
-        "contrast is about the mean grey of the part that is shown, not of the whole image"
+        "contrast is about the mean gray of the part that is shown, not of the whole image"
     ),
     "A.ColorJitter(0.2, 0, 0.2, 0), A.RandomSizedBBoxSafeCrop(64, 64)": None,
     "A.RandomSizedBBoxSafeCrop(64, 64), A.ColorJitter(0.2, 0.2, 0.2, 0)": None,
@@ -928,4 +928,4 @@ def test_noise_of_erasing_is_a_difference(name: str) -> None:
     module = transforms.v2 if name == "v2" else transforms
     imported = da.import_recipe(module.Compose([module.Resize((8, 8)), module.RandomErasing(value="random")]))
     (entry,) = (entry for entry in imported.entries if entry.name == "RandomErasing")
-    assert "value='random' is no colour; the fill here is black" in entry.reasons
+    assert "value='random' is no color; the fill here is black" in entry.reasons

@@ -1,4 +1,4 @@
-"""The rules' numbers: an op and what it is imported as change one picture alike, in the mean and spread of many draws.
+"""The rules' numbers: an op and what it is imported as change one image alike, in the mean and spread of many draws.
 
 Each case also has the same op at another strength, such as twice as strong, with which the comparison must fail: a
 wrong factor in a rule is seen. "differs" has a wider bound, and names the quantities that the rule says differ.
@@ -18,7 +18,7 @@ import detaug as da
 from detaug.importing.translate import RULES
 
 SAME, NEAR = 0.1, 0.35
-"""The share of an op's effect that may be missing or too much."""
+"""The fraction of an op's effect that may be missing or too much."""
 
 PIXELS, GEOMETRY = photograph(), coordinates()
 

@@ -229,7 +229,7 @@ def test_half_floats_stay_halves_behind_normalize() -> None:
 
 def test_a_fill_beyond_white_is_told() -> None:
     imported = import_ops(f"[A.Normalize({MEAN}, {STD}), A.Pad(6, fill=255, p=1)]")
-    assert "is (16384, 13107, 19584) in 0..255; the fill here is the nearest colour" in str(imported)
+    assert "is (16384, 13107, 19584) in 0..255; the fill here is the nearest color" in str(imported)
     assert imported.ops[0].fill == (255, 255, 255)  # type: ignore[attr-defined]
 
 

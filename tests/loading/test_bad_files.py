@@ -48,7 +48,7 @@ BREAK: dict[str, Callable[[Path], object]] = {
 
 
 def ids(batches: list[da.Batch]) -> list[int]:
-    """Positions in the json, which begins with id 10."""
+    """Positions in the JSON file, which begins with id 10."""
     return [int(i) - 10 for batch in batches for i in batch.image_id]
 
 

@@ -139,7 +139,7 @@ def test_pipelines_that_are_given_stay() -> None:
     ],
 )
 def test_a_gpu_keeps_to_a_limit(monkeypatch: pytest.MonkeyPatch, megapixels: float, memory: float, settings: Settings):
-    """Images of 3 bytes a pixel: three times a job of each pipeline, and what the decoder holds."""
+    """Images of 3 bytes per pixel: three times a job of each pipeline, and what the decoder holds."""
     monkeypatch.setenv("DETAUG_JPEG_ENGINE", "1")
     pixels = int(megapixels * 1e6)
     chosen = choose_settings(torch.device("cuda", 0), 32, 300 * 300, source_pixels=pixels, memory=int(memory))

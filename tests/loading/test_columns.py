@@ -1,7 +1,7 @@
 """Columns of annotations stay beside their boxes, through every entrance and every op.
 
-Each annotation's `code` is its id in the json, and the box of the json has that id: what a box of a batch is can be
-looked up, whatever an op did to it.
+Each annotation's `code` is its id in the JSON file, and the box of the JSON file has that id: what a box of a batch is
+can be looked up, whatever an op did to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loader on files: real photographs, painted ones, odd ones, broken ones."""
+"""The loader on files: real images, painted ones, odd ones, broken ones."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_a_state_of_a_shard_goes_on_there(painted: Folder, rank: int, device: st
 def test_a_state_of_another_loader_is_refused(painted: Folder) -> None:
     reader = da.CocoReader(*painted)
     state = da.Loader(reader, BLACK_SSD, batch_size=4, device="cpu").state_dict()
-    with pytest.raises(ValueError, match=r"has 4 images a step on all shards, this loader 5 .*; give batch_size=4"):
+    with pytest.raises(ValueError, match=r"has 4 images per step on all shards, this loader 5 .*; give batch_size=4"):
         da.Loader(reader, BLACK_SSD, batch_size=5, device="cpu").load_state_dict(state)
     with pytest.raises(ValueError, match="recipe"):
         da.Loader(reader, BLACK_SSD[1:], batch_size=4, device="cpu").load_state_dict(state)
@@ -640,7 +640,8 @@ def test_what_is_no_list_of_ops_is_refused(painted: Folder, ops: object) -> None
 def test_a_wrong_folder_of_images_says_where_they_are(painted: Folder, tmp_path: Path) -> None:
     folder, file = painted
     with pytest.raises(
-        ValueError, match=r"is a folder in the place of the json; .*da\.CocoReader\(images=IMAGES, annotations=FILE\)"
+        ValueError,
+        match=r"is a folder in the place of the JSON file; .*da\.CocoReader\(images=IMAGES, annotations=FILE\)",
     ):
         da.CocoReader(file, folder)
     (tmp_path / "other").mkdir()
@@ -785,7 +786,7 @@ def test_old_names_lead_to_the_new_ones(painted: Folder) -> None:
 def test_an_enormous_output_is_warned_of(
     tmp_path: Path, size: tuple[int, int], ops: list[da.Op], message: str | None
 ) -> None:
-    """Nothing is decoded: the sizes of the json tell."""
+    """Nothing is decoded: the sizes of the JSON file tell."""
     Image.new("RGB", size).save(tmp_path / "b.png")
     Image.new("RGB", (40, 30)).save(tmp_path / "a.png")
     sizes = {"a.png": (40, 30), "b.png": size}

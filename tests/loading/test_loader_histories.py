@@ -1,7 +1,7 @@
 """Random histories of loaders: whatever happens to one, its next batch is an undisturbed loader's, bit for bit.
 
 Loaders are iterated, broken off, closed, read by threads, saved and restored on other numbers of shards, while a file
-breaks and is mended.
+breaks and is corrected.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Undisturbed:
 
 
 class World(NamedTuple):
-    """A data set of which one file may break, and what a loader yields of it if it is whole and if it is broken."""
+    """A dataset of which one file may break, and what a loader yields of it if it is whole and if it is broken."""
 
     folder: Folder
     device: str
@@ -118,7 +118,7 @@ class Life:
             self.batches = None
 
     def wanted(self, step: int) -> list[list[str]]:
-        """Return the digests of this shard's part of a step, of the whole and of the broken data set."""
+        """Return the digests of this shard's part of a step, of the whole and of the broken dataset."""
         size = GLOBAL_BATCH // self.shard[1]
         part = slice(self.shard[0] * size, (self.shard[0] + 1) * size)
         return [each.step(step)[part] for each in (self.world.whole, self.world.broken)]
@@ -144,7 +144,7 @@ class Life:
 
 
 class History(RuleBasedStateMachine):
-    """Two loaders of one data set."""
+    """Two loaders of one dataset."""
 
     world: World
     states = Bundle("states")
@@ -198,7 +198,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def mend_file(self) -> None:
-        """Mend it, and resume, which gives up what is in flight: a batch may have met the broken file already."""
+        """Correct it, and resume, which gives up what is in flight: a batch may have met the broken file already."""
         self.write(self.content)
         for life in self.lives:
             life.load(life.state(), life.at)

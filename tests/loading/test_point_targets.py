@@ -1,4 +1,4 @@
-"""Key points and rotated boxes as trainers take them."""
+"""Keypoints and rotated boxes as trainers take them."""
 
 from __future__ import annotations
 
@@ -74,5 +74,5 @@ def test_sources_with_and_without_shapes_join(tmp_path: Path) -> None:
     np.testing.assert_allclose(batch.corners[3:, 0].numpy(), np.stack(corners), atol=1e-4)
     assert points.shapes.keypoints is not None
     others = da.CocoReader(tmp_path / "a", tmp_path / "a" / "discs.json", keypoints=True, flip_pairs=[])
-    with pytest.raises(da.InputError, match="the key points of 'hand' swap in other ways"):
+    with pytest.raises(da.InputError, match="the keypoints of 'hand' swap in other ways"):
         da.ConcatReader([points, others])

@@ -285,7 +285,7 @@ def counts_of(loader: da.Loader) -> dict[int, int]:
         ({"sampler": da.RepeatFactorSampler(), "train": False}, "are for training"),
         ({"aspect_ratio_grouping": True, "train": False}, "are for training"),
         ({"on_error": "ignore"}, "on_error must be 'raise' or 'skip', got 'ignore'"),
-        ({"max_skipped": 5}, "max_skipped must be a share"),
+        ({"max_skipped": 5}, "max_skipped must be a fraction"),
     ],
 )
 def test_a_wrong_setting_is_refused(painted: Folder, settings: dict, message: str) -> None:
@@ -295,7 +295,7 @@ def test_a_wrong_setting_is_refused(painted: Folder, settings: dict, message: st
 
 @pytest.mark.parametrize("threshold", [0, -1, 1.5])
 def test_a_wrong_threshold_is_refused(threshold: float) -> None:
-    with pytest.raises(ValueError, match="threshold must be a share"):
+    with pytest.raises(ValueError, match="threshold must be a fraction"):
         da.RepeatFactorSampler(threshold)
 
 

@@ -140,7 +140,7 @@ def test_arguments_override_the_file_and_the_file_overrides_the_defaults(tmp_pat
         ('{"rows": 1}', "not a file of settings; detaug tune"),
         ('{"settings": {"pipes": 1}}', "no settings of this version: pipes"),
         ('{"settings": {"pipelines": 0}}', "pipelines must be a whole number of at least 1, got 0"),
-        ('{"settings": {"hw_decoder_load": 2}}', "hw_decoder_load must be a share in 0..1, got 2"),
+        ('{"settings": {"hw_decoder_load": 2}}', "hw_decoder_load must be a fraction in 0..1, got 2"),
     ],
 )
 def test_a_file_that_holds_no_settings(tmp_path: Path, content: str, says: str) -> None:

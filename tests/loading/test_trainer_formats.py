@@ -28,7 +28,7 @@ def read(painted: Folder, *resize: da.Op, **options: Any) -> da.Batch:
 
 
 def annotations(painted: Folder, batch: da.Batch) -> list[dict[str, Any]]:
-    """Return the file name, size and annotations of each image, with the positions of its categories, from the json."""
+    """Return the file name, size and annotations of each image, with its categories' positions, from the JSON file."""
     document = json.loads(painted[1].read_text())
     images = {image["id"]: image for image in document["images"]}
     order = sorted(category["id"] for category in document["categories"])

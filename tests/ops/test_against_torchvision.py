@@ -40,7 +40,7 @@ except (ImportError, RuntimeError) as error:
 
 
 def photo(size: tuple[int, int] = SIZE) -> np.ndarray:
-    """A smooth (H, W, 3) picture, with detail of some pixels."""
+    """A smooth (H, W, 3) image, with detail of some pixels."""
     noise = np.random.default_rng(0).integers(0, 256, (size[0] // 10, size[1] // 10, 3), np.uint8)
     return np.asarray(Image.fromarray(noise).resize(size[::-1], Image.Resampling.BICUBIC))
 
@@ -50,7 +50,7 @@ def photos(n: int, seed: int = 0) -> da.Samples:
 
 
 def reference() -> tuple[Any, Any]:
-    """Return the same photograph and boxes with torchvision's types, by which its kernels are chosen."""
+    """Return the same image and boxes with torchvision's types, by which its kernels are chosen."""
     image = tv_tensors.Image(torch.from_numpy(photo().copy()).permute(2, 0, 1))
     return image, tv_tensors.BoundingBoxes(torch.from_numpy(BOXES), format="XYXY", canvas_size=SIZE)
 
@@ -321,7 +321,7 @@ def test_the_pixels_of_resized_crop() -> None:
         assert_same_boxes(boxes, np.asarray(expected[1])[labels - 1])
 
 
-# ------------------------------------------------------------------------------------------------ colour
+# ------------------------------------------------------------------------------------------------ color
 
 
 def test_photometric_distort_draws_what_torchvision_draws() -> None:
@@ -363,7 +363,7 @@ ADJUST: list[Callable[[Any, float], Any]] = [
 
 
 def adjusted(image: Any, drawn: Arrays, at: int) -> np.ndarray:
-    """Change the colours of an image (3, H, W) with torchvision, by the steps that were drawn; return (H, W, 3)."""
+    """Change the colors of an image (3, H, W) with torchvision, by the steps that were drawn; return (H, W, 3)."""
     for kind, amount in zip(drawn["kind"][at], drawn["amount"][at], strict=True):
         image = ADJUST[kind - 1](image, float(amount)) if kind else image
     return np.asarray(image[drawn["channels"][at].tolist()].permute(1, 2, 0), np.float64)
@@ -397,7 +397,7 @@ LETTERBOX = da.Resize((300, 320), letterbox="center", fill=(9.0, 80.0, 200.0))
 @pytest.mark.parametrize("op", [*STEPWISE, da.ColorJitter(0.9, exact=False), da.RandomHSV(), da.RandomGrayscale(p=1)])
 @pytest.mark.parametrize("blur", [False, True])
 def test_the_fill_keeps_its_colour(op: da.Op, blur: bool, device: str) -> None:
-    """The mean grey, about which contrast changes, is that of the picture alone."""
+    """The mean gray, about which contrast changes, is that of the image alone."""
     steps = [op, *([da.GaussianBlur(p=0)] if blur else [])]
     samples = da.batch([photo()] * 8, seed=5, device=device).then(LETTERBOX, *steps)
     alone = da.batch([photo()] * 8, seed=5, device=device).then(da.Resize(SIZE), *steps)
@@ -442,7 +442,7 @@ def test_a_linear_map_is_near(name: str, factor: float, adjust: Callable[[Any, f
 BLACK = (0.0, 0.0, 0.0)
 BILINEAR = {"interpolation": v2.InterpolationMode.BILINEAR}
 FAR = 5000
-"""Boxes this far inside a huge canvas, since torchvision clamps turned boxes to the canvas, in several ways."""
+"""Boxes this far inside a huge canvas, since torchvision clamps rotated boxes to the canvas, in several ways."""
 
 
 def far_boxes() -> Any:
@@ -476,7 +476,7 @@ def test_rotation() -> None:
 
 @pytest.mark.parametrize(("scale", "limit"), [((1.0, 1.4), 1), ((0.5, 1.0), 5)])
 def test_affine(scale: tuple[float, float], limit: float) -> None:
-    """Where it shrinks, the picture is antialiased here and not there."""
+    """Where it shrinks, the image is antialiased here and not there."""
     samples, drawn = replayed(da.RandomAffine(25, (0.1, 0.2), scale, (-15, 15, -10, 10), fill=BLACK))
     for at in range(len(samples)):
         angle, factor, shear = (drawn[name][at].tolist() for name in ("angle", "scale", "shear"))
@@ -488,7 +488,7 @@ def test_affine(scale: tuple[float, float], limit: float) -> None:
 
 @pytest.mark.parametrize(("distortion", "limit"), [(0.1, 1), (0.6, 5)])
 def test_perspective(distortion: float, limit: float) -> None:
-    """torchvision's image kernel takes the corner pixels' centres, its box kernel the same numbers as they are."""
+    """torchvision's image kernel takes the corner pixels' centers, its box kernel the same numbers as they are."""
     samples, drawn = replayed(da.RandomPerspective(distortion, p=1, fill=BLACK))
     corners = np.array([[0, 0], [320, 0], [320, 240], [0, 240]])
     for at, inwards in enumerate(drawn["corners"]):

@@ -294,7 +294,7 @@ def test_numbers_become_pythons_at_any_depth() -> None:
         (lambda: da.RandomRotate90(p=3), "p must be a probability in 0..1, got 3"),
         (lambda: da.RandomRotation("x"), "degrees must be"),
         (lambda: da.RandomRotation((9, 1)), "degrees must be"),
-        (lambda: da.RandomRotation(9, outline="round"), "outline must be 'box' or 'ellipse', got 'round'"),
+        (lambda: da.RandomRotation(9, rotate_method="round"), "rotate_method must be 'box' or 'ellipse', got 'round'"),
         (lambda: da.RandomRotation(9, fill=0), "fill must be three numbers"),
         (lambda: da.RandomAffine(translate=(2, 0)), "translate must be two fractions"),
         (lambda: da.RandomAffine(translate=0.1), "translate must be two fractions"),

@@ -136,7 +136,7 @@ def test_moves_are_torchvisions(name: str, strength: float, pixels: float, devic
     kernels["ShearY"] = lambda: tv.affine(boxes, 0.0, [0, 0], 1.0, [0.0, np.degrees(np.arctan(pixels))], center=[0, 0])
     kernels["TranslateX"] = lambda: tv.affine(boxes, 0.0, [int(pixels), 0], 1.0, [0.0, 0.0])
     kernels["TranslateY"] = lambda: tv.affine(boxes, 0.0, [0, int(pixels)], 1.0, [0.0, 0.0])
-    hulls = np.asarray(kernels[name]())  # of boxes not cut off: ours are smaller where the outline leaves the view
+    hulls = np.asarray(kernels[name]())  # of boxes not cut off: ours are smaller where the polygon leaves the view
     uncut = ((hulls[:, :2] > 0) & (hulls[:, 2:] < SIZE[::-1])).all(1)
     assert uncut.any()
     assert np.abs(samples.boxes[0] - hulls)[uncut].max() < 1e-3
@@ -188,7 +188,7 @@ def test_ops_run_in_their_order(device: str) -> None:
 
 
 class MovesOfRandAugment(da.RandAugment):
-    """Without the colour ops, after which rectangles cannot be read."""
+    """Without the color ops, after which rectangles cannot be read."""
 
     color_steps = None
 
@@ -216,7 +216,7 @@ def test_boxes_follow_pixels(op: da.Op, pipeline: bool, device: str) -> None:
 
 @pytest.mark.parametrize("op", [da.RandAugment(), da.TrivialAugmentWide()], ids=repr)
 def test_an_image_changes_only_by_the_ops_it_drew(op: da.Op, device: str) -> None:
-    """Images that drew nothing are equal bit for bit; those that drew a colour op keep their boxes."""
+    """Images that drew nothing are equal bit for bit; those that drew a color op keep their boxes."""
     photo = (PHOTO // 2 + 40).astype(np.uint8)
     samples = da.batch([photo] * 200, [BOXES] * 200, device=device).then(op, da.Resize(SIZE))
     found = samples.params[0]

@@ -1,4 +1,4 @@
-"""Ops on pictures of many bands and of 16 bits or floats, each against a second implementation in double precision."""
+"""Ops on images of many bands and of 16 bits or floats, each against a second implementation in double precision."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_turned_pictures_have_all_bands(tmp_path: Path) -> None:
         da.Normalize(scale=1),
     ]
     bands = six_bands(tmp_path, turn)[0]
-    for band in range(6):  # each band alone, in a data set of one band
+    for band in range(6):  # each band alone, in a dataset of one band
         alone = {"a.tif": encode(values(6, "uint16")[..., band : band + 1], "tif")}
         ops = [da.RandomAffine(**(vars(turn[0]) | {"fill": FILL[band : band + 1]})), *turn[1:]]
         image = first(loader_of(tmp_path / str(band), alone, ops, channels=1, dtype="uint16"))
@@ -168,7 +168,7 @@ def test_ops_of_cameras(tmp_path: Path, dtype: str) -> None:
     np.testing.assert_allclose(changed(da.Defocus((2, 2), p=1)), blurred, atol=0.01 * white / 255)
     coarse = np.unique(changed(da.Downscale((0.25, 0.25), p=1)).reshape(-1, 6), axis=0)
     assert len(coarse) == 9 * 13
-    apart = np.abs(coarse[:, None] - source.reshape(-1, 6)).max(2).min(1)  # from a pixel of the picture
+    apart = np.abs(coarse[:, None] - source.reshape(-1, 6)).max(2).min(1)  # from a pixel of the image
     assert apart.max() < 0.01 * white / 255
     moved = changed(da.MotionBlur((5, 5), p=1))
     assert (moved.std((0, 1)) < source.std((0, 1)) / 1.5).all()
@@ -246,7 +246,7 @@ def test_a_number_for_each_band(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint16", "float32"])
 def test_the_mean_and_the_sigma_of_noise(tmp_path: Path, dtype: str) -> None:
-    """They are shares of the white of the type, of each band, and nothing is clamped."""
+    """They are fractions of the white of the type, of each band, and nothing is clamped."""
     source, white = values(6, dtype).astype(np.float64), 65535 if dtype == "uint16" else 300
     for mean, sigma in ((0.3, 0.05), (-0.2, 0.1), (0.0, 0.2)):
         ops: list[da.Op] = [da.Resize(SIZE), da.GaussianNoise(mean, sigma, p=1), da.Normalize(scale=white)]

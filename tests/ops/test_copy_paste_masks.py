@@ -23,9 +23,9 @@ COLORS = np.random.default_rng(7).integers(1, 256, (64, 3)).astype(np.uint8)
 
 
 def scene(seed: int, images: int = 6) -> tuple[list[Array], list[Array], list[Array], list[list[Any]]]:
-    """Paint discs with holes and bars, each in a colour of its own, the later ones over the earlier ones.
+    """Paint discs with holes and bars, each in a color of its own, the later ones over the earlier ones.
 
-    Return images, boxes, labels, and run lengths of what is seen of each.
+    Return images, boxes, labels, and RLE of what is seen of each.
     """
     rng, (height, width) = np.random.default_rng(seed), SIZE
     y, x = np.mgrid[:height, :width]
@@ -50,7 +50,7 @@ def scene(seed: int, images: int = 6) -> tuple[list[Array], list[Array], list[Ar
 
 
 def write_scene(folder: Path, seed: int, images: int) -> Path:
-    """Write PNG files and their json; return the json."""
+    """Write PNG files and their JSON file; return the JSON file."""
     pictures, _, labels, runs = scene(seed, images)
     annotations = [
         {

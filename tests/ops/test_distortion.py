@@ -1,4 +1,4 @@
-"""Ops that bend the finished picture: painted boxes, discs and stars are found again, and OpenCV bends pixels alike."""
+"""Ops that bend the finished image: painted boxes, discs and stars are found again, and OpenCV bends pixels alike."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def one_of_four(painted: Painted, at: int) -> list[NDArray[Any]]:
 
 
 def mixed(painted: Painted, op: da.Op, at: int, seed: int) -> da.Samples:
-    """Return a mosaic of four turned images that is bent. Labels say of which image and object a box is."""
+    """Return a mosaic of four rotated images that is bent. Labels say of which image and object a box is."""
     labels = [np.arange(1, 4) + 3 * number for number in range(4)]
     shapes = da.Shapes(outlines=painted.shapes.outlines, tight=True)
     samples = da.batch(one_of_four(painted, at), painted.boxes, labels, shapes=shapes, seed=seed)
@@ -74,7 +74,7 @@ def test_boxes_are_hulls_of_bent_outlines(name: str, seed: int, pipeline: bool, 
 @pytest.mark.parametrize("seed", seeds(1, 4))
 @pytest.mark.parametrize("name", OPS)
 def test_boxes_of_mosaics_are_bent(name: str, seed: int) -> None:
-    """By their outlines, since a turned box is larger than its object."""
+    """By their polygons, since a rotated box is larger than its object."""
     painted, off = _rectangles(seed), []
     for at in range(4):
         samples = mixed(painted, OPS[name], at, seed)
@@ -89,7 +89,7 @@ def test_boxes_of_mosaics_are_bent(name: str, seed: int) -> None:
 
 
 def _rectangles(seed: int) -> Painted:
-    """Return rectangles whose outlines are known."""
+    """Return rectangles whose polygons are known."""
     painted = paint(SIZE, 4, 40, seed)
     outlines = [np.stack([each[:, [0, 2, 2, 0]], each[:, [1, 1, 3, 3]]], 2).astype(float) for each in painted.boxes]
     return painted._replace(outlines=outlines)
@@ -98,7 +98,7 @@ def _rectangles(seed: int) -> Painted:
 @pytest.mark.parametrize("seed", seeds(2, 8))
 @pytest.mark.parametrize("name", OPS)
 def test_key_points_are_on_their_dots(name: str, seed: int, device: str) -> None:
-    """Small ones, since a large dot bends too, and then its centre of mass is beside its point."""
+    """Small ones, since a large dot bends too, and then its center of mass is beside its point."""
     rng, (y, x) = np.random.default_rng(seed), np.indices(OUTPUT) + 0.5
     points, images = rng.uniform(8, np.array(OUTPUT[::-1]) - 8, (30, 3, 2)), np.zeros((30, *OUTPUT, 3), np.uint8)
     for at, channel in np.ndindex(30, 3):
@@ -123,7 +123,7 @@ def test_key_points_are_on_their_dots(name: str, seed: int, device: str) -> None
 
 
 def test_visible_is_the_share_of_the_area() -> None:
-    """Counted on a grid of points that goes on beyond the picture."""
+    """Counted on a grid of points that goes on beyond the image."""
     boxes = [[[2.0, 3, 60, 40]], [[100, 60, 256, 192]], [[80, 0, 200, 30]]] * 2
     op = da.OpticalDistortion((-0.15, -0.1))
     views = da.batch([np.zeros((*SIZE, 3), np.uint8)] * 6, boxes).then(da.Resize(SIZE), op).plan.views
@@ -152,7 +152,7 @@ def test_masks_lie_on_their_stars(name: str, before: list[da.Op], seed: int, dev
 def test_a_pixel_is_in_a_mask_if_the_point_that_it_shows_is_in_the_outline(
     name: str, stride: int, tmp_path: Path, device: str
 ) -> None:
-    """Against Shapely and, for run lengths, the pixels of their bitmap: but for 1/256 pixel no point is wrong."""
+    """Against Shapely and, for RLE, the pixels of their bitmap: but for 1/256 pixel no point is wrong."""
     shapely = pytest.importorskip("shapely")
     rng, angle = np.random.default_rng(4), np.arange(40) * np.pi / 20
     rings = [(128, 96) + rng.uniform(30, 90, 40)[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1) for _ in "ab"]
@@ -233,7 +233,7 @@ def test_every_map_of_masks_samples_the_same(name: str, tmp_path: Path, device: 
     batch = batch_of(paint_stars(SIZE, 4, 5), tmp_path, [RESIZE, OPS[name]], device=device).to("cpu")
     whole, coarse = batch.masks(), batch.masks(2)
     assert coarse.shape[1:] == (150, 200)
-    corner = batch.masks(1)[:, ::2, ::2] == batch.masks(1)[:, 1::2, 1::2]  # inside and outside of the outlines
+    corner = batch.masks(1)[:, ::2, ::2] == batch.masks(1)[:, 1::2, 1::2]  # inside and outside of the polygons
     assert (coarse == whole[:, 1::2, 1::2])[corner].float().mean() > 0.999
     assert torch.equal(coarse.any(1).any(1), whole.any(1).any(1))
     labels = batch.instance_map()
@@ -313,7 +313,7 @@ def photograph(size: tuple[int, int]) -> NDArray[np.uint8]:
 
 @pytest.mark.parametrize("name", OPS)
 def test_pixels_are_those_of_opencv(name: str, device: str) -> None:
-    """Where the map leaves the picture is the fill; OpenCV's remap has 32 steps to a pixel."""
+    """Where the map leaves the image is the fill; OpenCV's remap has 32 steps to a pixel."""
     photo, fill = photograph(SIZE), (9.0, 200.0, 50.0)
     op = type(OPS[name])(**{**vars(OPS[name]), "fill": fill})
     samples = da.batch([photo] * 6, device=device).then(da.Resize(SIZE), op)
@@ -338,7 +338,7 @@ def lens_field(size: tuple[int, int], lens: float) -> Field:
 
 
 def test_the_lens_is_that_of_albumentations() -> None:
-    """`initUndistortRectifyMap` with their camera, whose picture lies half a pixel farther left and up."""
+    """`initUndistortRectifyMap` with their camera, whose image lies half a pixel farther left and up."""
     (height, width), k = SIZE, 0.3
     camera = np.array([[width, 0, width / 2], [0, height, height / 2], [0, 0, 1]], np.float32)
     lens = np.array([k, k, 0, 0, 0], np.float32)
@@ -380,7 +380,7 @@ def test_shifts_are_as_large_and_as_smooth_as_torchvisions(alpha: float, sigma: 
 
 @pytest.mark.parametrize("sigma", [1, 5, 23.5])
 def test_the_largest_alpha_does_not_fold(sigma: float) -> None:
-    message = f"alpha must be at most .* with sigma={sigma:g}, beyond which the picture could fold, got 100000"
+    message = f"alpha must be at most .* with sigma={sigma:g}, beyond which the image could fold, got 100000"
     with pytest.raises(da.InputError, match=message) as raised:
         da.ElasticTransform(100000, sigma)
     most = float(str(raised.value).split("at most ")[1].split()[0])
@@ -404,7 +404,7 @@ def test_the_largest_alpha_does_not_fold(sigma: float) -> None:
 
 @pytest.mark.parametrize("sigma", [1, 5, 23.5])
 def test_outlines_are_placed_in_the_strongest_field(sigma: float) -> None:
-    """Points 0.2 to 7 pixels apart, of which some lie beside the picture, where the shifts no longer change."""
+    """Points 0.2 to 7 pixels apart, of which some lie beside the image, where the shifts no longer change."""
     samples = da.batch([np.zeros((200, 150, 3), np.uint8)] * 60).then(da.Resize((200, 150)))
     field = samples.then(da.ElasticTransform(largest_alpha(sigma), sigma)).plan.views.field
     assert field is not None
@@ -418,7 +418,7 @@ def test_outlines_are_placed_in_the_strongest_field(sigma: float) -> None:
 
 
 def test_shifts_do_not_depend_on_the_batch(painted: Folder) -> None:
-    """On the largest picture of the block, or on the images beside it."""
+    """On the largest image of the block, or on the images beside it."""
     reader, ops = da.CocoReader(*painted), [da.Resize(60, max_size=90), da.ElasticTransform(30, 4)]
     loaders = [da.Loader(reader, ops, batch_size, train=False) for batch_size in (3, 7)]
     (one, other) = ([image for batch in each for image in _without_padding(batch)] for each in loaders)
@@ -574,7 +574,7 @@ def test_a_recipe_bends_once_and_at_last() -> None:
             da.batch([np.zeros((8, 8, 3), np.uint8)] * 2).then(*ops)
     for make_container in (da.RandomApply, da.RandomOrder):
         for ops in ([lens, lens], [da.RandomErasing(), lens]):
-            with pytest.raises(da.InputError, match="bend the finished picture at most once"):
+            with pytest.raises(da.InputError, match="bend the finished image at most once"):
                 make_container(ops)
     with pytest.raises(da.InputError, match="all fills of a recipe must be the same"):
         da.batch([np.zeros((8, 8, 3), np.uint8)]).then(AFFINE, RESIZE, lens)

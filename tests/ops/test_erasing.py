@@ -141,7 +141,7 @@ def test_value_is_the_colour_also_in_floats(op: da.Op, device: str) -> None:
         (lambda: da.RandomErasing(scale=(0.5, 0.1)), r"scale must be \(smallest, largest\)"),
         (lambda: da.RandomErasing(ratio=(0, 1)), "ratio must be"),
         (lambda: da.RandomErasing(value=0), "value must be three numbers"),
-        (lambda: da.RandomErasing(max_hidden=2), "max_hidden must be a share"),
+        (lambda: da.RandomErasing(max_hidden=2), "max_hidden must be a fraction"),
         (lambda: da.GridMask(ratio=1), "ratio must be"),
         (lambda: da.GridMask(size=50), "size must be"),
         (lambda: da.GridMask(size=(1, 50)), "size must be"),

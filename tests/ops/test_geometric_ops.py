@@ -76,12 +76,12 @@ def test_each_resize(resize: da.Op, first: da.Op, device: str) -> None:
     assert assert_boxes_follow_pixels([first, resize], images=16, device=device) == 48
 
 
-@pytest.mark.parametrize("outline", ["box", "ellipse"])
-def test_a_shrunk_turn_is_antialiased(outline: str, device: str) -> None:
+@pytest.mark.parametrize("rotate_method", ["box", "ellipse"])
+def test_a_shrunk_turn_is_antialiased(rotate_method: str, device: str) -> None:
     """A checkerboard of single pixels, shrunk four times, is gray: without a filter it would be black and white."""
     board = np.indices((400, 400)).sum(0) % 2 * 255
     samples = da.batch([np.repeat(board[..., None], 3, 2).astype(np.uint8)], device=device)
-    turned = samples.then(da.RandomRotation((44, 46), outline=outline), da.Resize((100, 100))).images[0]
+    turned = samples.then(da.RandomRotation((44, 46), rotate_method=rotate_method), da.Resize((100, 100))).images[0]
     assert np.abs(turned[40:60, 40:60].astype(float) - 127.5).max() < 12
 
 
@@ -172,10 +172,10 @@ def test_the_matrix_leads_back_to_the_source(op: da.Op) -> None:
 @pytest.mark.parametrize("op", TURNS, ids=repr)
 def test_turned_boxes_hold_the_ellipse_and_are_held_by_the_hull(op: da.Op) -> None:
     box = [[40, 30, 100, 60]]
-    arguments = {name: value for name, value in vars(op).items() if name != "outline"}
+    arguments = {name: value for name, value in vars(op).items() if name != "rotate_method"}
     samples = [
-        type(op)(**arguments, outline=outline)(da.batch([np.zeros((96, 140, 3), np.uint8)] * 8, [box] * 8))
-        for outline in ("box", "ellipse")
+        type(op)(**arguments, rotate_method=rotate_method)(da.batch([np.zeros((96, 140, 3), np.uint8)] * 8, [box] * 8))
+        for rotate_method in ("box", "ellipse")
     ]
     for hull, ellipse in zip(samples[0].boxes, samples[1].boxes, strict=True):
         assert (ellipse[:, :2] >= hull[:, :2] - 1e-9 - 0.05).all()
@@ -184,8 +184,8 @@ def test_turned_boxes_hold_the_ellipse_and_are_held_by_the_hull(op: da.Op) -> No
 
 
 def test_the_ellipse_rule_is_the_formula() -> None:
-    """Half the width of an ellipse with half axes a, b, turned by t: sqrt((a cos t)^2 + (b sin t)^2)."""
-    op = da.RandomRotation((33, 33), outline="ellipse")
+    """Half the width of an ellipse with half axes a, b, rotated by t: sqrt((a cos t)^2 + (b sin t)^2)."""
+    op = da.RandomRotation((33, 33), rotate_method="ellipse")
     (box,) = op(da.batch([np.zeros((400, 400, 3), np.uint8)], [[[140, 170, 260, 230]]])).boxes[0]
     t, a, b = np.radians(33), 60, 30
     half = np.array([np.hypot(a * np.cos(t), b * np.sin(t)), np.hypot(a * np.sin(t), b * np.cos(t))])

@@ -21,7 +21,7 @@ def test_iou_crop_moves_boxes_with_pixels(min_visibility: float | None, device: 
 
 
 def test_iou_crop_keeps_the_image_whole_where_every_window_would_lose_its_boxes() -> None:
-    corner = [[0, 0, 1, 1]]  # a window of half the side hardly ever holds the centre of the corner's pixel
+    corner = [[0, 0, 1, 1]]  # a window of half the side hardly ever holds the center of the corner's pixel
     op = da.RandomIoUCrop(thresholds=(0.9,), scaling=(0.3, 0.5), allow_no_crop=False)
     samples = op(da.batch([np.zeros((100, 100, 3), np.uint8)] * 32, [corner] * 32))
     assert all(len(boxes) == 1 for boxes in samples.boxes)

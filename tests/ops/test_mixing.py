@@ -402,13 +402,13 @@ def test_recipes_and_batches_that_cannot_be_mixed_are_refused(op: da.Op, painted
         (lambda: da.Mosaic(p=-1), "p must be a probability"),
         (lambda: da.Mosaic(center=(0.7, 0.3)), r"center must be \(smallest, largest\) within 0..1"),
         (lambda: da.Mosaic(center=0.5), "center must be"),
-        (lambda: da.Mosaic(min_visibility=3), "min_visibility must be a share"),
+        (lambda: da.Mosaic(min_visibility=3), "min_visibility must be a fraction"),
         (lambda: da.Mosaic(until_epoch=1.5), "until_epoch must be None or a whole number"),
         (lambda: da.MixUp(alpha=0), "alpha must be a number above 0"),
         (lambda: da.CutMix(alpha=float("inf")), "alpha must be a number above 0"),
-        (lambda: da.CutMix(max_hidden=-0.1), "max_hidden must be a share"),
+        (lambda: da.CutMix(max_hidden=-0.1), "max_hidden must be a fraction"),
         (lambda: da.CopyPaste(max_boxes=0), "max_boxes must be a whole number from 1"),
-        (lambda: da.CopyPaste(min_visibility="half"), "min_visibility must be a share"),
+        (lambda: da.CopyPaste(min_visibility="half"), "min_visibility must be a fraction"),
     ],
 )
 def test_wrong_arguments_are_refused(wrong: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`OpticalFlow`: pictures that move by known pixels have that flow, after crops, flips and resizes."""
+"""`OpticalFlow`: images that move by known pixels have that flow, after crops, flips and resizes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FRAMES, SIZE = 6, (192, 256)
 
 
 def texture(height: int, width: int, seed: int) -> NDArray[np.uint8]:
-    """Return a smooth picture without a plain part."""
+    """Return a smooth image without a plain part."""
     coarse = np.random.default_rng(seed).integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
 
 
 def write_clip(folder: Path, frames: list[NDArray[np.uint8]]) -> da.ClipReader:
-    """Write a CocoVID data set of one video."""
+    """Write a CocoVID dataset of one video."""
     (folder / "v").mkdir(parents=True)
     height, width = frames[0].shape[:2]
     images = []
@@ -44,7 +44,7 @@ def write_clip(folder: Path, frames: list[NDArray[np.uint8]]) -> da.ClipReader:
 
 @pytest.fixture(scope="module")
 def moving(tmp_path_factory: pytest.TempPathFactory) -> da.ClipReader:
-    """A picture that moves by (3, -2) pixels from each frame to the next."""
+    """An image that moves by (3, -2) pixels from each frame to the next."""
     height, width = SIZE
     large = texture(height + 64, width + 64, 1)
     frames = [large[32 + 2 * at :][:height, 32 - 3 * at :][:, :width] for at in range(FRAMES)]
@@ -66,7 +66,7 @@ CHAINS: dict[str, tuple[list[da.Op], tuple[float, float]]] = {
     "a part": ([da.Resize(SIZE), da.CenterCrop((96, 128))], (3, -2)),
     "a part, blurred by DALI": ([da.Resize(SIZE), da.CenterCrop((96, 128)), da.GaussianBlur(p=1)], (3, -2)),
     "turned": ([da.RandomRotation((90, 90)), da.Resize(SIZE)], (-2, -3)),
-    "in other colours": ([da.Resize(SIZE), da.RandomPhotometricDistort()], (3, -2)),
+    "in other colors": ([da.Resize(SIZE), da.RandomPhotometricDistort()], (3, -2)),
 }
 
 

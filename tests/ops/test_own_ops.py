@@ -130,7 +130,7 @@ def test_ops_in_ops_come_back_from_a_file(name: str, tmp_path: Path) -> None:
 
 
 def test_a_loader_resumes_with_ops_of_ones_own(painted: Folder, tmp_path: Path) -> None:
-    """The state goes through json, and the ops are made again, as in another process."""
+    """The state goes through JSON file, and the ops are made again, as in another process."""
 
     def loader() -> da.Loader:
         window = Crop([np.float32(0.5), np.array(0.75)])
@@ -145,7 +145,7 @@ def test_a_loader_resumes_with_ops_of_ones_own(painted: Folder, tmp_path: Path) 
 
 @dataclass(frozen=True)
 class Crop(da.GeometricOp):
-    """Crops to shares of width and height."""
+    """Crops to fractions of width and height."""
 
     shares: Any
 
@@ -179,7 +179,7 @@ TURN = da.RandomRotation((90, 90), expand=True)
         ([TURN, HalveBoxes(keep_outlines=False)], (10, 20, 15, 40)),
         ([TURN, HalveBoxes()], (10, 20, 20, 40)),
     ],
-    ids=["alone", "before a turn", "without outlines", "lost after a turn"],
+    ids=["alone", "before a turn", "without polygons", "lost after a turn"],
 )
 def test_an_edit_of_boxes_counts_until_they_have_outlines(recipe: list[da.Op], box: tuple[int, ...]) -> None:
     samples = da.batch([GRAY], boxes=[[[10, 10, 30, 20]]]).then(*recipe)

@@ -211,7 +211,7 @@ def test_jpeg_is_about_pillows(quality: int, device: str) -> None:
     """Two encoders: they differ far less from each other than from the original."""
     from io import BytesIO
 
-    gray = np.repeat(PHOTO[..., :1], 3, axis=2)  # the two enlarge the halved colours in different ways
+    gray = np.repeat(PHOTO[..., :1], 3, axis=2)  # the two enlarge the halved colors in different ways
     (image,) = changed(da.JPEG((quality, quality), p=1), gray, device=device)
     file = BytesIO()
     pillow(gray).save(file, "JPEG", quality=quality)
@@ -262,7 +262,7 @@ def test_one_or_two_channels_are_lost(device: str) -> None:
 
 
 def convolved(kernel: np.ndarray) -> np.ndarray:
-    """Return the photograph filtered by torch, mirrored beyond its border."""
+    """Return the image filtered by torch, mirrored beyond its border."""
     reach = kernel.shape[0] // 2
     planes = torch.from_numpy(PHOTO.copy()).permute(2, 0, 1)[:, None].double()
     padded = torch.nn.functional.pad(planes, (reach,) * 4, "reflect")

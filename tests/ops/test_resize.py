@@ -24,7 +24,7 @@ TURNS = [
     da.RandomPerspective(0.4, p=1, fill=BLACK),
 ]
 
-TURNED = 1.5  # output pixels: the reader sees the tip of a turned rectangle short by half a source pixel and more
+TURNED = 1.5  # output pixels: the reader sees the tip of a rotated rectangle short by half a source pixel and more
 
 
 @pytest.mark.parametrize("op", [*CROPS, *TURNS], ids=repr)

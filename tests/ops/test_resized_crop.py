@@ -133,7 +133,7 @@ def test_presets_in_a_loader(ops: list[da.Op], painted: Folder, device: str) -> 
 
 
 def test_the_auto_augments_pixels_come_after_the_crop(device: str) -> None:
-    """Its geometry moves the view before Resize; its colour must see the cropped image."""
+    """Its geometry moves the view before Resize; its color must see the cropped image."""
     samples = da.batch([detail()] * 8, device=device)
     ops = [da.RandAugment(), da.Resize(80), da.CenterCrop(64)]
     assert {image.shape for image in samples.then(*ops, da.Normalize()).images} == {(3, 64, 64)}

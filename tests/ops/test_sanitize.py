@@ -42,7 +42,7 @@ def test_sizes_are_those_of_the_output() -> None:
 
 @pytest.mark.parametrize("min_visibility", [0.0, 0.2, 0.5, 1.0])
 def test_min_visibility_is_albumentations(min_visibility: float) -> None:
-    """BboxParams: the area after all transforms, at the scale of before, is at least this share of the area before."""
+    """BboxParams: the area after all transforms, at the scale of before, is at least this fraction of it."""
     samples, dropped = coded_batch(2, 32, (130, 150)), 0
     cropped = samples.then(da.RandomHorizontalFlip(), da.RandomCrop((60, 70)), da.Resize((90, 140)))
     after = cropped.then(da.SanitizeBoundingBoxes(min_size=0, min_area=0, min_visibility=min_visibility))
@@ -84,7 +84,7 @@ def test_pixels_and_matrix_stay(device: str) -> None:
     [
         (lambda: da.SanitizeBoundingBoxes(min_size=-1), "min_size must be a number from 0"),
         (lambda: da.SanitizeBoundingBoxes(min_area="1"), "min_area must be a number from 0"),
-        (lambda: da.SanitizeBoundingBoxes(min_visibility=1.1), "min_visibility must be a share"),
+        (lambda: da.SanitizeBoundingBoxes(min_visibility=1.1), "min_visibility must be a fraction"),
         (lambda: da.SanitizeBoundingBoxes(max_aspect_ratio=0.5), "max_aspect_ratio must be a number of at least 1"),
         (lambda: coded_batch(0, 1).then(da.SanitizeBoundingBoxes(), RESIZE), r"\(1st\) must come after Resize \(2nd\)"),
     ],

@@ -143,7 +143,7 @@ def test_defaults_are_those_of_albumentations() -> None:
     [
         (lambda: da.RandomFog((0, 1)), "density must be above 0"),
         (lambda: da.RandomFog((0.5, 1.1)), "density must be"),
-        (lambda: da.RandomFog(alpha=2), "alpha must be a share of white in"),
+        (lambda: da.RandomFog(alpha=2), "alpha must be a fraction of white in"),
         (lambda: da.RandomRain((-2000, 0)), "slant must be"),
         (lambda: da.RandomRain(length=0), "length must be None or a whole number from 1"),
         (lambda: da.RandomRain(width=0), r"width must be a whole number in 1\.\.99"),

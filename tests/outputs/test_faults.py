@@ -271,7 +271,7 @@ def failing(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def test_an_image_that_the_system_cannot_look_at_is_not_missing(
     name: str, painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """os.path.isfile returns False for it, and a cleaned json would lose the image."""
+    """os.path.isfile returns False for it, and a cleaned JSON file would lose the image."""
     monkeypatch.setattr(os, "stat", failing(os.stat, "08.png"))
     with pytest.raises(OSError, match=r"Input/output error: '.*08\.png'"):
         LOOKS_AT_IMAGES[name](painted[0], new(tmp_path, "out"))

@@ -25,7 +25,7 @@ OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud80
 
 @pytest.fixture
 def data(tmp_path: Path) -> tuple[Path, Path]:
-    """A json and its images."""
+    """A JSON and its images."""
     folder = tmp_path / "images"
     folder.mkdir()
     for name in IMAGES:

@@ -39,7 +39,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
         "a.json b.json --images voc/JPEGImages --images other/JPEGImages",
         {"output": "-o", "report": "--report"},
     ),
-    "split": ("a.json --shares 50,50 -o new-part.json", {"outputs": "-o"}),
+    "split": ("a.json --ratios 50,50 -o new-part.json", {"outputs": "-o"}),
     "tile": ("a.json voc/JPEGImages", {"output": "-o"}),
     "check": ("a.json voc/JPEGImages --against b.json", {"clean": "--clean", "report": "--report", "html": "--html"}),
     "preview": ("a.json voc/JPEGImages --recipe recipe.yaml", {"output": "-o"}),
@@ -85,7 +85,7 @@ FILES = [(command, name) for command, (_, names) in OUTPUTS.items() for name in 
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with data sets in all formats, and in every folder of theirs files of someone else."""
+    """Return a folder with datasets in all formats, and in every folder of theirs files of someone else."""
     top = tmp_path_factory.mktemp("sandbox")
     for name, objects in (("voc", ("1", "2")), ("other", ("3", "4"))):
         devkit(top / name, {each: voc_xml(box_xml(1, 1, 9, 9)) for each in objects})
@@ -232,7 +232,7 @@ def test_a_link_does_not_hide_an_input(here: Path) -> None:
 def test_a_list_of_classes_is_no_json_and_so_no_output(here: Path) -> None:
     Path("names.json").write_text("cat\n")
     error = usage_error("convert-voc", "voc", "-o", "names.json", "--classes", "names.json")
-    assert "names.json is a json; give a text file with one name on each line" in error
+    assert "names.json is a JSON file; give a text file with one name on each line" in error
 
 
 def test_two_splits_written_at_once_are_both_in_the_data_yaml(here: Path) -> None:

@@ -34,7 +34,7 @@ GEOMETRY: dict[str, list[Op]] = {
 
 @pytest.fixture(scope="module")
 def picture() -> Image.Image:
-    """Return a picture of broad strokes: no line of it is like another, and none is fine."""
+    """Return an image of broad strokes: no line of it is like another, and none is fine."""
     rng = np.random.default_rng(5)
     coarse = Image.fromarray(rng.integers(0, 256, (HEIGHT // 30, WIDTH // 30, 3), np.uint8))
     return coarse.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)

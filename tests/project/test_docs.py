@@ -1,6 +1,6 @@
 """The documents are right: their Python and their commands run, their outputs are what is printed.
 
-`python tests/write_again.py documents` writes docs/commands.md, docs/findings.md, the table of formats, the pictures
+`python tests/write_again.py documents` writes docs/commands.md, docs/findings.md, the table of formats, the images
 and all outputs again.
 """
 
@@ -55,7 +55,7 @@ DATA_FORMATS = REPOSITORY / "docs/data-formats.md"
 PICTURES = {README: REPOSITORY / "docs/sheet.jpg"} | {
     REPOSITORY / f"docs/{name}.md": REPOSITORY / f"docs/{name}.jpg" for name in ("masks", "points")
 }
-"""The picture that a command of each document draws."""
+"""The image that a command of each document draws."""
 
 GUIDES = [README, *sorted(REPOSITORY.glob("docs/*.md"))]
 """The documents for users."""
@@ -147,7 +147,7 @@ def test_the_training_loop_of_ssd_trains_as_written(tmp_path: Path, monkeypatch:
 
 
 def keep_images_with_boxes(path: Path, count: int) -> None:
-    """Leave the first images that have boxes in a json: an image without has no loss in SSD."""
+    """Leave the first images that have boxes in a JSON file: an image without has no loss in SSD."""
     document = json.loads(path.read_text())
     kept = sorted({each["image_id"] for each in document["annotations"]})[:count]
     document["images"] = [each for each in document["images"] if each["id"] in kept]
@@ -194,7 +194,7 @@ def test_a_documents_picture_is_what_its_command_draws(path: Path) -> None:
 
 
 def is_drawn(picture: Path) -> bool:
-    """Return whether the picture of that name in this folder looks like it."""
+    """Return whether the image of that name in this folder looks like it."""
     with Image.open(picture.name) as one, Image.open(picture) as other:
         return alike(one, other)
 
@@ -415,7 +415,7 @@ def test_lines_of_prose_have_at_most_120_characters(path: Path) -> None:
 
 
 def write_again() -> None:
-    """Write docs/commands.md, docs/findings.md, the table of formats, the pictures and the outputs in all documents."""
+    """Write docs/commands.md, docs/findings.md, the table of formats, the images and the outputs in all documents."""
     import tempfile
 
     COMMANDS.write_text(help_page())

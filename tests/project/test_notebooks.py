@@ -1,9 +1,9 @@
 """The notebooks run from top to bottom, and a run gives the outputs that are saved in them.
 
-`python tests/write_again.py notebooks` runs them and saves their outputs again, pictures as JPEG; name some of them to
+`python tests/write_again.py notebooks` runs them and saves their outputs again, images as JPEG; name some of them to
 run only those: `python tests/write_again.py notebooks notebooks/01_convert_voc.ipynb`.
 
-Outputs of a cell with the tag `varies` are compared without their numbers and pictures, which depend on the machine.
+Outputs of a cell with the tag `varies` are compared without their numbers and images, which depend on the machine.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def varies(cell: Any) -> bool:
 
 
 def texts(cell: Any) -> str:
-    """Return all that a cell printed, and its value unless that is a picture."""
+    """Return all that a cell printed, and its value unless that is an image."""
     text = "".join("".join(output_texts(output)) for output in cell.outputs)
     return re.sub(r"\d+(\.\d+)?", "#", text) if varies(cell) else text
 
@@ -123,7 +123,7 @@ def decoded(encoded: bytes) -> Image.Image:
 
 
 def jpeg(drawn: Image.Image) -> bytes:
-    """Encode a picture as it is saved; to compare it with a saved one, it must have the same losses."""
+    """Encode an image as it is saved; to compare it with a saved one, it must have the same losses."""
     encoded = io.BytesIO()
     drawn.save(encoded, "JPEG", quality=68, optimize=True)
     return encoded.getvalue()
@@ -255,7 +255,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def save(path: Path) -> None:
-    """Run a notebook and save it with its outputs; a picture that looks the same stays the same, byte for byte."""
+    """Run a notebook and save it with its outputs; an image that looks the same stays the same, byte for byte."""
     saved = read(path)
     with tempfile.TemporaryDirectory() as folder:
         run = executed(path, Path(folder))
@@ -269,7 +269,7 @@ def save(path: Path) -> None:
 
 
 def keep_small(new: Any, old: Any) -> None:
-    """Keep one JPEG of a picture: the old one if it looks the same."""
+    """Keep one JPEG of an image: the old one if it looks the same."""
     drawn, known = picture(new), picture(old)
     if drawn is None:
         return

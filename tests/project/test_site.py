@@ -1,4 +1,4 @@
-"""The site has a picture of every op and an entry for every public name, and loads nothing from other hosts."""
+"""The site has an image of every op and an entry for every public name, and loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_examples_of_the_scripts_run(script: str, monkeypatch: pytest.Monkey
 
 
 WITHOUT_DRAWS = {"CenterCrop", "Normalize", "Pad", "PadToMultiple", "Resize", "SanitizeBoundingBoxes"}
-"""Ops that draw nothing: one picture of their result."""
+"""Ops that draw nothing: one image of their result."""
 
 
 def test_the_gallery_shows_every_op_as_source_and_three_draws_or_one_result(site: Path) -> None:

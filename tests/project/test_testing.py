@@ -132,7 +132,7 @@ def test_presets_follow_pixels(device: str) -> None:
         assert assert_boxes_follow_pixels(ops, images=32, device=device, pipeline=pipeline) > 32
 
 
-# ---------------------------------------------------------------- key points
+# ---------------------------------------------------------------- keypoints
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ class Exchanged(da.GeometricOp):
 @pytest.mark.parametrize("pipeline", [False, True])
 def test_points_of_another_object_are_found_and_drawn(pipeline: bool, tmp_path: Path) -> None:
     picture = tmp_path / "wrong.png"
-    with pytest.raises(AssertionError, match=r"32 of 48 key points are not where their pixels are") as raised:
+    with pytest.raises(AssertionError, match=r"32 of 48 keypoints are not where their pixels are") as raised:
         assert_points_follow_pixels([Exchanged(), da.Resize((192, 256))], pipeline=pipeline, picture=picture)
-    assert "image 0, label 1: key point [" in str(raised.value)
+    assert "image 0, label 1: keypoint [" in str(raised.value)
     colors = {color for _, color in Image.open(picture).getcolors(1 << 16)}
     assert {(0, 255, 0), (255, 0, 0)} <= colors
 
@@ -158,7 +158,7 @@ def test_points_that_are_off_by_half_a_pixel_are_found(monkeypatch: pytest.Monke
     assert assert_points_follow_pixels(resize) == 48
     place = shape_group.place_key_points
     monkeypatch.setattr(shape_group, "place_key_points", lambda *given: place(*given) + np.array([0.52, 0, 0]))
-    with pytest.raises(AssertionError, match="48 of 48 key points"):
+    with pytest.raises(AssertionError, match="48 of 48 keypoints"):
         assert_points_follow_pixels(resize)
     assert assert_points_follow_pixels(resize, tolerance=0.6) == 48
 
@@ -168,7 +168,7 @@ def test_sides_that_do_not_change_places_are_found(flip: da.Op, monkeypatch: pyt
     assert assert_points_follow_pixels(flip) == 48
     stay = partial(painted.KeyPoints, swapped=np.array([[0, 1]]))
     monkeypatch.setattr(painted, "KeyPoints", stay)
-    with pytest.raises(AssertionError, match="48 of 48 key points"):
+    with pytest.raises(AssertionError, match="48 of 48 keypoints"):
         assert_points_follow_pixels(flip)
     assert assert_points_follow_pixels(da.CenterCrop((150, 150))) > 10
 
@@ -176,13 +176,13 @@ def test_sides_that_do_not_change_places_are_found(flip: da.Op, monkeypatch: pyt
 def test_visible_points_that_are_called_out_of_view_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     place = shape_group.place_key_points
     monkeypatch.setattr(shape_group, "place_key_points", lambda *given: place(*given) * 0)
-    with pytest.raises(AssertionError, match="48 of 48 key points"):
+    with pytest.raises(AssertionError, match="48 of 48 keypoints"):
         assert_points_follow_pixels(da.Resize((192, 256)))
 
 
 def test_too_few_points_and_pixels_that_move_are_found() -> None:
     resize = da.Resize((192, 256))
-    with pytest.raises(AssertionError, match=r"^none of the 48 painted key points .* smaller min_points, such"):
+    with pytest.raises(AssertionError, match=r"^none of the 48 painted keypoints .* smaller min_points, such"):
         assert_points_follow_pixels([Dropping(1), resize])
     assert assert_points_follow_pixels([Dropping(1), resize], min_points=0) == 0
     with pytest.raises(AssertionError, match="rectangles are not where they were"):

@@ -1,8 +1,10 @@
-"""The documents use the words of the field: those of torchvision, COCO and Ultralytics."""
+"""Documents, help, messages, docstrings and comments use the words of torchvision, COCO and Ultralytics."""
 
 from __future__ import annotations
 
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from places import REPOSITORY
 
 WORDS = {
     r"data sets?": "dataset",
-    r"key points?": "keypoint",
+    r"key[ -]points?": "keypoint",
     r"pictures?": "image",
     r"photographs?": "image",
     r"run lengths": "RLE",
@@ -19,31 +21,64 @@ WORDS = {
     r"change places": "are swapped",
     r"mend(?:s|ed|ing)?": "correct",
     r"colours?|coloured|greys?|centres?|neighbours?|behaviour": "US spelling",
-    r"labell\w+|unlabelled|normalis\w+|recognis\w+|synchronis\w+": "US spelling",
-    r"(?<![.\w/])jsons?(?![\w.])": "JSON file",
-    r"images(?:/s)? a (?:second(?! time)|process)": "per second, per process",
+    r"labell\w+|unlabelled|normalis\w+|recognis\w+|synchronis\w+|rasteris\w+": "US spelling",
+    r"(?<![.\w/])jsons?": "JSON, JSON file",
+    r"(?:images|frames)(?:/s)? a (?:second(?! time)|process|step)": "per second, per process, per step",
+    r"turned (?:box|image|object)(?:es|s)?|mirrored (?:image|object)s?": "rotated, flipped",
 }
 """By the pattern of a word of ours, that of the field."""
 
-EXCEPTIONS: dict[str, set[str]] = {}
-"""By document, words that must stay, each with its reason beside it."""
+EXCEPTIONS: dict[str, set[str]] = {
+    "formats.py": {"json"},  # the extension of a member, in the index that DALI reads
+}
+"""By file, words that must stay, each with its reason beside it."""
 
 PAGES = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *(path for path in sorted(REPOSITORY.glob("docs/*.md")) if path.stem not in ("commands", "findings")),
+    *sorted(REPOSITORY.glob("docs/*.md")),
     *sorted(REPOSITORY.glob("docs/trainers/*.md")),
 ]
-"""commands.md and findings.md are made from the program."""
+CODE = [path for room in ("detaug", "converters") for path in sorted((REPOSITORY / room).rglob("*.py"))]
+NAMES = r"`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>\n]*>|\{[^{}]*\}|--[\w-]+|[\w./*]+\.json\b|\bjson\.\w+|>>> .*|\.\.\. .*"
+"""Code, names of options and files, what is filled in, and the targets of links."""
+
+
+def wrong_words(text: str, allowed: set[str]) -> dict[str, str]:
+    text = " ".join(re.sub(NAMES, " ", text).split())
+    return {
+        match[0]: word
+        for pattern, word in WORDS.items()
+        for match in re.finditer(rf"(?<![\w.-])(?:{pattern})(?![\w(=]|\.\w|-\w)", text, re.I)
+        if match[0] not in allowed and (match[0].islower() or " " in match[0])
+    }
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines and the texts of the strings and comments of a module that are more than one word."""
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            is_text = token.type in (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", None))
+            if is_text and " " in token.string.strip():
+                yield token.start[0], token.string
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_documents_use_the_words_of_the_field(path: Path) -> None:
-    names = r"`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>\n]*>"  # code, and the targets of links
-    text = " ".join(re.sub(names, " ", prose(path.read_text(encoding="utf-8"))).split())
-    found = {
-        match[0]: word
-        for pattern, word in WORDS.items()
-        for match in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", text, re.I)
-    }
-    allowed = EXCEPTIONS.get(path.name, set())
-    assert {old: new for old, new in found.items() if old not in allowed and old.islower()} == {}
+    text = path.read_text(encoding="utf-8")
+    is_help = path.stem == "commands"  # in blocks of code
+    assert wrong_words(text if is_help else prose(text), EXCEPTIONS.get(path.name, set())) == {}
+
+
+def test_help_messages_docstrings_and_comments_use_the_words_of_the_field() -> None:
+    wrong = [
+        f"{path.relative_to(REPOSITORY)}:{line}: {old} -> {new}"
+        for path in CODE
+        for line, text in texts_of(path)
+        for old, new in wrong_words(text, EXCEPTIONS.get(path.name, set())).items()
+    ]
+    assert wrong == []
+
+
+def test_words_that_are_wrong_are_found() -> None:
+    text = "A data set of pictures; {picture} in `jsons` of out.json, 5 images a second, keypoints of a coloured json."
+    assert set(wrong_words(text, set())) == {"data set", "pictures", "images a second", "coloured", "json"}

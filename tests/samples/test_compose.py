@@ -1,4 +1,4 @@
-"""One image at a time: the same as in batches, for each kind of image and target that data sets have."""
+"""One image at a time: the same as in batches, for each kind of image and target that datasets have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECIPES = {
     "own size": [da.RandomZoomOut(p=1), *GEOMETRY],
     "padded": [da.Resize((200, 300), letterbox="center"), da.ColorJitter(brightness=0.5)],
     "in a pipeline": [da.RandomRotation(20), da.Resize((150, 200)), da.GaussianBlur(p=1), da.RandomErasing(p=1)],
-    "pipeline, then normalised": [*GEOMETRY, da.Resize((150, 200)), da.GaussianBlur(p=1), da.Normalize()],
+    "pipeline, then normalized": [*GEOMETRY, da.Resize((150, 200)), da.GaussianBlur(p=1), da.Normalize()],
     "channels last": [da.Resize((100, 150)), da.Normalize(memory_format="channels_last")],
     "bytes": [da.Resize((100, 150)), da.Normalize(dtype="uint8")],
 }
@@ -67,7 +67,7 @@ def tv_tensors(v2: Any) -> Any:
 @pytest.fixture
 def _newer_torchvision(tv_tensors: Any) -> None:
     if not hasattr(tv_tensors, "KeyPoints"):
-        pytest.skip("key points and rotated boxes are in torchvision from 0.23 on")
+        pytest.skip("keypoints and rotated boxes are in torchvision from 0.23 on")
 
 
 # ------------------------------------------------------------------------------------------------ results
@@ -411,7 +411,7 @@ def test_wrong_images_are_refused(image: Any, message: str) -> None:
         ({**GOOD, "boxes": torch.full((1, 4), torch.nan)}, "must be finite numbers"),
         ({**GOOD, "masks": torch.zeros(1, 9, 80)}, r"target\['masks'\] must be \(1, 60, 80\), .* got \(1, 9, 80\)"),
         ({**GOOD, "masks": "all"}, r"target\['masks'\] must be \(1, 60, 80\), .* got str"),
-        ({**GOOD, "keypoints": torch.zeros(1, 17, 3)}, r"target\['keypoints'\]: which of them change places"),
+        ({**GOOD, "keypoints": torch.zeros(1, 17, 3)}, r"target\['keypoints'\]: which of them are swapped"),
     ],
 )
 def test_wrong_targets_are_refused(target: Any, message: str) -> None:

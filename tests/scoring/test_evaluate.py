@@ -40,7 +40,7 @@ def test_what_is_perfect(data: tuple[str, str], tmp_path: Path, capsys: pytest.C
     assert main(["evaluate", *data, "--detections", found, *written]) == 0
     printed = capsys.readouterr().out
     assert "AP 1.000" in printed
-    assert "place 0, class 0, twice 0, background 0, both 0, missed 0" in printed
+    assert "localization 0, classification 0, both 0, duplicate 0, background 0, missed 0" in printed
     assert all(f"written: {path}" in printed for path in (page, report, again))
     content = json.loads(report.read_bytes())
     assert content["metrics"]["bbox"]["AP"] == 1

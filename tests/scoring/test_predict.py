@@ -1,4 +1,4 @@
-"""`TrainedModel.predict` and `draw`: one image or several of any kind, a lowest score, a picture."""
+"""`TrainedModel.predict` and `draw`: one image or several of any kind, a lowest score, an image."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ KINDS: dict[str, Callable[[np.ndarray, Path], Any]] = {
     "text": lambda pixels, file: str(file),
     "path": lambda pixels, file: file,
     "PIL": lambda pixels, file: Image.open(file),
-    "PIL, grey": lambda pixels, file: Image.open(file).convert("L"),
+    "PIL, gray": lambda pixels, file: Image.open(file).convert("L"),
     "PIL, transparent": lambda pixels, file: Image.open(file).convert("RGBA"),
     "array": lambda pixels, file: pixels,
     "array of floats": lambda pixels, file: pixels / 255,

@@ -1,4 +1,4 @@
-"""`detaug predict`: images of folders and patterns, a json that the other commands read, pictures."""
+"""`detaug predict`: images of folders and patterns, a JSON file that the other commands read, images."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def test_an_image_that_fails_leaves_nothing_and_everything_as_it_was(folder: Path, tmp_path: Path) -> None:
-    """The drawings of the images before it, too: they would stand beside those, and a json, of another model."""
+    """The drawings of the images before it, too: they would stand beside those, and a JSON file, of another model."""
     drawn, out = tmp_path / "drawn", tmp_path / "found.json"
     pixels = np.random.default_rng(0).integers(0, 255, (60, 80, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(folder / "z.png")
@@ -209,7 +209,7 @@ def test_an_image_that_fails_leaves_nothing_and_everything_as_it_was(folder: Pat
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"every": 0}, {"every": 2}, {"batch_size": 0}, {"batch_size": 1.5}, {"min_score": 2}]
+    "wrong", [{"stride": 0}, {"stride": 2}, {"batch_size": 0}, {"batch_size": 1.5}, {"min_score": 2}]
 )
 def test_arguments_that_are_wrong(folder: Path, tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(da.InputError, match=f"{next(iter(wrong))} must be (a|1)"):
@@ -350,16 +350,16 @@ def reads_numbers() -> TrainedModel:
     return TrainedModel(ReadsNumbers(), ops, ("background", "cat"), torch.device("cpu"))
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_videos(tmp_path: Path, every: int) -> None:
+@pytest.mark.parametrize("stride", [1, 3])
+def test_videos(tmp_path: Path, stride: int) -> None:
     lengths = {"a.mp4": 70, "sub/b.avi": 20}
     for name, frames in lengths.items():
         write_video(tmp_path / "videos" / name, frames, "mpeg4" if name.endswith("avi") else "libx264")
     json_file = tmp_path / "found.json"
     drawn = tmp_path / "drawn"
-    said = predict_files(reads_numbers(), [tmp_path / "videos"], json_file, every=every, drawings=drawn, batch_size=5)
+    said = predict_files(reads_numbers(), [tmp_path / "videos"], json_file, stride=stride, drawings=drawn, batch_size=5)
     content = read(json_file)
-    wanted = [(name, number) for name, frames in lengths.items() for number in range(0, frames, every)]
+    wanted = [(name, number) for name, frames in lengths.items() for number in range(0, frames, stride)]
     files = {each["id"]: each["file_name"] for each in content["videos"]}
     images = {each["id"]: (files[each["video_id"]], each["frame_id"]) for each in content["images"]}
     assert [*images.values()] == wanted

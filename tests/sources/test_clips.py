@@ -55,7 +55,7 @@ def same(a: da.ClipBatch, b: da.ClipBatch) -> bool:
 def assert_boxes_on_pixels(batch: da.ClipBatch, tolerance: float) -> int:
     """Every box lies on its rectangle in every frame; returns how many were read.
 
-    Turned rectangles that the border of the image cuts are left out: a thin tip of one is too faint to read.
+    Rotated rectangles that the border of the image cuts are left out: a thin tip of one is too faint to read.
     """
     images, read = batch.images.cpu().numpy(), 0
     turned = (batch.matrix[:, :2, :2].abs() > 1e-6).all(2).all(1)
@@ -144,7 +144,7 @@ def test_boxes_lie_on_their_rectangles_in_every_frame(videos: Videos, seed: int,
 
 
 def assert_one_geometry(batch: da.ClipBatch) -> None:
-    """The frames of a clip drew the same, and a box that nothing cut off is the json's, by `matrix`."""
+    """The frames of a clip drew the same, and a box that nothing cut off is the JSON file's, by `matrix`."""
     assert batch.params is not None
     for drawn in batch.params:
         for array in drawn.values():
@@ -211,7 +211,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", [*list(EXAMPLES)[:4], *slow(*list(EXAMPLES)[4:])])
 def test_a_still_picture_stays_still(own_videos: Videos, name: str, device: str) -> None:
-    """All frames of a clip that shows one picture come out equal, bit for bit."""
+    """All frames of a clip that shows one image come out equal, bit for bit."""
     for path in own_videos.folder.glob("v*/*.png"):
         path.write_bytes((path.parent / "000.png").read_bytes())
     for batch in loader(reader(own_videos), recipe_of(EXAMPLES[name]), device=device):
@@ -331,7 +331,7 @@ def changed(videos: Videos, change: Any) -> Videos:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.pop("videos"), "no videos; a CocoVID json has a list of them"),
+        (lambda d: d.pop("videos"), "no videos; a CocoVID JSON file has a list of them"),
         (lambda d: d["images"][3].pop("video_id"), r"images\[3\].*video_id None is not the id of a video"),
         (lambda d: d["images"][3].update(video_id=9), r"images\[3\].*video_id 9 is not the id of a video"),
         (lambda d: d["images"][3].update(frame_id=-1), r"images\[3\].*frame_id must be a whole number.*got -1"),

@@ -27,7 +27,7 @@ class EverySecond(DerivedSource):
 
 
 def every_second(folder: Folder) -> Folder:
-    """Write these images and their annotations as a json of their own."""
+    """Write these images and their annotations as a JSON file of their own."""
     document = json.loads(folder[1].read_text())
     images = sorted(document["images"], key=lambda image: image["id"])[::2]
     ids = {image["id"] for image in images}
@@ -39,7 +39,7 @@ def every_second(folder: Folder) -> Folder:
 
 @pytest.fixture
 def shaped(painted: Folder) -> Folder:
-    """Painted files, in a shuffled order, whose objects have key points, polygons and a class of each image."""
+    """Painted files, in a shuffled order, whose objects have keypoints, polygons and a class of each image."""
     document = json.loads(painted[1].read_text())
     for entry in document["annotations"]:
         x, y, w, h = entry["bbox"]

@@ -1,4 +1,4 @@
-"""Sources of images: files, shards, several data sets as one, and sources of one's own give the same batches."""
+"""Sources of images: files, shards, several datasets as one, and sources of one's own give the same batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECIPE = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((90, 120)), d
 
 
 def put_into_shards(painted: Folder, folder: Path, per_shard: int = 8, kind: str = "bin") -> Folder:
-    """Write the files one behind the other into shards, with something between them, and a json that says where."""
+    """Write the files one behind the other into shards, with something between, and a JSON file that says where."""
     folder.mkdir()
     document = json.loads(painted[1].read_bytes())
     for at, image in enumerate(document["images"]):
@@ -287,7 +287,7 @@ def test_shards_need_no_file_handles(painted: Folder) -> None:
     assert len(kept) == 21
 
 
-# --------------------------------------------------------------------------------------------- several data sets
+# --------------------------------------------------------------------------------------------- several datasets
 
 
 def test_classes_are_joined_by_name(painted: Folder, tmp_path: Path) -> None:
@@ -329,13 +329,15 @@ def test_what_is_no_list_of_sources(join: Any, sources: Any) -> None:
 
 
 def test_lists_for_a_coco_reader(painted: Folder) -> None:
-    with pytest.raises(da.InputError, match=r"one folder and one json; da\.ConcatReader\(\[READER, READER\]\) joins"):
+    with pytest.raises(
+        da.InputError, match=r"one folder and one JSON file; da\.ConcatReader\(\[READER, READER\]\) joins"
+    ):
         da.CocoReader([painted[0]] * 2, [painted[1]] * 2)  # type: ignore[arg-type]
 
 
 def test_metrics_need_one_json(painted: Folder) -> None:
     both = da.ConcatReader(halves(painted))
-    with pytest.raises(da.InputError, match=r"annotations must be a json or a da\.CocoReader, got a ConcatReader"):
+    with pytest.raises(da.InputError, match=r"annotations must be a JSON file or a da\.CocoReader, got a ConcatReader"):
         da.CocoEvaluator(both)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ import detaug as da
 
 
 def pair(folder: Path, kind: str = "tif", dtype: str = "uint16", count: int = 3) -> tuple[list[Array], list[Array]]:
-    """Write RGB pictures and thermal ones of the same names, with the same boxes."""
+    """Write RGB images and thermal ones of the same names, with the same boxes."""
     visible = [values(3, "uint8", seed=seed) for seed in range(count)]
     thermal = [values(1, dtype, seed=9 + seed) for seed in range(count)]
     data_set(folder / "visible", {f"{at}.png": encode(each, "png") for at, each in enumerate(visible)})
@@ -196,7 +196,7 @@ def test_a_file_without_its_pair_is_named_or_skipped(fault: str, tmp_path: Path)
 def test_scores_are_those_of_the_images_own_json(tmp_path: Path) -> None:
     pair(tmp_path)
     stack = da.StackReader(readers(tmp_path))
-    with pytest.raises(da.InputError, match=r"got a StackReader; give it the images' own json$"):
+    with pytest.raises(da.InputError, match=r"got a StackReader; give it the images' own JSON file$"):
         da.CocoEvaluator(stack)  # type: ignore[call-overload]
     evaluator = da.CocoEvaluator(tmp_path / "visible/images.json")
     with da.Loader(stack, EXACT, 2, train=False, device="cpu") as loader:

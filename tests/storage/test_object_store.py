@@ -168,7 +168,7 @@ def test_errors_of_a_json_in_a_bucket_name_it(painted: Folder, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "command",
-    ["check s3://b/a.json .", "preview gs://b/a.json . -o a.png", "split s3://b/a.json --shares 1,1", "convert s3://b"],
+    ["check s3://b/a.json .", "preview gs://b/a.json . -o a.png", "split s3://b/a.json --ratios 1,1", "convert s3://b"],
 )
 def test_a_command_that_reads_a_disk_says_so(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(command.split()) == 2
@@ -266,7 +266,7 @@ def test_many_objects_are_listed(
     monkeypatch.setattr("detaug.storage.bucket.LIST_FROM", 10)
     before = len(s3.requests)
     reader = remote()
-    assert sum(request.method == "HEAD" for request in s3.requests[before:]) == 1  # the json's
+    assert sum(request.method == "HEAD" for request in s3.requests[before:]) == 1  # the JSON file's
     assert_same(loader(reader), painted)
 
 

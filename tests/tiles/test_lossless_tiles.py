@@ -29,7 +29,7 @@ JPEGS: dict[str, dict[str, Any]] = {
 
 
 def write_picture(root: Path, kind: str) -> tuple[Path, Path]:
-    """Write a JPEG with a box near its last corner; return json and folder."""
+    """Write a JPEG with a box near its last corner; return JSON file and folder."""
     shapes = np.random.default_rng(1).integers(0, 256, (21, 27, 3), np.uint8).repeat(10, 0).repeat(10, 1)
     image = Image.fromarray(shapes[:HEIGHT, :WIDTH]).convert("L" if kind == "grey" else "RGB")
     exif = Image.Exif()
@@ -79,7 +79,7 @@ def test_what_cannot_be_cut_without_loss_is_said(tmp_path: Path, monkeypatch: An
 
 
 def test_a_broken_jpeg_is_not_cut(tmp_path: Path) -> None:
-    """The library would fill it with grey, and say nothing."""
+    """The library would fill it with gray, and say nothing."""
     pytest.importorskip("jpeglib")
     path, folder = write_picture(tmp_path, "4:2:0")
     content = (folder / "a.jpg").read_bytes()

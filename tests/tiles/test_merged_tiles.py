@@ -1,4 +1,4 @@
-"""Detections in tiles, merged: a perfect detector that reads painted tiles finds every object of the pictures once."""
+"""Detections in tiles, merged: a perfect detector that reads painted tiles finds every object once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def is_same(found: Any, wanted: Any, key: str) -> bool:
 
 
 def without_zeros(counts: Any) -> list[int]:
-    """Return run lengths without one of 0 at the end, which a mask at the last pixel may have."""
+    """Return RLE without one of 0 at the end, which a mask at the last pixel may have."""
     return [*map(int, counts)][: len(counts) - (counts[-1] == 0)]
 
 
@@ -198,7 +198,7 @@ def test_slim_neighbours_on_a_diagonal_stay(x: float, with_boxes: bool) -> None:
 
 def test_tiles_that_lack_what_others_have_are_refused() -> None:
     left, right = boxes((10, 10, 40, 40)), boxes((10, 10, 40, 40))
-    with pytest.raises(da.InputError, match="key points if some have"):
+    with pytest.raises(da.InputError, match="keypoints if some have"):
         da.merge_tiles([left | {"keypoints": torch.zeros(1, 2, 3)}, right], WINDOWS, (100, 180))
     for each in (left, right):
         del each["boxes"]
@@ -207,7 +207,7 @@ def test_tiles_that_lack_what_others_have_are_refused() -> None:
 
 
 def test_tiles_at_another_scale() -> None:
-    """The second tile shows the whole picture, of 180 x 100, at half its size."""
+    """The second tile shows the whole source image, of 180 x 100, at half its size."""
     part, whole = boxes((10, 10, 40, 40)), boxes((5, 5, 20, 20), (50, 5, 85, 45), scores=(0.8, 0.7))
     for each in (part, whole):
         each["keypoints"] = torch.cat([each["boxes"][:, None, :2], torch.ones(len(each["boxes"]), 1, 1)], 2)
@@ -222,7 +222,7 @@ def test_tiles_at_another_scale() -> None:
     ("tiles", "size", "sizes", "message"),
     [
         (0, (100, 180), None, "predictions must be of at least one tile"),
-        (2, 100, None, r"size must be \(height, width\) of the picture, got 100"),
+        (2, 100, None, r"size must be \(height, width\) of the source image, got 100"),
         (2, (100, 180), [(100, 100)], r"sizes must be of shape \(2, 2\), above 0"),
         (2, (100, 180), [(100, 100), (0, 9)], r"sizes must be of shape \(2, 2\), above 0"),
     ],
@@ -256,7 +256,7 @@ def test_a_whole_picture_finds_what_is_larger_than_the_overlap(tmp_path: Path) -
     [
         ("empty", "cut them with empty=1"),
         ("other", "an image with id 50 that"),
-        ("no tiles", "has no tile_of and window; give a json that detaug tile wrote"),
+        ("no tiles", "has no tile_of and window; give the JSON file that detaug tile wrote"),
     ],
 )
 def test_tiles_that_do_not_fit_are_refused(scenes: Scenes, change: str, message: str, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def write(folder: Path) -> tuple[Path, Path]:
 
 
 def test_numbers_of_rotated_boxes(tmp_path: Path) -> None:
-    """Against Shapely: which tiles an object is in, its box, area and corners in a tile, and whether it is cut."""
+    """Against Shapely: which tiles per object is in, its box, area and corners in a tile, and whether it is cut."""
     path, images = write(tmp_path)
     da.tile_coco(path, images, tmp_path / "out", size=(64, 80), overlap=0.3, min_visibility=0.25, whole=100)
     before, after = (json.loads(each.read_text()) for each in (path, tmp_path / "out/slanted.json"))
@@ -137,7 +137,7 @@ def test_numbers_of_rotated_boxes(tmp_path: Path) -> None:
 
 
 def test_rotated_boxes_of_tiles(tmp_path: Path) -> None:
-    """`corners` and `rotated_boxes` of batches of tiles are those of the image, moved; `visible` is a share of them."""
+    """`corners` and `rotated_boxes` of batches of tiles are the image's, moved; `visible` is a fraction of them."""
     path, images = write(tmp_path)
     tiles = da.TileReader(da.CocoReader(images, path, rotated=True), (64, 80), 0.3, grids=2, align=8)
     source, at = {each["id"]: each for each in json.loads(path.read_text())["annotations"]}, 0

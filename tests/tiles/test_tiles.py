@@ -1,4 +1,4 @@
-"""Tiles of large pictures, written and read: pixels, objects, order, errors."""
+"""Tiles of large source images, written and read: pixels, objects, order, errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECIPE = [da.Resize((SIZE, SIZE)), da.Normalize(dtype="uint8")]
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
-    """Objects with polygons, with run lengths, with a box alone, and a crowd."""
+    """Objects with polygons, with RLE, with a box alone, and a crowd."""
     folder, path = write_scenes(tmp_path_factory.mktemp("scenes"), [(240, 330), (170, 200), (100, 100)], 5, 60)
     document = json.loads(path.read_text())
     for at, entry in enumerate(document["annotations"]):
@@ -76,7 +76,7 @@ def test_files_give_the_batches_of_the_reader(more: dict[str, Any], scenes: Scen
 
 
 def test_the_json_of_tiles_is_right(scenes: Scenes, tmp_path: Path) -> None:
-    """Each object is where its own picture has it, and `detaug check` finds nothing."""
+    """Each object is where its own source image has it, and `detaug check` finds nothing."""
     da.tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3)
     before, after = (json.loads(path.read_text()) for path in (scenes[1], tmp_path / "out" / "scenes.json"))
     pictures, objects = ({each["id"]: each for each in before[name]} for name in ("images", "annotations"))
@@ -193,7 +193,7 @@ def test_which_grid_a_tile_is_in_is_part_of_the_state(scenes: Scenes) -> None:
 
 @pytest.mark.parametrize("joined", [False, True], ids=["", "joined"])
 def test_an_epoch_has_one_grid(scenes: Scenes, joined: bool) -> None:
-    """Each epoch covers all pictures with another grid, in as many batches, on any world size and after a resume."""
+    """Each epoch covers all images with another grid, in as many batches, on any world size and after a resume."""
     tiles: Any = da.TileReader(reader_of(scenes), SIZE, 0.2, grids=3)
     rounds = tiles.rounds
     if joined:
@@ -261,7 +261,7 @@ def save_pictures(folder: Path) -> tuple[Path, list[np.ndarray[Any, Any]]]:
 
 
 def test_pixels_of_tiles_are_those_of_the_pictures(tmp_path: Path) -> None:
-    """As a loader shows the whole pictures."""
+    """As a loader shows the whole source images."""
     path, pictures = save_pictures(tmp_path)
     summary = da.tile_coco(path, tmp_path, tmp_path / "out", size=SIZE)
     tiles = da.TileReader(da.CocoReader(tmp_path, path), SIZE, memory="100kB")
@@ -298,7 +298,7 @@ def test_bits_are_kept_or_refused(tmp_path: Path) -> None:
 
 
 def test_the_printed_line_loads_tiles_of_16_bits(tmp_path: Path) -> None:
-    """Without --channels: grey of 16 bits is kept, cut or copied whole; beside 8-bit RGB no reader loads it."""
+    """Without --channels: gray of 16 bits is kept, cut or copied whole; beside 8-bit RGB no reader loads it."""
     deep = np.arange(200 * 260, dtype=np.uint16).reshape(200, 260)
     rows = [{"id": at, "file_name": f"{at}.png", "height": 200 // at, "width": 260 // at} for at in (1, 2)]
     for row in rows:
@@ -311,7 +311,9 @@ def test_the_printed_line_loads_tiles_of_16_bits(tmp_path: Path) -> None:
     assert max(batch.images.max() for batch in loader) == 200 * 260 - 1
     Image.new("RGB", (130, 100)).save(tmp_path / "2.png")
     mixed = detaug("tile", path, tmp_path, "-o", tmp_path / "mixed", "--size", 130).out
-    assert mixed.endswith("some tiles have other bands or more bits: save all pictures alike, and tile them again\n")
+    assert mixed.endswith(
+        "some tiles have other bands or more bits: save all source images alike, and tile them again\n"
+    )
 
 
 def test_of_a_tiled_tiff_only_the_touched_tiles_are_read(tmp_path: Path) -> None:
@@ -500,9 +502,9 @@ def test_two_pictures_with_one_name_are_refused(tmp_path: Path) -> None:
     [
         ({"size": 0}, "size must be one number of pixels"),
         ({"size": (10, 20, 30)}, "size must be one number of pixels"),
-        ({"overlap": 1.0}, "overlap must be a share"),
-        ({"empty": 2}, "empty must be a share"),
-        ({"min_visibility": -1}, "min_visibility must be a share"),
+        ({"overlap": 1.0}, "overlap must be a fraction"),
+        ({"empty": 2}, "empty must be a fraction"),
+        ({"min_visibility": -1}, "min_visibility must be a fraction"),
         ({"whole": 0}, "whole must be None"),
         ({"grids": 0}, "grids must be a whole number"),
         ({"memory": "much"}, "memory must be bytes"),

@@ -1,4 +1,4 @@
-"""Tiles of pictures of many bands, 16 bits and floats: every value is that of the picture."""
+"""Tiles of source images of many bands, 16 bits and floats: every value is that of the source image."""
 
 from __future__ import annotations
 

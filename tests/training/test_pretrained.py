@@ -145,7 +145,7 @@ def test_a_backbone_of_the_detector_and_of_another_model(tmp_path: Path) -> None
 def test_the_command_starts_from_the_weights(
     serve: Serve, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The head is made for the classes of the json, the rest is torchvision's."""
+    """The head is made for the classes of the JSON file, the rest is torchvision's."""
     painted: Folder = paint_files(tmp_path_factory.mktemp("painted"))
     theirs = getattr(models.detection, NAME)(weights=None, weights_backbone=None, num_classes=91)
     serve(models.get_model_weights(NAME).DEFAULT, theirs)
@@ -154,7 +154,7 @@ def test_the_command_starts_from_the_weights(
     assert main(["train", str(painted[1]), str(painted[0]), *settings.split(), *output]) == 0
     printed = capsys.readouterr().out
     assert "fetching 13 MB from" in printed
-    assert "weights are initialised at random" in printed
+    assert "weights are initialized at random" in printed
     trained = torch.load(tmp_path / "run/model.pt", weights_only=True)["model"]
     name = "backbone.features.0.0.0.weight"
     torch.testing.assert_close(trained[name], theirs.state_dict()[name], atol=1e-5, rtol=0)

@@ -54,7 +54,7 @@ slow = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def painted(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """21 painted images and their json."""
+    """21 painted images and their JSON file."""
     return paint_files(tmp_path_factory.mktemp("painted"))
 
 
@@ -115,7 +115,7 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert model["versions"] == checkpoint["versions"] == {"detaug": da.__version__, "torch": torch.__version__}
     with Image.open(out / "predictions.png") as picture:
         assert picture.width > 1000
-    assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps, 4 images a step"
+    assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps, 4 images per step"
     assert said[1] == "making the pipelines and the first batch"
     assert said[2].startswith("epoch 1/3  step 3/18  loss ")
     assert said[-1].startswith(f"written: {out / 'model.pt'}. To predict with it:\n")
@@ -494,7 +494,7 @@ def in_one_process(painted: Folder, output: Path, mode: str) -> int:
 
 @pytest.fixture(scope="module")
 def whole(painted: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Train without batch norm and dropout, 8 images a step, in this process. Do not write into the folder."""
+    """Train without batch norm and dropout, 8 images per step, in this process. Do not write into the folder."""
     output = tmp_path_factory.mktemp("whole") / "run"
     train_plain(*painted, output, batch_size=8)
     return output
@@ -529,11 +529,11 @@ def trained_alike(moved: Path, whole: Path) -> None:
 
 def test_warm_up_and_cosine(folder: tuple[Folder, Path]) -> None:
     painted, out = folder
-    lr = make_schedule(options(*painted, out, lr=1.0, warm_up=10), 110)
+    lr = make_schedule(options(*painted, out, lr=1.0, warmup_steps=10), 110)
     assert [lr(step) for step in (0, 4, 9, 10, 60)] == pytest.approx([0.1, 0.5, 1.0, 1.0, 0.5])
     assert 0 < lr(109) < 0.001
     default = make_schedule(options(*painted, out, lr=None, batch_size=8), 100)
-    assert max(map(default, range(100))) == pytest.approx(0.005)  # torchvision's 0.01 for 16 images a step
+    assert max(map(default, range(100))) == pytest.approx(0.005)  # torchvision's 0.01 for 16 images per step
 
 
 @pytest.mark.parametrize("model", DETECTORS)
@@ -660,8 +660,8 @@ def test_wrong_arguments(tmp_path: Path, wrong: dict[str, Any], message: str) ->
 
 def test_a_loss_that_is_not_finite_is_an_error(folder: tuple[Folder, Path]) -> None:
     painted, out = folder
-    with pytest.raises(ValueError, match=r"the loss is nan at step \d+; lower --lr, or raise --warm-up"):
-        run(painted, out / "run", lr=1e30, clip_norm=0.0, warm_up=0)
+    with pytest.raises(ValueError, match=r"the loss is nan at step \d+; lower --lr, or raise --warmup-steps"):
+        run(painted, out / "run", lr=1e30, clip_norm=0.0, warmup_steps=0)
 
 
 def test_evaluation_with_other_classes_is_refused(folder: tuple[Folder, Path]) -> None:
@@ -681,7 +681,9 @@ def test_data_without_objects_are_refused(painted: Folder, tmp_path: Path, crowd
     empty = tmp_path / "empty.json"
     empty.write_text(json.dumps(document))
     for jsons in ((painted[1], empty), (empty, painted[1]), (empty, None)):
-        with pytest.raises(da.InputError, match=r"empty\.json has no objects beside crowds, .*; give a json that has"):
+        with pytest.raises(
+            da.InputError, match=r"empty\.json has no objects beside crowds, .*; give a JSON file that has"
+        ):
             train(options(painted[0], jsons[0], tmp_path / "run", val=jsons[1]), make_model=tiny())
     assert not (tmp_path / "run").exists()
 
@@ -747,7 +749,7 @@ def test_training_stops_without_a_better_model(folder: tuple[Folder, Path], monk
 
 
 def test_other_evaluation_data_begin_anew(folder: tuple[Folder, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The AP of one json says nothing about that of another, so that best.pt would stay for ever."""
+    """The AP of one JSON file says nothing about that of another, so that best.pt would stay for ever."""
     painted, out = folder
     scripted(monkeypatch, [0.9, 0.1, 0.2, 0.3])
     document = json.loads(painted[1].read_text())
@@ -913,7 +915,7 @@ TIME = r"\d+ (s|min)"
 def test_a_terminal_has_a_bar(shown: Any) -> None:
     on_screen = [line.split("\r") for line in shown("terminal", "terminal")["terminal"].split("\r\n")]
     kept, end = on_screen[3:7], on_screen[-2]
-    bars = r"\[{}\]  epoch {}  step {}  loss \d\.\d+  " + RATE + r" images/s  waiting \d+%  " + TIME + " left *"
+    bars = r"\[{}\]  epoch {}  step {}  loss \d\.\d+  " + RATE + r" images/s  data wait \d+%  " + TIME + " left *"
     half, whole = bars.format("#{2}-{3}", "1/2", "6/12"), bars.format("#{5}", "2/2", "12/12")
     patterns = [half, "evaluation  AP .*", whole, "evaluation  AP .*"]
     for line, pattern in zip(kept, patterns, strict=True):
@@ -928,7 +930,7 @@ def test_a_terminal_has_a_bar(shown: Any) -> None:
 def test_a_file_has_lines(shown: Any, stdout: str, stderr: str) -> None:
     found = shown(stdout, stderr)
     first = r"epoch 1/2  step 4/12  loss \S+  lr \S+  "
-    pattern = first + RATE + r" images/s a process  waiting \d+\.\d%  " + TIME + r" left\r?\n"
+    pattern = first + RATE + r" images/s per process  data wait \d+\.\d%  " + TIME + r" left\r?\n"
     *start, line = found[stdout].splitlines(keepends=True)[:4]
     assert [each.split()[0] for each in start] == ["loading", "retinanet_resnet50_fpn_v2", "making"]
     assert re.match(pattern, line)
@@ -982,7 +984,7 @@ def real(name: str, num_classes: int) -> Detector:
 
 @slow
 def test_a_detector_takes_batches_without_resizing_them(painted: Folder) -> None:
-    """torchvision's detector on raw images finds the boxes that ours finds on normalised ones."""
+    """torchvision's detector on raw images finds the boxes that ours finds on normalized ones."""
     ours = real("ssdlite320_mobilenet_v3_large", 4)
     from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 

@@ -1,4 +1,4 @@
-"""`detaug train` for key points: a tiny Keypoint R-CNN on the demo's people."""
+"""`detaug train` for keypoints: a tiny Keypoint R-CNN on the demo's people."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_evaluation_with_other_key_points_is_refused(people: Path, tmp_path: Pat
         each["keypoints"] = each["keypoints"][:3]
     (tmp_path / "val.json").write_text(json.dumps(document))
     settings = options(people, tmp_path / "run", val=tmp_path / "val.json", val_images=people.parent / "people")
-    with pytest.raises(InputError, match=r"val\.json has 1 key points for each object, .*people\.json 17; evaluate"):
+    with pytest.raises(InputError, match=r"val\.json has 1 keypoints for each object, .*people\.json 17; evaluate"):
         train(settings, make_model=tiny_keypoint_rcnn, say=lambda _: None)
 
 
@@ -182,7 +182,7 @@ def test_a_model_of_other_key_points_is_not_evaluated(
         each["keypoints"] = each["keypoints"][:3]
     (tmp_path / "val.json").write_text(json.dumps(document))
     with pytest.raises(
-        InputError, match=r"model\.pt finds 17 key points of each object, and .*val\.json has 1; evaluate"
+        InputError, match=r"model\.pt finds 17 keypoints of each object, and .*val\.json has 1; evaluate"
     ):
         evaluate_model(trained[0] / "model.pt", tmp_path / "val.json", people.parent / "people", device="cpu")
 

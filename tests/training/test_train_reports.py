@@ -112,7 +112,7 @@ class Page(HTMLParser):
 
 
 def drawn(values: Any, highest: float, last: float, at: Any) -> np.ndarray:
-    """Return where a chart has points: 240 pixels a side from (44, 264) to the right and up."""
+    """Return where a chart has points: 240 pixels per side from (44, 264) to the right and up."""
     return np.stack([44 + 240 * np.array(at, float) / last, 264 - 240 * np.array(values) / highest], axis=1)
 
 

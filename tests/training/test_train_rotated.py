@@ -1,4 +1,4 @@
-"""A tiny detector of rotated boxes learns eight drawn pictures from the loader's batches."""
+"""A tiny detector of rotated boxes learns eight drawn images from the loader's batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLORS = {"red": (220, 60, 50), "blue": (60, 90, 220)}
 
 
 def draw(folder: Path, images: int) -> Path:
-    """Draw red and blue rectangles at any angle on noise, three in each picture of 128 x 128; return the json."""
+    """Draw red and blue rectangles at any angle on noise, three in each image of 128 x 128; return the JSON file."""
     rng = np.random.default_rng(0)
     content: dict[str, Any] = {"images": [], "annotations": []}
     content["categories"] = [{"id": number, "name": name} for number, name in enumerate(COLORS, 1)]
@@ -50,8 +50,8 @@ def draw(folder: Path, images: int) -> Path:
 class RotatedDetector(nn.Sequential):
     """For each cell of a grid: logits of the classes, then x, y, width, height and angle of a box at the cell.
 
-    x and y: of the centre from the cell's, in cells. Width and height: logarithms of cells. Angle: cosine and sine of
-    twice the angle, since a rectangle turned by pi is the same.
+    x and y: of the center from the cell's, in cells. Width and height: logarithms of cells. Angle: cosine and sine of
+    twice the angle, since a rectangle rotated by pi is the same.
     """
 
     def __init__(self, classes: int) -> None:
@@ -61,7 +61,7 @@ class RotatedDetector(nn.Sequential):
             parts += [nn.Conv2d(inputs, outputs, 3, stride, dilation, dilation), nn.GroupNorm(4, outputs), nn.ReLU()]
         super().__init__(*parts, nn.Conv2d(32, classes + 6, 1))
         self.classes = classes
-        nn.init.constant_(self[-1].bias[:classes], -2.0)  # few cells have a centre
+        nn.init.constant_(self[-1].bias[:classes], -2.0)  # few cells have a center
 
     def split(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (N, classes, H, W) and boxes (N, H, W, 6)."""
@@ -70,7 +70,7 @@ class RotatedDetector(nn.Sequential):
 
 
 def loss_of(model: RotatedDetector, batch: da.Batch) -> Tensor:
-    """Return the focal loss of the cells with a centre, and the distance of the boxes there and around them."""
+    """Return the focal loss of the cells with a center, and the distance of the boxes there and around them."""
     logits, found = model.split(batch.images)
     wanted = torch.zeros_like(logits)
     boxes = batch.rotated_boxes("cxcywhr", "le90")

@@ -231,7 +231,7 @@ def test_torchvisions_models_see_what_their_own_transform_makes(references: Any)
 
 
 def decoded(reader: da.CocoReader, index: int) -> tuple[Any, Any]:
-    """Return an image (3, H, W) in 0..1 and its boxes, as the references' data set has them."""
+    """Return an image (3, H, W) in 0..1 and its boxes, as the references' dataset has them."""
     with Image.open(reader.path(index)) as image:
         pixels = np.array(image.convert("RGB"), np.float32).transpose(2, 0, 1) / 255
     rows = json.loads(reader.annotations.read_text())["annotations"]

@@ -116,7 +116,7 @@ def test_shards_share_one_order() -> None:
 
 
 def test_shards_have_other_stretches() -> None:
-    """So no two GPUs decode the same, but for the stretches where the share of one ends and that of another begins."""
+    """So no two GPUs decode the same, but for the stretches where one's part ends and another's begins."""
     parts = [order_of(8000, 8, 16, (rank, 4), last_batch="drop").batches(0) for rank in range(4)]
     stretches = [np.unique(np.concatenate(batches) // 8) for batches in parts]
     assert sum(map(len, stretches)) <= 1000 + 8 * LANE

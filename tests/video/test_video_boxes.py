@@ -26,7 +26,7 @@ RECIPE = [da.RandomHorizontalFlip(), da.RandomIoUCrop(), da.Resize((90, 110)), d
 
 class Files(NamedTuple):
     frames: Path
-    """A folder of the frames, and of the json of these."""
+    """A folder of the frames, and of the JSON file of these."""
     videos: Path
     """A folder of a video file of each, of the same pixels."""
     json: Path
@@ -79,7 +79,7 @@ def video_reader(files: Files, **options: Any) -> da.VideoReader:
 
 
 def add_shapes(document: Any) -> None:
-    """Give annotations a triangle, two key points and a column."""
+    """Give annotations a triangle, two keypoints and a column."""
     for number, each in enumerate(document["annotations"]):
         x, y, width, height = each["bbox"]
         each["segmentation"] = [[x, y, x + width, y, x, y + height]]
@@ -104,7 +104,7 @@ def test_shapes_and_columns_are_the_same(files: Files) -> None:
         assert torch.equal(one.boxes, two.boxes)
         assert torch.equal(torch.as_tensor(one.columns["number"]), torch.as_tensor(two.columns["number"]))
     assert sum(int(each.masks().sum()) for each in found) > 1000
-    with pytest.raises(da.InputError, match="are read of annotations: give a CocoVID json"):
+    with pytest.raises(da.InputError, match="are read of annotations: give a CocoVID JSON file"):
         da.VideoReader(files.videos / "sub", masks=True)
 
 
@@ -124,7 +124,7 @@ def test_frames_of_files_and_of_videos_are_the_same(
 
 
 def test_a_json_of_some_frames(files: Files) -> None:
-    """As of videos of which every third frame is annotated: a clip has the frames that the json has."""
+    """As of videos of which every third frame is annotated: a clip has the frames that the JSON file has."""
 
     def keep(document: Any) -> None:
         document["images"] = [each for each in document["images"] if each["frame_id"] % 3 == 0]

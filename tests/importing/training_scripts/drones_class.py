@@ -1,4 +1,4 @@
-"""Drones: a config in json beside the script, and transforms as an attribute of an object, as YOLO's."""
+"""Drones: a config in JSON beside the script, and transforms as an attribute of an object, as YOLO's."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""After torchvision's tutorial of fine-tuning on the Penn-Fudan data set."""
+"""After torchvision's tutorial of fine-tuning on the Penn-Fudan dataset."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A detection pipeline of 2.x: resize, crop that keeps a box, flips, colours."""
+"""A detection pipeline of 2.x: resize, crop that keeps a box, flips, colors."""
 
 import albumentations as A
 

@@ -1,4 +1,4 @@
-"""Scanned pages: noise, compression, grey."""
+"""Scanned pages: noise, compression, gray."""
 
 import albumentations as A
 import cv2

@@ -1,4 +1,4 @@
-"""Chest X-rays: grey images, small turns."""
+"""Chest X-rays: gray images, small turns."""
 
 import albumentations as A
 import cv2

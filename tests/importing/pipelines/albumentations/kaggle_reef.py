@@ -1,4 +1,4 @@
-"""The great barrier reef: underwater colours at 720p."""
+"""The great barrier reef: underwater colors at 720p."""
 
 import albumentations as A
 from albumentations.pytorch import ToTensorV2

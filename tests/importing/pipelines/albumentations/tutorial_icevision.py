@@ -1,4 +1,4 @@
-"""A crop that keeps boxes or a plain resize, then colours."""
+"""A crop that keeps boxes or a plain resize, then colors."""
 
 import albumentations as A
 

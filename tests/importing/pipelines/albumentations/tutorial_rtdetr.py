@@ -1,4 +1,4 @@
-"""RT-DETR: perspective, colours, at 640."""
+"""RT-DETR: perspective, colors, at 640."""
 
 import albumentations as A
 
