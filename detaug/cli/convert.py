@@ -360,6 +360,7 @@ def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any)
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Another seed gives another split.")
 @options.group_key
 @options.group_name
+@click.option("--images", type=FOLDER, help="The folder of the images: files with the same bytes stay together.")
 @options.quiet
 def split(annotations: Path, outputs: tuple[Path, ...], ratios: list[float], quiet: bool, **more: Any) -> None:
     """Split a dataset, such as into train and val.

@@ -68,18 +68,19 @@ def _check_device(_: click.Context, __: click.Parameter, device: str | None) -> 
     return device
 
 
-def _after_its_json(context: click.Context, _: click.Parameter, images: Path) -> Path:
+def after_its_json(context: click.Context, _: click.Parameter, images: Path | None) -> Path | None:
     """Refuse swapped arguments before torch is imported, which takes seconds."""
     from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 
-    check_json_and_folder(context.params["annotations"], images, IMAGES_ORDER)
+    if images is not None:
+        check_json_and_folder(context.params["annotations"], images, IMAGES_ORDER)
     return images
 
 
 json_argument = click.argument("annotations", metavar="FILE.json", type=PATH)
-images_argument = click.argument("images", type=PATH, callback=_after_its_json)
+images_argument = click.argument("images", type=PATH, callback=after_its_json)
 json_or_address = click.argument("annotations", metavar="FILE.json", type=PATH_OR_ADDRESS)
-images_or_address = click.argument("images", type=PATH_OR_ADDRESS, callback=_after_its_json)
+images_or_address = click.argument("images", type=PATH_OR_ADDRESS, callback=after_its_json)
 output_json = click.option("-o", "--output", type=FILE, required=True, help="The COCO JSON file to write.")
 folder_argument = click.argument("output", metavar="OUT_FOLDER", type=PATH)
 images = click.option("--images", type=FOLDER, help="The folder that the JSON file's file names are relative to.")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, PATH_OR_ADDRESS
@@ -24,6 +26,9 @@ MODELS = (
     "keypointrcnn_resnet50_fpn",
 )
 """The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""
+
+
+_ON_CPU = "of PATH on a CPU "
 
 
 class _Output(NamedTuple):
@@ -50,22 +55,47 @@ def _terminal() -> Iterator[_Output]:
         bar.end()
 
 
+def _read_time(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """Return the seconds of a time such as 90s, 30m, 2h or 1.5h."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([smh])", text)
+    if not match:
+        raise click.BadParameter(f"must be a number and a unit, such as 90s, 30m or 2h, got {text!r}")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+ONLY_PATH = ("format", "image_folder", "classes", "clean")
+"""Options that are about how PATH becomes a COCO JSON file."""
+
+
 @click.command()
-@options.json_or_address
-@options.images_or_address
+@click.argument("annotations", metavar="PATH|FILE.json", type=PATH_OR_ADDRESS)
+@click.argument("images", metavar="[IMAGES]", required=False, type=PATH_OR_ADDRESS, callback=options.after_its_json)
 @click.option("-o", "--output", type=FOLDER, required=True, help="The folder for metrics, checkpoint and model.")
-@click.option("--val", metavar="VAL.json", type=PATH_OR_ADDRESS, help="The JSON file to evaluate on.")
+@click.option("--from", "format", metavar="NAME", help="PATH's format; detaug formats lists them.  [default: detected]")
+@click.option("--images", "image_folder", type=FOLDER, help="The folder of PATH's images.  [default: PATH]")
+@options.classes(" of PATH; others are dropped.  [default: all]")
+@click.option("--clean", is_flag=True, help="Leave out or repair what check finds wrong in PATH.")
+@click.option("--val", metavar="VAL.json", type=PATH_OR_ADDRESS, help="With FILE.json, the JSON file to evaluate on.")
 @click.option("--val-images", type=PATH_OR_ADDRESS, help="The image folder of VAL.json.  [default: IMAGES]")
 @click.option(
     "--model",
     metavar="NAME",
     type=click.Choice(MODELS),
     default=MODELS[0],
-    show_default=True,
-    help=f"The detector, by torchvision's name: {', '.join(MODELS)}.",
+    help=f"The detector, by torchvision's name: {', '.join(MODELS)}.  [default: {MODELS[0]}; {_ON_CPU}{MODELS[1]}]",
 )
-@click.option("--epochs", type=AT_LEAST_1, default=100, show_default=True, help="Passes over all images.")
-@click.option("--batch-size", type=AT_LEAST_1, default=32, show_default=True, help="Images in a step on each GPU.")
+@click.option(
+    "--epochs",
+    type=AT_LEAST_1,
+    default=100,
+    help=f"Passes over all images.  [default: 100; {_ON_CPU}30]",
+)
+@click.option("--time", metavar="TIME", callback=_read_time, help="As many epochs as fit into 90s, 30m, 2h instead.")
+@click.option(
+    "--batch-size", type=AT_LEAST_1, default=32, help=f"Images per step on each GPU.  [default: 32; {_ON_CPU}8]"
+)
 @click.option("--lr", type=float, help="The highest learning rate.  [default: the model's, by images per step]")
 @click.option(
     "--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True, help="The optimizer."
@@ -125,14 +155,16 @@ def _terminal() -> Iterator[_Output]:
     show_default=True,
     help="Steps between lines of progress; a terminal has a bar.",
 )
-def train(annotations: Path, images: Path, device: str | None, **more: Any) -> None:
+def train(annotations: Path, images: Path | None, device: str | None, **more: Any) -> None:
     """Train a detector of torchvision.
 
-    The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for keypoints.
-    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. The model starts from random
-    weights, from --weights, or from torchvision's with --pretrained; nothing else is downloaded. The output folder gets
-    metrics.jsonl, checkpoint.pt, images, best.pt, model.pt and curves.html. Ctrl-C stops after the step and saves a
-    checkpoint; the same command with --resume continues. On several GPUs:
+    PATH is a file or a folder in any format that convert reads: it is converted, checked, split unless it has splits of
+    its own, trained on, evaluated and drawn, and each step is printed as the command that does it alone. README.txt in
+    the output folder says what is there. Or give a COCO JSON file and the folder that its file names are relative to.
+
+    The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for keypoints. A model
+    starts from random weights, from --weights, or from torchvision's with --pretrained; nothing else is downloaded.
+    Ctrl-C stops after the step and saves a checkpoint; the same command with --resume continues. On several GPUs:
 
     \b
     torchrun --nproc-per-node 4 -m detaug train \\
@@ -140,7 +172,17 @@ def train(annotations: Path, images: Path, device: str | None, **more: Any) -> N
 
     \b
     detaug train train.json VOC2012/JPEGImages --val val.json -o run
+    detaug train VOC2012 -o run
     """
+    context = click.get_current_context()
+    named = {name for name in more if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    of_path = {name: more.pop(name) for name in ONLY_PATH}
+    if images is None:
+        _refuse(named & {"val", "val_images"}, "FILE.json IMAGES; the splits of PATH are found, or made")
+    else:
+        _refuse(named & {*ONLY_PATH}, "PATH alone; detaug convert and detaug check prepare FILE.json")
+    if "epochs" in named and "time" in named:
+        raise click.UsageError("--time decides how many epochs there are; leave out --epochs")
     with _terminal() as output:
         if os.environ.get("RANK", "0") == "0":
             output.say("loading torch, torchvision and DALI")
@@ -148,4 +190,20 @@ def train(annotations: Path, images: Path, device: str | None, **more: Any) -> N
         from detaug.training import train as run_train
 
         options.keep_freed_memory_on_cpu(device)
-        run_train(TrainOptions(annotations, images, device=device, **more), say=output.say, bar=output.draw)
+        if images is not None:
+            run_train(TrainOptions(annotations, images, device=device, **more), say=output.say, bar=output.draw)
+            return
+        from detaug.workflow import FolderOptions, train_folder
+        from detaug.workflow.prepare import DataOptions
+
+        of_path["images"] = of_path.pop("image_folder")
+        chosen = {name: value for name, value in more.items() if name in named - {"output"}}
+        data = DataOptions(annotations, **of_path)
+        folder = FolderOptions(data, more["output"], {**chosen, "device": device})
+        train_folder(folder, say=output.say, bar=output.draw)
+
+
+def _refuse(names: Collection[str], what: str) -> None:
+    for name in sorted(names):
+        option = {"format": "--from", "image_folder": "--images"}.get(name, f"--{name.replace('_', '-')}")
+        raise click.UsageError(f"{option} is for {what}")

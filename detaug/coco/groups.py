@@ -20,7 +20,7 @@ from detaug.errors import InputError
 from detaug.findings.finding import counted, shown
 
 Mark = tuple[str, Hashable]
-"""What images of a group share: its kind ("image", of which all are tiles, "key" or "name") and its name."""
+"""What images of a group share: its kind ("image", of which all are tiles, "key", "name" or "copy") and its name."""
 
 
 @dataclass(frozen=True)

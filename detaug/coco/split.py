@@ -20,7 +20,9 @@ from detaug.coco.table import Table
 from detaug.coco.writer import document_text
 from detaug.errors import InputError
 from detaug.files.atomic import write_together
+from detaug.files.image_headers import read_fingerprint
 from detaug.files.paths import PathLike
+from detaug.files.repeated import repeated_files
 from detaug.findings.finding import counted, on_one_line
 from detaug.outputs.guards import output_files
 
@@ -70,6 +72,7 @@ def split_coco(
     seed: int = 0,
     group_key: str | None = None,
     group_name: str | None = None,
+    images: PathLike | None = None,
 ) -> SplitSummary:
     """Split a COCO JSON file into several: each image, with its boxes, goes to one of them.
 
@@ -80,7 +83,8 @@ def split_coco(
 
     Groups stay together: all frames of a video, and the tiles that `detaug tile` cut of one image, go to one file.
     group_key: a key of the images, such as "patient": those with the same value are a group, too. group_name: a regular
-    expression, whose groups, or else all that it matches in the file names, name a group: r"^[^_]+".
+    expression, whose groups, or else all that it matches in the file names, name a group: r"^[^_]+". images: the folder
+    of the images, whose files with the same bytes then stay together, too; a copy in both parts would be a leak.
 
     Rows keep their ids and all their keys, every file has all classes, and images stay in their order. All files are
     written, or none.
@@ -106,7 +110,7 @@ def split_coco(
     refuse_part(Path(annotations))
     table = examine_file(Path(annotations))
     raise_on_errors(table)
-    unit, videos = _units(table, GroupRule(group_key, group_name))
+    unit, videos = _units(table, GroupRule(group_key, group_name), None if images is None else Path(images))
     part = stratify(_labels(table, unit, int(videos.max()) + 1), parts, np.random.default_rng(seed))
     _refuse_empty(table, [*paths.values()], part)
     write_together({path: _document(table, unit, videos, part == at) for at, path in enumerate(paths.values())})
@@ -122,7 +126,7 @@ def _parts(outputs: Sequence[PathLike], ratios: Sequence[float]) -> list[float]:
     return [ratio / sum(ratios) for ratio in ratios]
 
 
-def _units(table: Table, rule: GroupRule) -> tuple[Ints, Ints]:
+def _units(table: Table, rule: GroupRule, folder: Path | None) -> tuple[Ints, Ints]:
     """Return (N,) the number of each image's unit, which goes to one file, and (V,) that of each video."""
     count = len(table.image_ids)
     unit = np.arange(count)
@@ -130,8 +134,23 @@ def _units(table: Table, rule: GroupRule) -> tuple[Ints, Ints]:
         ids = np.array([row["id"] for row in table.coco.document["videos"]])
         order = ids.argsort()
         unit, count = order[np.searchsorted(ids[order], table.videos.video_ids)], len(ids)
-    number = joined_units(unit, rule.marks(table), count)
+    marks = rule.marks(table)
+    for copy, earlier in _copies(table, folder) if folder else ():
+        marks[copy].append(("copy", earlier))
+        marks[earlier].append(("copy", earlier))
+    number = joined_units(unit, marks, count)
     return number[unit], number
+
+
+def _copies(table: Table, folder: Path) -> Iterator[tuple[int, int]]:
+    """Yield (row, earlier row) of images whose files have the same bytes. Files that cannot be read have no copies."""
+    prints: list[tuple[int, int] | None] = []
+    for row, name in enumerate(table.file_names):
+        try:
+            prints.append(read_fingerprint(table.image_file(folder, row)) if name else None)
+        except OSError:
+            prints.append(None)
+    return repeated_files(prints, lambda row: table.image_file(folder, row))
 
 
 def _labels(table: Table, unit: Ints, units: int) -> Labels:

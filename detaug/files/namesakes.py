@@ -72,7 +72,7 @@ class Namesakes:
         return NamesByKey(self._names, lambda name: _beginning(self._parts(name), count))
 
 
-_SPLITS = {
+SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
@@ -93,7 +93,7 @@ def splits_of(path: str) -> frozenset[str]:
 
 @lru_cache(1024)  # thousands of images are in few folders
 def _splits_of_folder(folder: str) -> frozenset[str]:
-    return frozenset(_SPLITS[part] for part in folder.split("/") if part in _SPLITS)
+    return frozenset(SPLITS[part] for part in folder.split("/") if part in SPLITS)
 
 
 @lru_cache(8)  # to find an image compares its path and another one several times

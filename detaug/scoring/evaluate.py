@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class Evaluation:
     """The metrics of what else the model finds, by the kind of `CocoEvaluator`: "segm" or "keypoints"."""
     errors: DetectionErrors
     evaluator: CocoEvaluator[Metrics]
+    drawn: tuple[Detections, ...] = ()
+    """The detections in the images `draw` of `evaluate_model`, with their masks and keypoints."""
 
     def worst(self, count: int) -> list[Detections]:
         """Return the detections in the images with the most errors, of at least `errors.min_score`, the worst first."""
@@ -140,11 +142,13 @@ def evaluate_model(
     tile: int | None = None,
     overlap: float = 0.2,
     max_detections: int | None = None,
+    draw: int = 0,
 ) -> Evaluation:
     """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the JSON file.
 
     `tile`, `overlap`: detect in tiles of so many pixels per side, as those of `TileReader`, and merge.
-    `max_detections`: see `CocoEvaluator`.
+    `max_detections`: see `CocoEvaluator`. `draw`: the number of images with objects, evenly spaced, whose detections
+    are kept in `Evaluation.drawn`, not of tiles.
     """
     trained = load_model(model, device)
     reader = CocoReader(images, annotations, **READS[trained.finds])
@@ -164,16 +168,26 @@ def evaluate_model(
     kinds = dict.fromkeys(("bbox", trained.finds))
     options: dict[str, Any] = {"tiles": tiles, "max_detections": max_detections}
     evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind, **options) for kind in kinds}
+    ids, drawn = _spaced_ids(reader, 0 if tiles else draw), list[Detections]()
     with torch.inference_mode():
         done = 0
         for batch in Loader(source, trained.ops, batch_size, device=trained.device, train=False):
             predictions = trained.model(images_for(trained.model, batch))
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)
+            if ids.intersection(batch.image_id.tolist()):
+                drawn += [one for one in Detections.of(batch, predictions, min_score) if one.image_id in ids]
             done += len(batch)
             if progress:
                 progress(done, len(source))
-    return _evaluation(os.fspath(model), reader, evaluators, min_score)
+    return replace(_evaluation(os.fspath(model), reader, evaluators, min_score), drawn=tuple(drawn))
+
+
+def _spaced_ids(reader: CocoReader, count: int) -> set[int]:
+    """Return the ids of images with objects, evenly spaced."""
+    rows = np.flatnonzero(reader.objects()[1])
+    chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
+    return {*reader.image_ids[chosen].tolist()}
 
 
 def evaluate_results(

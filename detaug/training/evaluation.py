@@ -19,12 +19,12 @@ from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
 
 PICTURES = 6
-"""Images in predictions.png."""
+"""Images in predictions.jpg."""
 
 
 @torch.no_grad()
 def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = lambda: None) -> None:
-    """Compute the metrics of all evaluation images, log them, and draw the first images to predictions.png.
+    """Compute the metrics of all evaluation images, log them, and draw the first images to predictions.jpg.
 
     They are those of boxes, and within them those of what else the model finds, by its name.
 
@@ -57,4 +57,4 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
         training.log.write([{"step": training.step, "epoch": epoch, "evaluation": training.evaluation}])
         title = f"{training.options.model}, step {training.step}"
         sheet = detections_sheet(reader, detections[:PICTURES], title)
-        save_picture(sheet, training.options.output / "predictions.png")
+        save_picture(sheet, training.options.output / "predictions.jpg")

@@ -61,7 +61,7 @@ def make_resize(size: Size) -> Resize:
 def make_train_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader:
     reader = read_train(options)
     ops = train_recipe(options, detector.mean, detector.std)
-    if is_first_rank():
+    if is_first_rank() and options.time is None:
         _warn_of_late_changes(ops, options.epochs)
     return Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
 

@@ -18,14 +18,14 @@ from torch import nn
 from detaug.drawing import save_picture
 from detaug.errors import InputError
 from detaug.files.atomic import remove_leftovers
-from detaug.findings.finding import counted, listed
+from detaug.findings.finding import counted, duration_text, listed
 from detaug.loading.loader import Loader
 from detaug.outputs.folder import check_folder, locked_folder
 from detaug.outputs.guards import output_files
 from detaug.sheets import batch_sheet
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
 from detaug.training.curves import write_curves
-from detaug.training.detectors import DETECTORS, READS, Detector, make_detector
+from detaug.training.detectors import DETECTORS, READS, Detector, make_detector, place_model
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import evaluation_resize, make_train_loader, make_val_loader, read_of_data
@@ -38,6 +38,9 @@ from detaug.training.progress import Bar, TrainingProgress
 from detaug.training.state import Training, make_training
 from detaug.training.torch_files import versions, write_torch_file
 from detaug.training.weights import load_weights
+
+MEASURED = 10
+"""Steps after which the time of a training is known."""
 
 MakeModel = Callable[..., Detector]
 MakeLoader = Callable[[TrainOptions, torch.device, Detector], Any]
@@ -54,8 +57,8 @@ def train(
     """Train, and return the last evaluation, the seconds, and the images per second.
 
     Writes into the folder `options.output`: metrics.jsonl, a line for each step and each evaluation; checkpoint.pt;
-    batches.png and predictions.png; best.pt, the model of the best evaluation, and at the end model.pt: weights, class
-    names, mean and std; and curves.html, all of it as a page for a browser.
+    train_batch.jpg and predictions.jpg; best.pt, the model of the best evaluation, and at the end model.pt: weights,
+    class names, mean and std; and curves.html, all of it as a page for a browser.
 
     With `bar` a progress bar is drawn, with the images/s of all processes together; else `say` gets a line every
     `log_every` steps. Only rank 0 does either.
@@ -68,7 +71,7 @@ def train(
         torch.manual_seed(options.seed)
         progress = TrainingProgress(say, bar)
         detector = _make_detector(options, make_model, progress)
-        detector.model.to(device)
+        place_model(detector.model, device)
         resize = evaluation_resize(options)
         training = make_training(options, detector, make_loader(options, device, detector), device, resize)
         val = make_val_loader(options, device, detector, resize)
@@ -98,7 +101,7 @@ def _check_outputs(options: TrainOptions) -> None:
     check_folder(options.output)
     if options.output.is_dir():
         inputs = (options.annotations, options.images, options.val, options.val_images, options.recipe, options.weights)
-        pages = ("batches.png", "predictions.png", "curves.html")
+        pages = ("train_batch.jpg", "predictions.jpg", "curves.html")
         for name in ("metrics.jsonl", "checkpoint.pt", "best.pt", "model.pt", *pages):
             file = options.output / name
             output_files({"output": file}, *inputs, extensions=(file.suffix,))
@@ -174,7 +177,8 @@ def _start_file(options: TrainOptions, progress: TrainingProgress) -> Path | Non
 def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> None:
     """Make the output folder, or resume from its checkpoint. The folder is this training's until `stack` is closed."""
     options, path = training.options, checkpoint_path(training.options.output)
-    steps, images = f"{counted(options.epochs, 'epoch')} of {len(training.loader)} steps", len(training.loader.reader)
+    length = duration_text(options.time) if options.time else counted(options.epochs, "epoch")
+    steps, images = f"{length} of {len(training.loader)} steps per epoch", len(training.loader.reader)
     progress.say(
         f"{options.model} on {training.device}: {images} images, {steps}, {options.batch_size} images per step"
     )
@@ -207,10 +211,12 @@ def _train_epoch(training: Training, progress: TrainingProgress, interrupt: Inte
         if training.step == 0 and is_first_rank():
             loader = training.loader
             picture = batch_sheet(batch, loader.class_names, ops=getattr(loader, "ops", ()))
-            save_picture(picture, options.output / "batches.png")
+            save_picture(picture, options.output / "train_batch.jpg")
         training.log.add(training.optimization.step(batch, training.step))
         training.step += 1
         training.timer.add_step(len(batch.images))
+        if training.step == MEASURED:
+            _fit_time(training, progress)
         progress.after_step(training)
         if training.step % options.log_every == 0:
             progress.after_log(training, training.write_losses())
@@ -219,6 +225,21 @@ def _train_epoch(training: Training, progress: TrainingProgress, interrupt: Inte
         if every and training.step % every == 0 and not training.is_evaluation_due():
             save_checkpoint(training)
     progress.after_log(training, training.write_losses())
+
+
+def _fit_time(training: Training, progress: TrainingProgress) -> None:
+    """Say how long an epoch takes; with `options.time`, choose as many epochs as fit. Every rank must call it."""
+    options, timer = training.options, training.timer
+    of_epoch = timer.train / MEASURED * len(training.loader)
+    if options.time:
+        epochs = [max(1, int(max(0.0, options.time - timer.train) / of_epoch))]  # of the first rank
+        if dist.is_initialized():
+            dist.broadcast_object_list(epochs, src=0)
+        training.set_epochs(max(epochs[0], (training.step - 1) // len(training.loader) + 1))
+    progress.say(
+        f"an epoch takes about {duration_text(of_epoch)}, {counted(training.epochs, 'epoch')} "
+        f"{duration_text(of_epoch * training.epochs)}, without evaluations"
+    )
 
 
 def _stop_if(interrupt: Interrupt, training: Training) -> None:

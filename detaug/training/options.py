@@ -34,6 +34,7 @@ class TrainOptions:
     numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
     checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, torchvision's weights of
     "coco", or of the "backbone" alone, fetched unless they are in torch's cache. `flip_pairs`: see `CocoReader`.
+    `time`: seconds; instead of `epochs`, as many as fit into them at the rate of the first steps.
     """
 
     annotations: Path
@@ -66,6 +67,7 @@ class TrainOptions:
     checkpoint_every: int = 1000
     log_every: int = 20
     flip_pairs: FlipPairs = None
+    time: float | None = None
 
     def __post_init__(self) -> None:
         check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
@@ -81,6 +83,7 @@ class TrainOptions:
         check("weight_decay", decay, decay is None or decay < math.inf, "finite")
         check("seed", self.seed, self.seed <= LARGEST_SEED, f"at most {LARGEST_SEED}")
         check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "finite and above 0")
+        check("time", self.time, self.time is None or 0 < self.time < math.inf, "seconds, above 0")
         check("patience", self.patience, not self.patience or self.val is not None, "0 without val to evaluate on")
         check("ema", self.ema, self.ema is None or 0 < self.ema < 1, "above 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
@@ -107,6 +110,7 @@ class TrainOptions:
 
     def must_match(self) -> dict[str, Any]:
         """Return the options that must equal those of a checkpoint to resume; the loader checks its own."""
-        own = ("model", "epochs", "lr", "optimizer", "momentum", "weight_decay", "warmup_steps", "clip_norm", "ema")
+        own = ["model", "lr", "optimizer", "momentum", "weight_decay", "warmup_steps", "clip_norm", "ema"]
+        own.append("epochs" if self.time is None else "time")
         images = self.batch_size * rank_and_world()[1]
         return {name: getattr(self, name) for name in own} | {"amp": self.amp, "batch_size x processes": images}

@@ -36,7 +36,7 @@ from detaug.samples.images import read_image
 from detaug.samples.samples import batch
 from detaug.sheets import Detections
 from detaug.tiles.windows import check_grid, plan_tiles
-from detaug.training.detectors import DETECTORS, Finds, images_for, make_detector
+from detaug.training.detectors import DETECTORS, Finds, images_for, make_detector, place_model
 from detaug.training.loaders import make_resize
 from detaug.training.torch_files import read_torch_file
 from detaug.training.weights import load_weights
@@ -232,7 +232,7 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
         resize = make_resize(int(size) if isinstance(size, int) else (int(size[0]), int(size[1])))
     ops = (resize, Normalize(detector.mean, detector.std))
     finds = DETECTORS[content["name"]].finds
-    return TrainedModel(detector.model.to(chosen).eval(), ops, class_names, chosen, keypoints, finds)
+    return TrainedModel(place_model(detector.model, chosen).eval(), ops, class_names, chosen, keypoints, finds)
 
 
 def _is_one(images: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from detaug.findings.finding import duration_text, rate_text
 from detaug.loading.devices import rank_and_world
 from detaug.training.processes import is_first_rank
-from detaug.training.state import Training
+from detaug.training.state import UNKNOWN, Training
 
 Bar = Callable[[int, int, str], None]
 """Draws a progress bar: steps done, steps in all, and the text beside the bar."""
@@ -60,8 +60,12 @@ class TrainingProgress:
 def _left(training: Training) -> str:
     """Return the time that the steps to come take, without evaluations, at the rate so far."""
     images, timer = (training.steps - training.step) * training.options.batch_size, training.timer
+    if training.epochs == UNKNOWN:
+        return "measuring"
     return f"{duration_text(images * timer.train / max(timer.images, 1))} left"
 
 
 def _position(training: Training) -> str:
-    return f"epoch {training.epoch}/{training.options.epochs}  step {training.step}/{training.steps}"
+    if training.epochs == UNKNOWN:
+        return f"epoch {training.epoch}  step {training.step}"
+    return f"epoch {training.epoch}/{training.epochs}  step {training.step}/{training.steps}"

@@ -10,9 +10,12 @@ import torch
 from detaug.ops.resize import Resize
 from detaug.training.detectors import Detector
 from detaug.training.metrics_log import MetricsLog
-from detaug.training.optimization import Optimization
+from detaug.training.optimization import Optimization, make_schedule
 from detaug.training.options import TrainOptions
 from detaug.training.step_timer import StepTimer
+
+UNKNOWN = 1_000_000
+"""Epochs of a training whose length is not known yet. Its first steps have the low learning rates of a warm-up."""
 
 
 @dataclass
@@ -40,11 +43,18 @@ class Training:
     """Evaluations since then."""
     evaluated_on: str | None = None
     """The evaluation data and their Resize: APs of others do not compare."""
+    epochs: int = 0
+    """Of the whole training; `UNKNOWN` until `options.time` is divided by what the first steps took."""
 
     @property
     def steps(self) -> int:
         """Return the number of steps of the whole training."""
-        return self.options.epochs * len(self.loader)
+        return self.epochs * len(self.loader)
+
+    def set_epochs(self, epochs: int) -> None:
+        """Set the length of the training, and the learning rate of each step by it."""
+        self.epochs = epochs
+        self.optimization.schedule = make_schedule(self.options, self.steps)
 
     @property
     def epoch(self) -> int:
@@ -66,7 +76,8 @@ def make_training(
     options: TrainOptions, detector: Detector, loader: Any, device: torch.device, resize: Resize
 ) -> Training:
     """Build the state of a training that has not begun."""
-    optimization = Optimization(detector.model, options, device, options.epochs * len(loader))
+    epochs = UNKNOWN if options.time else options.epochs
+    optimization = Optimization(detector.model, options, device, epochs * len(loader))
     events = options.output / "tensorboard" if options.tensorboard else None
     log = MetricsLog(options.output / "metrics.jsonl", events)
-    return Training(options, detector, loader, device, optimization, log, resize)
+    return Training(options, detector, loader, device, optimization, log, resize, epochs=epochs)

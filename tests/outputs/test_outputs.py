@@ -107,7 +107,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def add_foreign_files(folder: Path) -> None:
     Image.new("RGB", (20, 10)).save(folder / "photo.jpg")
-    Image.new("RGB", (20, 10)).save(folder / "predictions.png")
+    Image.new("RGB", (20, 10)).save(folder / "predictions.jpg")
     (folder / "page.html").write_text("<html>notes</html>")
     (folder / "instances.json").write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
     (folder / "labelme.json").write_text(json.dumps({"version": "5.0", "shapes": []}, indent=2))

@@ -200,7 +200,7 @@ def test_training_evaluates_on_a_bucket(remote: Callable[..., da.CocoReader], pa
     local = {**more, "val": painted[1], "val_images": painted[0]}
     expected = train(options(*painted, tmp_path / "local", **local), make_model=tiny(), say=lambda _: None)
     assert found["evaluation"] == expected["evaluation"]
-    assert (tmp_path / "run/predictions.png").is_file()
+    assert (tmp_path / "run/predictions.jpg").is_file()
 
 
 def test_names_that_mean_more_in_a_url(s3: FaultyProxy, painted: Folder, tmp_path: Path) -> None:

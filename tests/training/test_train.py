@@ -113,14 +113,14 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert set(model) == {"name", "size", "resize", "model", "mean", "std", "class_names", "versions"}
     checkpoint = torch.load(out / "checkpoint.pt", weights_only=True)
     assert model["versions"] == checkpoint["versions"] == {"detaug": da.__version__, "torch": torch.__version__}
-    with Image.open(out / "predictions.png") as picture:
+    with Image.open(out / "predictions.jpg") as picture:
         assert picture.width > 1000
     assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps, 4 images per step"
     assert said[1] == "making the pipelines and the first batch"
     assert said[2].startswith("epoch 1/3  step 3/18  loss ")
     assert said[-1].startswith(f"written: {out / 'model.pt'}. To predict with it:\n")
     assert sorted(path.name for path in out.iterdir()) == [
-        *("batches.png", "best.pt", "checkpoint.pt", "curves.html", "metrics.jsonl", "model.pt", "predictions.png")
+        *("train_batch.jpg", "best.pt", "checkpoint.pt", "curves.html", "metrics.jsonl", "model.pt", "predictions.jpg")
     ]
 
 
@@ -363,7 +363,7 @@ def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path]
     (remedy,) = re.findall(r"--weights (\S+)", str(error.value))
     run(painted, out / "longer", epochs=4, weights=Path(remedy))
     with pytest.raises(InputError, match=r"batches\.png is a file, so .*x cannot be made; give another folder"):
-        run(painted, out / "run/batches.png/x")
+        run(painted, out / "run/train_batch.jpg/x")
     with pytest.raises(ValueError, match=r"this state has seed 0, this loader 1"):
         run(painted, out / "run", seed=1, resume=True)
     (out / "run/checkpoint.pt").write_bytes(b"nothing")
@@ -373,7 +373,7 @@ def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path]
 
 @slow
 @pytest.mark.parametrize(
-    ("name", "step"), [("checkpoint.pt", 6), ("metrics.jsonl", 6), ("predictions.png", 16), ("model.pt", 18)]
+    ("name", "step"), [("checkpoint.pt", 6), ("metrics.jsonl", 6), ("predictions.jpg", 16), ("model.pt", 18)]
 )
 def test_a_full_disk_is_one_error_and_the_last_checkpoint_stays_whole(
     folder: tuple[Folder, Path], trained: Trained, name: str, step: int, monkeypatch: pytest.MonkeyPatch
@@ -779,7 +779,7 @@ def test_other_evaluation_data_begin_anew(folder: tuple[Folder, Path], monkeypat
 
 
 def test_the_first_batch_is_drawn(trained: Trained) -> None:
-    with Image.open(trained.output / "batches.png") as picture:
+    with Image.open(trained.output / "train_batch.jpg") as picture:
         colors = {color for _, color in picture.convert("RGB").getcolors(1 << 24)}
     assert len(colors) > 100
 
@@ -1015,7 +1015,7 @@ def test_the_command_trains_a_detector_of_torchvision(
     assert (out / "found.jpg").is_file()
     assert "tensor(" in capsys.readouterr().out
     assert len(losses(out / "run")) == 3
-    assert (out / "run/predictions.png").is_file()
+    assert (out / "run/predictions.jpg").is_file()
     predicts_what_evaluation_finds(out / "run/model.pt", da.CocoReader(images, annotations))
     score = f"evaluate {annotations} {images} --model run/model.pt --device cpu --report score.json --html score.html"
     assert main(shlex.split(score)) == 0, capsys.readouterr().err

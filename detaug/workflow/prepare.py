@@ -1,0 +1,198 @@
+"""Make data/train.json and data/val.json of a run from a dataset in any format: convert, check, split."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from detaug.check.clean import NotCleaned
+from detaug.coco.merge import merge_coco
+from detaug.coco.other_folders import other_folder_with
+from detaug.coco.parts import refuse_part
+from detaug.coco.split import split_coco
+from detaug.coco.table import load_coco
+from detaug.converters.formats.convert import convert_to_coco
+from detaug.converters.formats.recognise import Recognised, recognise
+from detaug.converters.formats.splits import OwnSplit, own_splits
+from detaug.errors import InputError
+from detaug.files.atomic import write_atomically
+from detaug.findings.finding import counted, listed, shown
+from detaug.outputs.guards import output_files
+from detaug.report import check_to_html
+from detaug.workflow.steps import Steps
+
+RATIOS = (80, 20)
+"""Of training and validation images, where a dataset has no splits of its own."""
+
+ROBOFLOW = r"([^/]+)\.rf\.[0-9A-Za-z]+\.\w+$"
+"""Names in exports of Roboflow, whose augmented copies of an image differ in what follows .rf. alone."""
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What `prepare` makes the data of. `path`, `format`, `images`, `classes`: as `convert_to_coco` takes them."""
+
+    path: Path
+    format: str | None = None
+    images: Path | None = None
+    classes: tuple[str, ...] | None = None
+    clean: bool = False
+    """Whether to leave out or repair what `check` finds wrong."""
+
+
+class Part(NamedTuple):
+    """A JSON file, and the folder that its file names are relative to."""
+
+    annotations: Path
+    images: Path
+
+
+class Prepared(NamedTuple):
+    """The data of a run."""
+
+    train: Part
+    val: Part
+
+
+Confirm = Callable[[Part], None]
+"""Raises InputError for data that the model cannot learn from."""
+
+
+def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm = lambda part: None) -> Prepared:
+    """Convert a dataset, check it and split it, unless it has splits of its own.
+
+    Writes output/data/train.json, output/data/val.json and output/check.html, of two splits also check-val.html.
+    `confirm` is called with the training data as converted, before any image is decoded. Raises InputError for errors
+    that `check` finds, with the remedy.
+    """
+    folder = output / "data"
+    dataset = recognise(options.path, options.format)
+    steps.say(str(dataset))
+    splits = own_splits(dataset)
+    val = splits.get("val") or splits.get("test")
+    if not val:
+        part = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps)
+        confirm(part)
+        part = _check(part, None, output / "check.html", options, steps)
+        return _split(part, folder, steps)
+    train = _convert(splits["train"], dataset, folder / "train.json", options, steps)
+    confirm(train)
+    if val == splits["train"]:
+        steps.say("  the dataset's own list says so: it is evaluated on the training images")
+        train = _check(train, None, output / "check.html", options, steps)
+        return Prepared(train, train)
+    other = _convert(val, dataset, folder / "val.json", options, steps)
+    if options.classes is None:
+        _share_classes((train, other), steps)
+    return Prepared(
+        _check(train, other, output / "check.html", options, steps),
+        _check(other, None, output / "check-val.html", options, steps),
+    )
+
+
+def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOptions, steps: Steps) -> Part:
+    images = options.images or own.images
+    if dataset.format.name == "coco":
+        return _take_coco(own, output, options, steps)
+    found = dataset if own.path == dataset.path else recognise(own.path, dataset.format.name)
+    more: tuple[object, ...] = ("--split", own.split) if own.split else ()
+    more += ("--images", images) if images else ()
+    more += ("--from", options.format) if options.format else ()
+    more += ("--classes", ",".join(options.classes)) if options.classes else ()
+    with steps.step("convert", own.path, "-o", output, *more):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        summary = convert_to_coco(found, output, images=images, split=own.split, classes=options.classes)
+        steps.say(_indented(summary))
+    return Part(output, summary.image_folder)
+
+
+def _take_coco(own: OwnSplit, output: Path, options: DataOptions, steps: Steps) -> Part:
+    """Copy a COCO JSON file, or give it the wanted classes, and find the folder of its images."""
+    dataset = recognise(own.path, "coco")
+    if len(dataset.files) > 1:
+        names = [str(dataset.folder / name) for name in dataset.files]
+        raise InputError(
+            f"{dataset.path} has {counted(len(names), 'COCO JSON file')}, {listed(names)}: give one of them, or join "
+            "them: detaug merge FILE.json FILE.json -o all.json"
+        )
+    file = dataset.folder / dataset.files[0]
+    refuse_part(file)
+    images = _images_of_coco(file, own, options)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output_files({"output": output}, file, images)
+    if options.classes:
+        with steps.step("merge", file, "-o", output, "--classes", ",".join(options.classes)):
+            steps.say(_indented(merge_coco([file], output, classes=options.classes)))
+    else:
+        steps.say(f"\n{file} is a COCO JSON file, with its images in {images}; copied to {output}")
+        write_atomically(output, [file.read_bytes()])
+    return Part(output, images)
+
+
+def _images_of_coco(file: Path, own: OwnSplit, options: DataOptions) -> Path:
+    """Return the folder that the file names of a COCO JSON file are relative to. Raises InputError if none has them."""
+    if options.images:
+        return options.images
+    rows = load_coco(file).document["images"]
+    names = [row["file_name"] for row in rows[:20] if isinstance(row, dict) and isinstance(row.get("file_name"), str)]
+    roots = [file.parent, *filter(None, (own.images, options.path if options.path.is_dir() else None))]
+    for root in dict.fromkeys(roots):
+        if all((root / name).is_file() for name in names):
+            return root
+    found = next(filter(None, (other_folder_with(names, root, file) for root in dict.fromkeys(roots))), None)
+    if found is None:
+        first = f"images such as {shown(names[0])}" if names else "no images with a file_name"
+        raise InputError(f"{file} has {first}, and no folder near it has them; give their folder: --images FOLDER")
+    return found
+
+
+def _share_classes(parts: Sequence[Part], steps: Steps) -> None:
+    """Give all parts the same classes, if one has a class that another has not: those of the first, then others."""
+    names = [[row["name"] for row in load_coco(part.annotations).document["categories"]] for part in parts]
+    union = [*dict.fromkeys(name for own in names for name in own)]
+    for part, own in zip(parts, names, strict=True):
+        if own != union:
+            merged = part.annotations.with_name(f"{part.annotations.stem}-merged.json")
+            with steps.step("merge", part.annotations, "-o", merged, "--classes", ",".join(union)):
+                merge_coco([part.annotations], merged, classes=union)
+                os.replace(merged, part.annotations)
+
+
+def _check(part: Part, other: Part | None, page: Path, options: DataOptions, steps: Steps) -> Part:
+    """Check the data with its pixels. Returns the cleaned data, if there are errors to leave out and `clean`."""
+    clean = part.annotations.with_name(f"{part.annotations.stem}-clean.json") if options.clean else None
+    words: tuple[object, ...] = ("check", *part, "--decode", "--html", page)
+    words += ("--against", other.annotations) if other else ()
+    with steps.step(*words, *(("--clean", clean) if clean else ())):
+        against = [other.annotations] if other else []
+        summary = check_to_html(*part, page, decode=True, clean=clean, against=against)
+        steps.say(_indented(summary))
+    if not summary.errors:
+        return part
+    if clean is None or isinstance(summary.cleaned, NotCleaned):
+        remedy = "" if clean else "; --clean leaves them out or repairs them"
+        raise InputError(
+            f"{part.annotations} has {counted(summary.errors, 'error')}, see {page}: training would stop, or learn "
+            f"wrongly{remedy}, or correct {options.path}"
+        )
+    return Part(clean, part.images)
+
+
+def _split(part: Part, folder: Path, steps: Steps) -> Prepared:
+    outputs = folder / "train.json", folder / "val.json"
+    rows = load_coco(part.annotations).document["images"]
+    is_roboflow = bool(rows) and all(re.search(ROBOFLOW, str(row.get("file_name"))) for row in rows)
+    group = ROBOFLOW if is_roboflow else None
+    words = ["split", part.annotations, "-o", outputs[0], "-o", outputs[1], "--ratios", ",".join(map(str, RATIOS))]
+    words += ["--images", part.images, *(["--group-name", group] if group else [])]
+    with steps.step(*words):
+        steps.say(_indented(split_coco(part.annotations, outputs, RATIOS, images=part.images, group_name=group)))
+    return Prepared(Part(outputs[0], part.images), Part(outputs[1], part.images))
+
+
+def _indented(text: object) -> str:
+    return "\n".join(f"  {line}" for line in str(text).splitlines())

@@ -1,0 +1,207 @@
+"""From labeled images in any format to a trained, scored and drawn detector: the steps of `detaug train PATH`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from detaug import __version__
+from detaug.drawing import save_picture
+from detaug.errors import InputError
+from detaug.files.atomic import write_atomically, write_json
+from detaug.files.text import read_text
+from detaug.loading.devices import resolve_device
+from detaug.outputs.folder import check_folder
+from detaug.scoring import Evaluation, evaluate_model, write_page
+from detaug.sheets import detections_sheet
+from detaug.training import TrainOptions, train
+from detaug.training.checkpoint import checkpoint_path
+from detaug.training.loaders import read_of_data
+from detaug.training.processes import is_first_rank, process_group
+from detaug.training.progress import Bar
+from detaug.workflow.prepare import DataOptions, Part, Prepared, prepare
+from detaug.workflow.steps import Steps, command_text
+
+Say = Callable[[str], None]
+
+ON_CPU: dict[str, Any] = {"model": "ssdlite320_mobilenet_v3_large", "batch_size": 8, "epochs": 30}
+"""Arguments of `TrainOptions` that a training on a CPU has by default: the fastest model, at its size."""
+
+DRAWN = 8
+"""Images in predictions.jpg."""
+
+FILES = {
+    "train_batch.jpg": "the first batch as the model sees it, after all augmentation",
+    "curves.html": "losses and scores by step; open it again while it trains",
+    "model.pt": "the model after the last step",
+    "best.pt": "the model of the best evaluation",
+    "evaluation.html": "its scores, curves, kinds of errors, confusion matrix and worst images",
+    "predictions.jpg": "its detections in validation images, beside the annotations",
+    "check.html": "what detaug check found in the data",
+    "data/train.json": "the training images and boxes, COCO JSON",
+    "data/val.json": "those of the validation",
+    "metrics.jsonl": "all losses and scores, a line for each step and evaluation",
+    "checkpoint.pt": "the state from which --resume goes on",
+}
+"""What is in a run's folder, for its README."""
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """Options of `train_folder`. `data`: what to train on; `output`: the folder of the run.
+
+    `training`: arguments of `TrainOptions` beside the data and the output; those that are not there have the defaults
+    of the device, see `ON_CPU`.
+    """
+
+    data: DataOptions
+    output: Path
+    training: Mapping[str, Any]
+
+    def train_options(self, train_part: Part, val: Part | None = None) -> TrainOptions:
+        defaults = ON_CPU if resolve_device(self.training.get("device")).type == "cpu" else {}
+        return TrainOptions(
+            *train_part,
+            self.output,
+            val=val and val.annotations,
+            val_images=val and val.images,
+            **{**defaults, **self.training},
+        )
+
+
+def train_folder(options: FolderOptions, *, say: Say = print, bar: Bar | None = None) -> Evaluation | None:
+    """Convert, check and split a dataset, train on it, evaluate and draw; return the evaluation, on rank 0.
+
+    Each step is printed as the command that does it alone. `options.output` gets the files of `FILES` and a README.txt.
+    With `resume` in `options.training` the steps that were done are not done again. Under torchrun rank 0 alone makes
+    the data and the pages. Raises InputError for data with errors, with a remedy.
+
+    >>> from detaug.workflow import FolderOptions, train_folder
+    >>> from detaug.workflow.prepare import DataOptions
+    >>> options = FolderOptions(DataOptions("VOC2012"), "run", {"model": "fcos_resnet50_fpn"})
+    >>> evaluation = train_folder(options)
+    """
+    with process_group(options.training.get("device")):
+        steps = Steps(say if is_first_rank() else lambda line: None)
+        prepared = _prepared(options, steps)
+        chosen = options.train_options(*prepared)
+        with steps.step(*_train_words(chosen)):
+            train(chosen, say=steps.say, bar=bar)
+        return _evaluate(chosen, prepared.val, steps) if is_first_rank() else None
+
+
+def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
+    """Prepare the data on the first rank, or take what an earlier run has prepared."""
+    record = options.output / "data" / "prepared.json"
+    if is_first_rank():
+        check_folder(options.output)
+        if checkpoint_path(options.output).exists() and not options.training.get("resume"):
+            raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
+        wanted = {**{field.name: getattr(options.data, field.name) for field in fields(options.data)}}
+        wanted = json.loads(json.dumps({**wanted, "version": __version__}, default=str))
+        done = json.loads(read_text(record)) if record.exists() else {}
+        if done and options.training.get("resume"):
+            _refuse_other_data(done["options"], wanted, options.output)
+            steps.say(f"{record}: the data are those prepared before")
+        else:
+            prepared = prepare(options.data, options.output, steps, lambda part: _confirm(options, part))
+            files = {name: [str(path) for path in part] for name, part in prepared._asdict().items()}
+            write_json(record, {"options": wanted, "files": files})
+    if dist.is_initialized():
+        dist.barrier()
+    files = json.loads(read_text(record))["files"]
+    return Prepared(*(Part(*map(Path, files[name])) for name in Prepared._fields))
+
+
+def _refuse_other_data(then: dict[str, Any], now: dict[str, Any], output: Path) -> None:
+    for name, value in now.items():
+        if name != "version" and then.get(name) != value:
+            raise InputError(
+                f"{output} was made with {name} {then.get(name)!r}, this command has {value!r}; make them equal, or "
+                "choose another --output"
+            )
+
+
+def _confirm(options: FolderOptions, part: Part) -> None:
+    """Raise InputError for data that the model cannot learn from, such as boxes alone for a model of masks."""
+    read_of_data(options.train_options(part))
+
+
+def _train_words(options: TrainOptions) -> list[object]:
+    """Return the command that trains alone: with all options that are not the command's defaults."""
+    words: list[object] = ["train", options.annotations, options.images, "-o", options.output]
+    words += ["--val", options.val, *(["--val-images", options.val_images] * (options.val_images != options.images))]
+    defaults = {field.name: field.default for field in fields(TrainOptions)}
+    skipped = {"annotations", "images", "output", "val", "val_images"}
+    for name, value in asdict(options).items():
+        if name in skipped or value == defaults.get(name):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{name}")
+        elif name == "size" and isinstance(value, tuple):
+            words += [option, "x".join(map(str, value))]
+        elif name == "time":
+            words += [option, f"{value / 60:g}m"]
+        elif name == "flip_pairs":
+            words += [option, ",".join(f"{a}:{b}" for a, b in value) or "none"]
+        else:
+            words += [option, value]
+    return words
+
+
+def _evaluate(options: TrainOptions, val: Part, steps: Steps) -> Evaluation:
+    """Score the best model, write its page, draw its detections, and write the README of the run."""
+    output = options.output
+    model = next(path for name in ("best.pt", "model.pt") if (path := output / name).exists())
+    page, sheet, readme = output / "evaluation.html", output / "predictions.jpg", output / "README.txt"
+    with steps.step("evaluate", *val, "--model", model, "--html", page):
+        evaluation = evaluate_model(model, *val, device=options.device, draw=DRAWN)
+        steps.say("\n".join(f"  {line}" for line in str(evaluation).splitlines()))
+        write_page(evaluation, page)
+    names = dict(zip(evaluation.reader.image_ids.tolist(), evaluation.reader.file_names, strict=True))
+    images = [val.images / names[drawn.image_id] for drawn in evaluation.drawn]
+    with steps.step("predict", model, *images, "-o", output / "predictions"):
+        save_picture(detections_sheet(evaluation.reader, evaluation.drawn, f"{model}, {val.annotations}"), sheet)
+    _write_readme(options, model, images, steps, readme)
+    steps.say(f"\nwritten: {output}, see {readme}; look at {sheet} and {page}")
+    return evaluation
+
+
+def _write_readme(options: TrainOptions, model: Path, images: list[Path], steps: Steps, path: Path) -> None:
+    output = options.output
+    there = {name: what for name, what in FILES.items() if (output / name).exists()}
+    width = max(map(len, there))
+    first = str(images[0]) if images else "IMAGE.jpg"
+    lines = [
+        f"A run of detaug {__version__}: {options.model}",
+        "",
+        *(f"{name:{width}}  {what}" for name, what in there.items()),
+        "",
+        "What was done:",
+        "",
+        *steps.commands,
+        "",
+        "Detect objects in other images or videos:",
+        "",
+        command_text("predict", model, "PATHS"),
+        "",
+        "In Python:",
+        "",
+        "import detaug as da",
+        "",
+        f"model = da.load_model({str(model)!r})",
+        f"(detections,) = model.predict({first!r})",
+        'print(detections["boxes"], detections["labels"], detections["scores"])',
+        "",
+        "Train on for more epochs from this model, in a new folder:",
+        "",
+        command_text("train", options.annotations, options.images, "--val", options.val, "--model", options.model,
+                     "--weights", model, "-o", f"{output}-2"),
+    ]  # fmt: skip
+    write_atomically(path, ["\n".join(lines) + "\n"])
