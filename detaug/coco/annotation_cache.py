@@ -85,7 +85,8 @@ def cache_root() -> Path:
 def _remove_oldest(folder: Path) -> None:
     """Remove the files used least recently, so that the rest has at most MOST bytes."""
     status = {path: path.stat() for path in folder.iterdir()}
-    size = sum(each.st_size for each in status.values())
+    size = sum(stat.st_size for stat in status.values())
+    # The newest stays, however large it is: it was just written.
     for path in sorted(status, key=lambda path: status[path].st_mtime_ns)[:-1]:
         if size > MOST:
             path.unlink()

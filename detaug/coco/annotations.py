@@ -92,10 +92,10 @@ def read_annotations(
     before = path.stat()
     key = annotation_cache.content_key(path, _rules())
     cached = annotation_cache.load_columns(path, key, leave_out="" if outlines else _OUTLINES)
-    read = None if cached is None else _from_columns(path, cached)
-    known = () if read is None else tuple(read.columns)
-    if read is not None and set(columns) <= set(known) and (read.outlines is not None or not outlines):
-        return _with_columns(read, columns)
+    loaded = None if cached is None else _from_columns(path, cached)
+    known = () if loaded is None else tuple(loaded.columns)
+    if loaded is not None and set(columns) <= set(known) and (loaded.outlines is not None or not outlines):
+        return _with_columns(loaded, columns)
     wanted = (*known, *(name for name in columns if name not in known))
     checked, after = _checked(path, wanted, outlines), path.stat()
     if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):  # not written meanwhile
@@ -103,8 +103,8 @@ def read_annotations(
     return _with_columns(checked, columns)
 
 
-def _with_columns(read: Annotations, names: Sequence[str]) -> Annotations:
-    return replace(read, columns={name: read.columns[name] for name in names})
+def _with_columns(annotations: Annotations, names: Sequence[str]) -> Annotations:
+    return replace(annotations, columns={name: annotations.columns[name] for name in names})
 
 
 def _checked(path: Path, columns: Sequence[str], outlines: bool) -> Annotations:
@@ -119,11 +119,11 @@ def _outlines(table: Table) -> OutlineColumns:
     rows = table.coco.document["annotations"]
     height, width = table.sizes[table.image_index].T
     segmentations, corners = ([row.get(name) for row in rows] for name in ("segmentation", "corners"))
-    read, faults = read_outlines(segmentations, corners, height, width)
+    outlines, faults = read_outlines(segmentations, corners, height, width)
     for row, fault in (faults.segmentation | faults.corners).items():
         number = f"annotations[{row}] (id {rows[row]['id']})"
         raise AnnotationError(f"{table.path}: {number}: {fault}; {remedy_of(table.path)}")
-    return read.of(np.argsort(table.image_index, kind="stable"))
+    return outlines.of(np.argsort(table.image_index, kind="stable"))
 
 
 def remedy_of(path: Path) -> str:
@@ -147,15 +147,18 @@ def _rules() -> bytes:
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))
 
 
-def _to_columns(read: Annotations) -> CachedColumns:
-    arrays = {name: value for name, value in vars(read).items() if isinstance(value, np.ndarray)}
-    texts = {name: _encoded(getattr(read, name)) for name in _TEXTS}
-    of_ids = {name: _encoded(getattr(read, name).items()) for name in _BY_ID}
-    objects = [name for name, column in read.columns.items() if column.dtype == object]
-    names = {"column_names": _encoded(read.columns), "object_columns": _encoded(objects)}
-    columns = {f"column {name}": _encoded(each) if name in objects else each for name, each in read.columns.items()}
-    of_outlines = {} if read.outlines is None else read.outlines._asdict()
-    outlines = {f"{_OUTLINES}{name}": each for name, each in of_outlines.items()}
+def _to_columns(annotations: Annotations) -> CachedColumns:
+    arrays = {name: value for name, value in vars(annotations).items() if isinstance(value, np.ndarray)}
+    texts = {name: _encoded(getattr(annotations, name)) for name in _TEXTS}
+    of_ids = {name: _encoded(getattr(annotations, name).items()) for name in _BY_ID}
+    objects = [name for name, column in annotations.columns.items() if column.dtype == object]
+    names = {"column_names": _encoded(annotations.columns), "object_columns": _encoded(objects)}
+    columns = {
+        f"column {name}": _encoded(column) if name in objects else column
+        for name, column in annotations.columns.items()
+    }
+    of_outlines = {} if annotations.outlines is None else annotations.outlines._asdict()
+    outlines = {f"{_OUTLINES}{name}": array for name, array in of_outlines.items()}
     return {**arrays, **texts, **of_ids, **names, **columns, **outlines}
 
 
@@ -192,11 +195,15 @@ _MOST_SHOWN = 5  # errors
 
 def raise_on_errors(table: Table) -> None:
     """Raise AnnotationError for a JSON file with errors; its text names the first few of them, and the remedy."""
-    errors = [found for found in table.findings if found.severity == "error"]
+    errors = [finding for finding in table.findings if finding.severity == "error"]
     if not errors:
         return
-    each = max(1, _MOST_SHOWN // len(errors))
-    lines = [f"{table.entry(found.where, row)}{found.describe(row)}" for found in errors for row in found.rows[:each]]
+    per_finding = max(1, _MOST_SHOWN // len(errors))
+    lines = [
+        f"{table.entry(finding.where, row)}{finding.describe(row)}"
+        for finding in errors
+        for row in finding.rows[:per_finding]
+    ]
     more = sum(map(len, errors)) - len(lines[:_MOST_SHOWN])
     rest = [f"and {more:,} more"] if more else []
     remedy = f"{check_command(table.path)} lists them all; --clean NEW.json repairs them or leaves them out"

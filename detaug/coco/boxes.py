@@ -85,8 +85,8 @@ def look_relative(objects: Iterable[Sequence[float]]) -> bool:
 
     objects: x and y of each, in images of at least SMALLEST_SIDE. Of pixels the first number tells, so this is quick.
     """
-    found = _Relative()
-    return all(map(found.add, objects)) and found.is_certain()
+    numbers = _Relative()
+    return all(map(numbers.add, objects)) and numbers.is_certain()
 
 
 @dataclass
@@ -131,10 +131,10 @@ class BoxNumbers:
 
     def count(self) -> None:
         """Count the boxes that wait."""
-        found = np.array(self.waiting, np.float64).reshape(-1, 6)
-        found[:, 2:4] -= found[:, :2]
-        fit, outside = _fit_as_corners(found[:, :4], found[:, 4:])
-        self.boxes, self.fit = self.boxes + len(found), self.fit + int(fit.sum())
+        numbers = np.array(self.waiting, np.float64).reshape(-1, 6)
+        numbers[:, 2:4] -= numbers[:, :2]
+        fit, outside = _fit_as_corners(numbers[:, :4], numbers[:, 4:])
+        self.boxes, self.fit = self.boxes + len(numbers), self.fit + int(fit.sum())
         self.outside += int(outside.sum())
         self.waiting.clear()
 
@@ -156,16 +156,16 @@ class BoxNumbers:
 
 def joined_numbers(parts: Iterable[BoxNumbers]) -> BoxNumbers:
     """Return what all parts of a conversion have counted."""
-    found = BoxNumbers()
+    joined = BoxNumbers()
     for part in parts:
         part.count()
-        found.boxes += part.boxes
-        found.fit += part.fit
-        found.outside += part.outside
-        found.are_pixels |= part.are_pixels
-        found.relative.fractions += part.relative.fractions
-        found.relative.count += part.relative.count
-    return found
+        joined.boxes += part.boxes
+        joined.fit += part.fit
+        joined.outside += part.outside
+        joined.are_pixels |= part.are_pixels
+        joined.relative.fractions += part.relative.fractions
+        joined.relative.count += part.relative.count
+    return joined
 
 
 def box_of_shape(row: Mapping[str, Any], size: tuple[int, int]) -> list[float] | None:
@@ -180,7 +180,7 @@ def box_of_shape(row: Mapping[str, Any], size: tuple[int, int]) -> list[float] |
     if around is None and isinstance(corners, list) and len(corners) == 4:
         around = _points(corners, 2)
     if around is None and isinstance(points, list) and points and len(points) % 3 == 0:
-        around = _points([points[at : at + 2] for at in range(0, len(points), 3) if points[at + 2]], 2)
+        around = _points([points[start : start + 2] for start in range(0, len(points), 3) if points[start + 2]], 2)
         around = None if around is None else around + 0.5  # COCO counts pixels from 0 at their centers
     if around is None:
         return None
@@ -202,17 +202,20 @@ def _points(lists: Any, least: int) -> Floats | None:
     """Return (n, 2) the points of lists [[x, y, ...], ...] of at least so many numbers; None for anything else."""
     if not isinstance(lists, list) or not lists:
         return None
-    if not all(isinstance(each, list) and len(each) >= least and len(each) % 2 == 0 for each in lists):
+    if not all(
+        isinstance(coordinates, list) and len(coordinates) >= least and len(coordinates) % 2 == 0
+        for coordinates in lists
+    ):
         return None
-    numbers = [value for each in lists for value in each]
+    numbers = [value for coordinates in lists for value in coordinates]
     if not set(map(type, numbers)) <= {int, float}:
         return None
     points = np.array(numbers, np.float64).reshape(-1, 2)
     return points if np.isfinite(points).all() else None
 
 
-def rows_of(found: dict[int, list[float]], count: int) -> Bools:
+def rows_of(boxes: dict[int, list[float]], count: int) -> Bools:
     """Return (count,) whether a row is among those found."""
     mask: Bools = np.zeros(count, bool)
-    mask[list(found)] = True
+    mask[list(boxes)] = True
     return mask

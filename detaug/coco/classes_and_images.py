@@ -93,9 +93,9 @@ def joined_splits(names: Iterable[str], source: object) -> Iterator[Finding]:
 
 def missing_images(names: Mapping[int, str], images: Path | None) -> Iterator[tuple[int, Finding]]:
     """Yield (position, finding) for each image that is not in the folder; nothing without a folder. Raises OSError."""
-    for at, name in names.items() if images else ():
+    for position, name in names.items() if images else ():
         if regular_status(os.path.join(images or "", name)) is None:
-            yield at, Finding(name, "image-missing", note=f"is not in {images}")
+            yield position, Finding(name, "image-missing", note=f"is not in {images}")
 
 
 def header_findings(image: str, file: str, header: ImageHeader) -> Iterator[Finding]:

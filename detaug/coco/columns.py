@@ -73,9 +73,10 @@ def _first_equal(values: Ints, good: Bools) -> Ints:
     """Return (N,) the first row with the same value; for rows that are not good, the row itself."""
     first: Ints = np.arange(len(values))
     rows = np.flatnonzero(good)
+    # Ids of most files ascend, and are unique then: no sort is needed.
     if not (np.diff(values[rows]) > 0).all():
-        _, at, inverse = np.unique(values[rows], return_index=True, return_inverse=True)
-        first[rows] = rows[at[inverse]]
+        _, earliest, inverse = np.unique(values[rows], return_index=True, return_inverse=True)
+        first[rows] = rows[earliest[inverse]]
     return first
 
 

@@ -63,7 +63,7 @@ def examine(coco: Coco) -> Table:
     coco, findings = _with_rings(coco)
     table = _examine(coco)
     table.findings.extend(findings)
-    if REPAIRABLE.isdisjoint(found.kind for found in table.findings):
+    if REPAIRABLE.isdisjoint(finding.kind for finding in table.findings):
         return table
     repaired, repairs = repair_numbers(coco)
     return with_repairs(repaired, [*repairs, *findings]) if repairs else table
@@ -76,18 +76,19 @@ def _with_rings(coco: Coco) -> tuple[Coco, list[Findings]]:
     """
     changed: dict[int, Any] = {}
     rows = coco.document["annotations"]
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         value = row.get("segmentation") if type(row) is dict else None
+        # Polygons of most files are rings of numbers already: looking at the first one spares a copy of all.
         if type(value) is list and value and not (type(value[0]) is list and len(value[0]) >= 6):
             rings = rings_of(value)
             if rings != value:
-                changed[at] = row | {"segmentation": rings}
+                changed[index] = row | {"segmentation": rings}
         elif type(value) is list and value and type(value[0][0]) is list:
-            changed[at] = row | {"segmentation": rings_of(value)}
+            changed[index] = row | {"segmentation": rings_of(value)}
     if not changed:
         return coco, []
-    messages = {at: f"segmentation {shown(rows[at]['segmentation'])} is read as rings" for at in changed}
-    document = coco.document | {"annotations": [changed.get(at, row) for at, row in enumerate(rows)]}
+    messages = {index: f"segmentation {shown(rows[index]['segmentation'])} is read as rings" for index in changed}
+    document = coco.document | {"annotations": [changed.get(index, row) for index, row in enumerate(rows)]}
     return replace(coco, document=document), [from_messages("segmentation-form", "annotations", messages)]
 
 
@@ -165,7 +166,7 @@ def _categories(rows: Rows) -> dict[int, str]:
 def _note_alike(rows: Rows, names: list[str]) -> None:
     alike: dict[str, int] = {}
     keys = list(map(name_key, names))
-    earlier = np.array([alike.setdefault(key, at) for at, key in enumerate(keys)], np.int64)
+    earlier = np.array([alike.setdefault(key, index) for index, key in enumerate(keys)], np.int64)
     wrong = (earlier != np.arange(len(keys))) & np.array([bool(key) for key in keys], bool)
     rows.note(
         "category-alike",
@@ -211,10 +212,10 @@ def _image_categories(rows: Rows, categories: dict[int, str]) -> Ints:
     values = rows.column("category_id")
     if values.count(None) == len(values):
         return np.full(len(values), -1)
-    given = np.array([value is not None for value in values], bool)
+    has_value = np.array([value is not None for value in values], bool)
     numbers, known = _known(values, categories)
-    rows.note("category-unknown", given & ~known, lambda row: _unknown_category(values[row], categories))
-    return np.where(given & known, numbers, -1)
+    rows.note("category-unknown", has_value & ~known, lambda row: _unknown_category(values[row], categories))
+    return np.where(has_value & known, numbers, -1)
 
 
 def _known(values: list[Any], categories: dict[int, str]) -> tuple[Ints, Bools]:
@@ -242,14 +243,14 @@ def _crowd(rows: Rows) -> Bools:
 
 def _boxes_of_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Bools) -> dict[int, list[float]]:
     """Return the box around the shape of each row without a bbox that has one in a known image, by row."""
-    found = {}
-    for at, box in enumerate(rows.column("bbox")):
-        image = int(image_index[at])
+    boxes = {}
+    for index, box in enumerate(rows.column("bbox")):
+        image = int(image_index[index])
         if box in (None, []) and image >= 0 and has_size[image]:
             height, width = sizes[image].tolist()
-            if around := box_of_shape(rows.rows[at], (height, width)):
-                found[at] = around
-    return found
+            if around := box_of_shape(rows.rows[index], (height, width)):
+                boxes[index] = around
+    return boxes
 
 
 def _object_boxes(
@@ -259,7 +260,7 @@ def _object_boxes(
 
     around: boxes of the shapes of rows without bbox, which are checked like the others and not usable.
     """
-    values = [around.get(at, value) for at, value in enumerate(rows.column("bbox"))]
+    values = [around.get(index, value) for index, value in enumerate(rows.column("bbox"))]
     boxes, numeric = four_numbers(values)
     missing = rows_of(around, len(values))
     rows.note("box-missing", missing, lambda row: f"bbox is missing; the box around its shape is {around[row]}")
@@ -301,8 +302,8 @@ def _numbers_of_lists(value: Any) -> Iterator[list[float]]:
 
 def _numbers_of_points(value: Any) -> Iterator[list[float]]:
     if isinstance(value, list) and len(value) % 3 == 0 and set(map(type, value)) <= {int, float}:
-        labelled = [value[at : at + 2] for at in range(0, len(value), 3) if value[at + 2] > 0]
-        yield list(chain.from_iterable(labelled))
+        labeled = [value[start : start + 2] for start in range(0, len(value), 3) if value[start + 2] > 0]
+        yield list(chain.from_iterable(labeled))
 
 
 def _inside(rows: Rows, values: list[Any], boxes: Floats, size: Ints, good: Bools) -> tuple[Floats, Bools]:

@@ -93,7 +93,7 @@ def _note_repeated_names(rows: Rows, names: list[str], folders: list[str]) -> No
     if len(set(paths)) == len(paths):
         return
     first: dict[str, int] = {}
-    earlier = np.array([first.setdefault(path, at) for at, path in enumerate(paths)], np.int64)
+    earlier = np.array([first.setdefault(path, index) for index, path in enumerate(paths)], np.int64)
     wrong = (earlier != np.arange(len(paths))) & np.array([bool(name) for name in names], bool)
     rows.note(
         "file-name-repeated",
@@ -129,6 +129,6 @@ def shard_places(rows: Rows) -> tuple[list[str], Ints, Ints]:
 
     rows.note("image-shard", ~good & ~is_file, describe)
     positions: dict[str, int] = {}
-    for at in np.flatnonzero(good).tolist():
-        places[at] = positions.setdefault(values[at], len(positions)), offset[at], length[at]
+    for row in np.flatnonzero(good).tolist():
+        places[row] = positions.setdefault(values[row], len(positions)), offset[row], length[row]
     return list(positions), places, checksums

@@ -40,19 +40,19 @@ class GroupRule:
         """Return the marks of each image. Raises InputError for images without the key, or without the pattern."""
         in_files = table.videos.in_files.tolist()  # frames that are no files, whose names may repeat
         own: list[list[Mark]] = [
-            [] if in_files[at] or not name else [("image", origin_of(table, at)[0])]
-            for at, name in enumerate(table.file_names)
+            [] if in_files[index] or not name else [("image", origin_of(table, index)[0])]
+            for index, name in enumerate(table.file_names)
         ]
-        found = [("key", self._values(table, self.key))] if self.key is not None else []
-        found += [("name", self._parts_of_names(table))] if self.name is not None else []
-        for kind, values in found:
+        named = [("key", self._values(table, self.key))] if self.key is not None else []
+        named += [("name", self._parts_of_names(table))] if self.name is not None else []
+        for kind, values in named:
             for marks, value in zip(own, values, strict=True):
                 marks.append((kind, value))
         return own
 
     @staticmethod
     def _values(table: Table, key: str) -> list[Hashable]:
-        rows = [table.row("images", at) for at in range(len(table.file_names))]
+        rows = [table.row("images", index) for index in range(len(table.file_names))]
         lacking = [row for row in rows if not isinstance(row.get(key), int | str)]
         if lacking:
             raise InputError(
@@ -73,14 +73,14 @@ class GroupRule:
         return [match.groups() or match[0] for match in matches if match]
 
 
-def origin_of(table: Table, at: int) -> tuple[Hashable, bool]:
+def origin_of(table: Table, index: int) -> tuple[Hashable, bool]:
     """Return the name of the image that an image is a tile of, else its own name; and whether it is a tile.
 
     A tile of a tile is one of the whole image. Without a file_name `tile_of` is told by its id.
     """
-    tile_of = table.row("images", at).get("tile_of")
+    tile_of = table.row("images", index).get("tile_of")
     if not isinstance(tile_of, dict):
-        return posixpath.normpath(table.file_names[at]), False
+        return posixpath.normpath(table.file_names[index]), False
     while isinstance(tile_of.get("tile_of"), dict):
         tile_of = tile_of["tile_of"]
     name = tile_of.get("file_name")
@@ -92,6 +92,7 @@ def joined_units(units: Ints, marks: Sequence[Iterable[Mark]], count: int) -> In
 
     units: (N,) the unit of each image.
     """
+    # Union-find. The smaller number is the root, so that the groups stay in the order of their first units.
     parent = list(range(count))
 
     def root(unit: int) -> int:

@@ -14,15 +14,15 @@ SHAPES = ("masks", "keypoints", "rotated")
 
 def shapes_of(annotations: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return which of SHAPES a reader of annotations needs to give all that they have."""
-    found = set()
+    shapes = set()
     for row in annotations:
         if row.get("corners"):  # they are in `segmentation` too
-            found.add("rotated")
+            shapes.add("rotated")
         elif row.get("segmentation"):
-            found.add("masks")
+            shapes.add("masks")
         if row.get("keypoints"):
-            found.add("keypoints")
-    return found
+            shapes.add("keypoints")
+    return shapes
 
 
 def shape_arguments(shapes: Collection[str]) -> str:
@@ -38,8 +38,8 @@ def how_to_load(
     `folder`: of its files; None: not known. `shapes`: those of SHAPES that its annotations have.
     """
     where, which = ("IMAGES", ", the images' folder first") if folder is None else (f'"{folder}"', "")
-    given = shape_arguments(shapes)
+    arguments = shape_arguments(shapes)
     if any(is_video(video.get("file_name")) for video in videos):
         where, which = where.replace("IMAGES", "VIDEOS"), which.replace("images", "videos")
-        return f'load it: da.VideoReader({where}, annotations="{path}"{given}){which}'
-    return f'load it: da.{"ClipReader" if videos else "CocoReader"}({where}, "{path}"{given}){which}'
+        return f'load it: da.VideoReader({where}, annotations="{path}"{arguments}){which}'
+    return f'load it: da.{"ClipReader" if videos else "CocoReader"}({where}, "{path}"{arguments}){which}'

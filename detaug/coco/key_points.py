@@ -70,7 +70,11 @@ def faults_of_category(category: Mapping[str, Any], count: int) -> Iterator[Faul
     count = len(names_of_points(category)) or count
     if pairs is not None and not (isinstance(pairs, list) and all(_is_pair(pair, count) for pair in pairs)):
         yield "keypoints-skeleton", f"skeleton must be pairs of 1..{count}, got {shown(pairs)}"
-    are_places = isinstance(flips, list) and all(type(at) is int for at in flips) and sorted(flips) == [*range(count)]
+    are_places = (
+        isinstance(flips, list)
+        and all(type(position) is int for position in flips)
+        and sorted(flips) == [*range(count)]
+    )
     if flips is not None and not are_places:
         yield "keypoints-flips", f"flip_idx must have each of 0..{count - 1} once, got {shown(flips)}"
 
@@ -88,7 +92,7 @@ def bones_of(category: Mapping[str, Any], count: int) -> list[tuple[int, int]]:
 
 def _is_pair(pair: Any, count: int) -> bool:
     is_pair = isinstance(pair, list) and len(pair) == 2
-    return is_pair and all(type(at) is int and 1 <= at <= count for at in pair)
+    return is_pair and all(type(number) is int and 1 <= number <= count for number in pair)
 
 
 def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints:
@@ -132,11 +136,11 @@ def side_of(name: str) -> Literal["left", "right", ""]:
 
     Without the other names, a letter beside a digit counts too: forelegL1.
     """
-    at, tokens = _find_side(name)
-    if at is None:
+    index, tokens = _find_side(name)
+    if index is None:
         sides = [token for token in tokens[1:] if token in ("L", "R")]
         return "" if len(sides) != 1 else "left" if sides == ["L"] else "right"
-    return "left" if tokens[at].lower() in ("left", "l") else "right"
+    return "left" if tokens[index].lower() in ("left", "l") else "right"
 
 
 def other_side(name: str) -> str | None:
@@ -145,13 +149,13 @@ def other_side(name: str) -> str | None:
     A side is the word left or right, or the letter l or r at the start or the end of a name: left_eye, LeftEye,
     upper-left corner, l_eye, eye-L, REar.
     """
-    at, tokens = _find_side(name)
-    return None if at is None else _with_other(tokens, at)
+    index, tokens = _find_side(name)
+    return None if index is None else _with_other(tokens, index)
 
 
-def _with_other(tokens: Sequence[str], at: int) -> str:
+def _with_other(tokens: Sequence[str], index: int) -> str:
     """Return the name with the other side at one of its tokens."""
-    return "".join([*tokens[:at], _other_word(tokens[at]), *tokens[at + 1 :]])
+    return "".join([*tokens[:index], _other_word(tokens[index]), *tokens[index + 1 :]])
 
 
 def _other_word(side: str) -> str:
@@ -165,11 +169,11 @@ def _find_side(name: str) -> tuple[int | None, list[str]]:
     """Return the parts of a name, and which of them is a side."""
     tokens = _TOKENS.findall(name)
     last = len(tokens) - 1
-    for at, token in enumerate(tokens):
-        neighbour = tokens[1] if at == 0 and last else tokens[last - 1]
-        is_letter_at_end = len(token) == 1 and last > 0 and at in (0, last) and not neighbour[0].isdigit()
+    for index, token in enumerate(tokens):
+        neighbor = tokens[1] if index == 0 and last else tokens[last - 1]
+        is_letter_at_end = len(token) == 1 and last > 0 and index in (0, last) and not neighbor[0].isdigit()
         if token.lower() in _OTHER and (len(token) > 1 or is_letter_at_end):
-            return at, tokens
+            return index, tokens
     return None, tokens
 
 
@@ -179,14 +183,14 @@ def _weak_sides(name: str) -> Iterator[str]:
     A letter beside a digit (forelegL1), or a side without a border to the next word (lefteye, lknee).
     """
     tokens = _TOKENS.findall(name)
-    for at, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.lower() in _OTHER:
-            yield _with_other(tokens, at)
-        for side in (each for each in _OTHER if len(each) < len(token)):
+            yield _with_other(tokens, index)
+        for side in (word for word in _OTHER if len(word) < len(token)):
             for start in (0, len(token) - len(side)):
                 if (part := token[start : start + len(side)]).lower() == side:
                     changed = token[:start] + _other_word(part) + token[start + len(side) :]
-                    yield "".join([*tokens[:at], changed, *tokens[at + 1 :]])
+                    yield "".join([*tokens[:index], changed, *tokens[index + 1 :]])
 
 
 def swaps_of_names(names: Sequence[str], count: int) -> Ints:
@@ -196,7 +200,7 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
     names without a side, such as face-0, face-1; several names, and none has a side. Numbers have no middle, and a name
     that says nothing is no proof that nothing swaps, as front and rear are.
     """
-    at = {name: position for position, name in enumerate(names)}
+    position_of = {name: position for position, name in enumerate(names)}
     swaps = np.arange(count)
     if count < 2 or len(names) == 1:
         return swaps
@@ -205,13 +209,13 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
     for position, name in enumerate(names):
         other = other_side(name)
         if other is None:
-            other = next((each for each in _weak_sides(name) if each in at), name)
-        if other not in at:
+            other = next((candidate for candidate in _weak_sides(name) if candidate in position_of), name)
+        if other not in position_of:
             raise InputError(f"keypoint {shown(name)} has a side, and there is no {shown(other)}")
-        swaps[position] = at[other]
+        swaps[position] = position_of[other]
     if not (swaps[swaps] == np.arange(count)).all():
         raise InputError(f"the keypoint names {shown(list(names))} do not form pairs of sides")
-    stay = [name for name in names if swaps[at[name]] == at[name]]
+    stay = [name for name in names if swaps[position_of[name]] == position_of[name]]
     if len(stay) == len(names) and not all(_is_known(name) for name in names):
         raise InputError(f"none of the keypoint names {shown(stay)} has a side, such as left")
     if numbered := _numbered(stay):
@@ -246,7 +250,7 @@ def swaps_of_pairs(pairs: Pairs, names: Sequence[str], count: int) -> Ints:
     for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2):
             raise InputError(f"flip_pairs must be pairs of names or positions, got {shown(pair)}")
-        a, b = (_position(each, names, count) for each in pair)
+        a, b = (_position(point, names, count) for point in pair)
         if {a, b} & paired:
             raise InputError(f"flip_pairs must have each keypoint in one pair at most, got {shown(list(pairs))}")
         paired |= {a, b}

@@ -180,7 +180,7 @@ def _prefixes(sources: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, l
 
 
 def _refuse_other_folder(rows: CocoRows, folder: Path) -> None:
-    images = (rows.table.image_file(folder, at).exists() for at in rows.images.tolist())
+    images = (rows.table.image_file(folder, image).exists() for image in rows.images.tolist())
     videos = ((folder / name).is_file() for name in rows.table.videos.files.values())
     if len(rows.images) and not any(images) and not any(videos):
         first = rows.file_name(int(rows.images[0]))
@@ -207,8 +207,8 @@ def _renumber(rows: Iterable[_Entry], ids: Mapping[str, Mapping[int, int | None]
         for key, value in row.items():
             named = _ID_OF_ENTRY.search(key) if key.endswith(("id", "ids")) and key not in _NEW_ALREADY else None
             numbers = value if isinstance(value, list) else [value]
-            if named and numbers and all(type(each) is int and each in ids[named[1]] for each in numbers):
-                new = [number for each in numbers if (number := ids[named[1]][each]) is not None]
+            if named and numbers and all(type(old) is int and old in ids[named[1]] for old in numbers):
+                new = [number for old in numbers if (number := ids[named[1]][old]) is not None]
                 row[key] = new if isinstance(value, list) else next(iter(new), None)
                 counts[key] += 1
     return counts
@@ -228,7 +228,7 @@ class _Merged:
     first_file: dict[str, Path] = field(default_factory=dict)
     """The file that each category is from, by name."""
     videos: list[_Entry] = field(default_factory=list)
-    pictures: dict[tuple[Path, Any], int] = field(default_factory=dict)
+    tiled_images: dict[tuple[Path, Any], int] = field(default_factory=dict)
     """The new ids of the images that tiles were cut from, by file and id; their JSON file is not among the files."""
     findings: list[Finding] = field(default_factory=list)
     with_videos: dict[Path, bool] = field(default_factory=dict)
@@ -245,41 +245,41 @@ class _Merged:
         self.with_image_classes[rows.table.path] = bool((rows.table.image_categories >= 0).any())
         category_ids = {number: self._category_id(rows, number) for number in rows.table.categories}
         video_ids = {row["id"]: self._video_id(row, prefix) for row in rows.videos()}
-        lost = licences = 0
+        lost = licenses = 0
         not_listed = Counter[str]()
         new_ids: dict[str, dict[int, int | None]] = {"image": {}, "annotation": {}, "category": category_ids}
         before = [len(self.images), len(self.annotations), len(self.videos) - len(video_ids)]
-        for at, boxes in rows:
-            category_id = int(rows.table.image_categories[at])
+        for image, boxes in rows:
+            category_id = int(rows.table.image_categories[image])
             if category_id >= 0 and category_ids[category_id] is None:
                 not_listed[rows.table.categories[category_id]] += 1
                 lost += len(boxes)
                 continue
-            row = _with_new_categories(rows.table.row("images", at), category_ids)
+            row = _with_new_categories(rows.table.row("images", image), category_ids)
             self._renumber_tile(row, rows.table.path, prefix)
             if category_id >= 0:
                 row["category_id"] = category_ids[category_id]
-            image_id = self._image_id(rows, at, row, prefix, video_ids)
-            licences += "license" in rows.table.row("images", at)
-            new_ids["image"][int(rows.table.image_ids[at])] = image_id
+            image_id = self._image_id(rows, image, row, prefix, video_ids)
+            licenses += "license" in rows.table.row("images", image)
+            new_ids["image"][int(rows.table.image_ids[image])] = image_id
             if image_id is None:
                 lost += len(boxes)
                 continue
-            for box_at in boxes:
-                category_id = int(rows.table.category_ids[box_at])
+            for box in boxes:
+                category_id = int(rows.table.category_ids[box])
                 ids = {"id": len(self.annotations) + 1, "image_id": image_id, "category_id": category_ids[category_id]}
                 if ids["category_id"] is None:
                     not_listed[rows.table.categories[category_id]] += 1
                 else:
-                    self.annotations.append(rows.table.row("annotations", box_at) | ids)
-                old = rows.table.row("annotations", box_at)["id"]
+                    self.annotations.append(rows.table.row("annotations", box) | ids)
+                old = rows.table.row("annotations", box)["id"]
                 new_ids["annotation"][old] = None if ids["category_id"] is None else ids["id"]
         entries = zip(([*self.images.values()], self.annotations, self.videos), before, strict=True)
-        counts = _renumber(chain.from_iterable(each[start:] for each, start in entries), new_ids)
+        counts = _renumber(chain.from_iterable(added[start:] for added, start in entries), new_ids)
         for key, count in counts.items():
             note = f"{key} is taken for ids of this file, which are new"
             self.findings.append(Finding(str(rows.table.path), "ids-inside", note=note, count=count))
-        self._note_losses(str(rows.table.path), lost, licences, not_listed)
+        self._note_losses(str(rows.table.path), lost, licenses, not_listed)
 
     def text(self, description: str) -> Iterator[str]:
         """Yield the text of the JSON file."""
@@ -300,12 +300,12 @@ class _Merged:
         names = {row["id"]: name for name, row in self.categories.items()}
         return Counter(names[row["category_id"]] for row in rows if row.get("category_id") is not None)
 
-    def _note_losses(self, file: str, boxes: int, licences: int, not_listed: Mapping[str, int]) -> None:
+    def _note_losses(self, file: str, boxes: int, licenses: int, not_listed: Mapping[str, int]) -> None:
         if boxes:
             self.findings.append(Finding(file, "boxes-without-image", before=boxes, count=boxes))
-        if licences:
-            note = f"the licences of {licences:,} images were left out"
-            self.findings.append(Finding(file, "key-dropped", before=["images.license", licences], note=note))
+        if licenses:
+            note = f"the licences of {licenses:,} images were left out"
+            self.findings.append(Finding(file, "key-dropped", before=["images.license", licenses], note=note))
         for name, count in not_listed.items():
             note = f"{counted(count, 'object')} of {name}, which is not among the classes"
             self.findings.append(Finding(file, "class-not-listed", before=name, note=note, count=count))
@@ -336,7 +336,7 @@ class _Merged:
         if not isinstance(tile_of, dict):
             return
         key = path, shown(tile_of.get("id"))
-        row["tile_of"] = tile_of | {"id": self.pictures.setdefault(key, len(self.pictures) + 1)}
+        row["tile_of"] = tile_of | {"id": self.tiled_images.setdefault(key, len(self.tiled_images) + 1)}
         if isinstance(name := tile_of.get("file_name"), str):
             row["tile_of"]["file_name"] = posixpath.normpath(posixpath.join(prefix, name))
         self._renumber_tile(row["tile_of"], path, prefix)  # a tile of a tile
@@ -351,22 +351,24 @@ class _Merged:
     def refuse_different_kinds(self) -> None:
         """Raise ConversionError if only some files have videos or classes of images, or frames would be joined."""
         for what, has in {"videos": self.with_videos, "images with a category_id": self.with_image_classes}.items():
-            having, lacking = ([path for path, each in has.items() if each == some] for some in (True, False))
+            having, lacking = ([path for path, has_it in has.items() if has_it == some] for some in (True, False))
             if having and lacking:
                 raise ConversionError(f"{having[0]} has {what}, {lacking[0]} has none; merge files of one kind")
         if self.join and any(self.with_videos.values()):
             (first, *_) = self.with_videos
             raise ConversionError(f"{first} has videos, whose frames cannot be joined; leave out --join")
 
-    def _image_id(self, rows: CocoRows, at: int, row: _Entry, prefix: str, video_ids: Mapping[int, int]) -> int | None:
+    def _image_id(
+        self, rows: CocoRows, image: int, row: _Entry, prefix: str, video_ids: Mapping[int, int]
+    ) -> int | None:
         """Return the image's new id; None, with a finding, where an earlier file has it and it may not be joined."""
-        height, width = rows.table.sizes[at].tolist()
+        height, width = rows.table.sizes[image].tolist()
         row = row | {"width": width, "height": height}
         if video_ids:
             row["video_id"] = video_ids[row["video_id"]]
-        key = "shard" if rows.table.places[at, 0] >= 0 else "file_name"
+        key = "shard" if rows.table.places[image, 0] >= 0 else "file_name"
         row[key] = posixpath.normpath(posixpath.join(prefix, row[key]))
-        name = posixpath.normpath(posixpath.join(prefix, rows.table.path_of(at)))
+        name = posixpath.normpath(posixpath.join(prefix, rows.table.path_of(image)))
         row.pop("license", None)
         earlier = self.images.setdefault(name, row)
         if earlier is row:
@@ -378,7 +380,7 @@ class _Merged:
         return None if fault else int(earlier["id"])
 
     def _why_not_joined(self, earlier: _Entry, row: _Entry) -> str:
-        sizes = [f"{each['width']} x {each['height']}" for each in (row, earlier)]
+        sizes = [f"{entry['width']} x {entry['height']}" for entry in (row, earlier)]
         if sizes[0] != sizes[1]:
             return f", with {sizes[0]} pixels here and {sizes[1]} there"
         if row.get("category_id") != earlier.get("category_id"):

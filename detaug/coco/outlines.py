@@ -79,15 +79,15 @@ class OutlineColumns(NamedTuple):
         before = self.first_ring[rows]
         number, length = np.diff(self.first_ring), np.insert(np.diff(self.first_point), before, rings.shape[1])
         number[rows] = 1
-        at = np.repeat(self.first_point[before], rings.shape[1])
-        points = np.insert(self.points, at, rings.reshape(-1, 2).astype(np.float32), axis=0)
+        positions = np.repeat(self.first_point[before], rings.shape[1])
+        points = np.insert(self.points, positions, rings.reshape(-1, 2).astype(np.float32), axis=0)
         return self._replace(points=points, first_point=_starts(length), first_ring=_starts(number))
 
 
 def outlines_of_masks(masks: NDArray[np.bool_]) -> OutlineColumns:
     """Return the polygons of A masks (A, H, W) as runs."""
     ends = [ends_of_runs(mask) for mask in masks]
-    count, starts = len(masks), _starts(len(each) for each in ends)
+    count, starts = len(masks), _starts(len(mask_ends) for mask_ends in ends)
     nothing = np.zeros(count + 1, np.int64)
     runs = np.concatenate([np.zeros(0, np.int64), *ends]).astype(np.int32)
     return OutlineColumns(
@@ -137,7 +137,7 @@ def join_outlines(parts: Sequence[OutlineColumns]) -> OutlineColumns:
 
 
 def _joined(starts: Sequence[Ints]) -> Ints:
-    return _starts(np.concatenate([np.diff(each) for each in starts]))
+    return _starts(np.concatenate([np.diff(first) for first in starts]))
 
 
 def _take(starts: Ints, rows: Ints) -> tuple[Ints, Ints]:
@@ -174,8 +174,8 @@ def read_outlines(
     if not _are_rings(lists) or min(map(len, chain.from_iterable(lists)), default=6) < 6:
         lists = [*map(rings_of, lists)]
     if not _are_rings(lists):
-        faults.segmentation.update((row, fault) for row, each in enumerate(lists) if (fault := fault_of_rings(each)))
-        lists = [[] if row in faults.segmentation else each for row, each in enumerate(lists)]
+        faults.segmentation.update((row, fault) for row, rings in enumerate(lists) if (fault := fault_of_rings(rings)))
+        lists = [[] if row in faults.segmentation else rings for row, rings in enumerate(lists)]
     nothing = np.zeros(0, np.int64)
     runs = [nothing] * len(lists)
     for row, value in enumerate(segmentations):
@@ -189,6 +189,7 @@ def read_outlines(
     if (lengths < 6).any():
         flat = [ring for ring in flat if len(ring) >= 6]
         row_of, lengths = row_of[lengths >= 6], lengths[lengths >= 6]
+    # A coordinate that float32 cannot hold becomes infinite, which is a fault below.
     with np.errstate(over="ignore"):
         points = np.fromiter(chain.from_iterable(flat), np.float32, int(lengths.sum())).reshape(-1, 2)
     far = np.flatnonzero(~(np.abs(points) <= LARGEST).all(1))
@@ -200,7 +201,7 @@ def read_outlines(
         _starts(lengths // 2),
         _starts(np.bincount(row_of, minlength=len(lists))),
         np.concatenate([*runs, nothing]).astype(np.int32),
-        _starts([len(each) for each in runs]),
+        _starts([len(ends) for ends in runs]),
         _read_corners(corners, faults.corners),
     ), faults
 
@@ -218,7 +219,7 @@ def rings_of(value: Any) -> Any:
     value = _plain(value)
     if not isinstance(value, list) or not value:
         return value
-    if all(type(each) in (int, float) for each in value):
+    if all(type(item) in (int, float) for item in value):
         return [value]
     if _are_pairs(value):
         return [[*chain.from_iterable(value)]]
@@ -229,14 +230,14 @@ def _are_pairs(ring: Any) -> bool:
     """Return whether a ring is at least three pairs of numbers, not a list of numbers."""
     if not isinstance(ring, list) or len(ring) < 3:
         return False
-    return all(isinstance(each, list) and len(each) == 2 and {*map(type, each)} <= {int, float} for each in ring)
+    return all(isinstance(pair, list) and len(pair) == 2 and {*map(type, pair)} <= {int, float} for pair in ring)
 
 
 def _plain(value: Any, depth: int = 3) -> Any:
     """Return lists and numbers of Python for tuples, arrays and numbers of NumPy; deeper ones than rings stay."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    return [_plain(each, depth - 1) for each in value] if depth and isinstance(value, list | tuple) else value
+    return [_plain(item, depth - 1) for item in value] if depth and isinstance(value, list | tuple) else value
 
 
 def _read_corners(values: Sequence[Any], faults: dict[int, str]) -> NDArray[np.float64]:

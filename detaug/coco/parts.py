@@ -100,24 +100,26 @@ def refuse_part(path: Path) -> None:
 def read_parts(paths: Sequence[Path]) -> list[Document]:
     """Return the parts of one dataset in their order. Raises ConversionError for another set of files."""
     documents = {path: load_coco(path).document for path in paths if is_part(path)}
-    for path, each in documents.items():
-        if not all(type(each["part"].get(key)) is int for key in ("number", "of")):
+    for path, document in documents.items():
+        if not all(type(document["part"].get(key)) is int for key in ("number", "of")):
             raise ConversionError(f"{path}: part must have a number and of; make it again")
     for path in paths:
         if path not in documents:
             raise ConversionError(f"{path} is no part, as the other files are; merge the parts by themselves first")
-    found = sorted(documents.values(), key=lambda each: int(each["part"]["number"]))
-    of, numbers = found[0]["part"]["of"], [each["part"]["number"] for each in found]
-    if numbers != [*range(1, of + 1)] or any(each["part"]["of"] != of for each in found):
-        got = ", ".join(f"{path} ({each['part']['number']}/{each['part']['of']})" for path, each in documents.items())
+    in_order = sorted(documents.values(), key=lambda document: int(document["part"]["number"]))
+    of, numbers = in_order[0]["part"]["of"], [document["part"]["number"] for document in in_order]
+    if numbers != [*range(1, of + 1)] or any(document["part"]["of"] != of for document in in_order):
+        got = ", ".join(
+            f"{path} ({document['part']['number']}/{document['part']['of']})" for path, document in documents.items()
+        )
         raise ConversionError(f"the parts must be 1/{of} to {of}/{of}, each once, got {got}")
     keys = [
-        [each.keys(), each.get("info"), {**each["part"], "number": 0, "left_out": [], "last_track": 0}]
-        for each in found
+        [document.keys(), document.get("info"), {**document["part"], "number": 0, "left_out": [], "last_track": 0}]
+        for document in in_order
     ]
     if keys.count(keys[0]) < len(keys):
         raise ConversionError(f"{paths[0]} and the others are parts of different datasets, or were changed")
-    return found
+    return in_order
 
 
 def joined_parts(parts: Sequence[Document]) -> Document:
@@ -245,7 +247,7 @@ def _objects(
             if "track_id" in row and row["track_id"] > (-1 if last is None else last):
                 row["track_id"] = None
             if "keypoints" in row and whole.get("keypoints") != category.get("keypoints"):
-                triples = (row["keypoints"][at : at + 3] for at in range(0, len(row["keypoints"]), 3))
+                triples = (row["keypoints"][start : start + 3] for start in range(0, len(row["keypoints"]), 3))
                 points = dict(zip(category["keypoints"], triples, strict=True))
                 row["keypoints"] = [number for name in whole["keypoints"] for number in points.get(name, (0, 0, 0))]
             yield row

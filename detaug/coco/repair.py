@@ -55,14 +55,14 @@ def repair_numbers(coco: Coco) -> tuple[Coco, list[Findings]]:
     document = dict(coco.document)
     for where in _IDS:
         rows = list(_rows(coco, where))
-        for at, row in enumerate(rows):
+        for index, row in enumerate(rows):
             for kind, changes in _changes(where, row, ids) if isinstance(row, dict) else ():
                 texts = [f"{key} {shown(row[key])} becomes {new}" for key, new in changes.items()]
-                messages.setdefault((kind, where), {})[at] = ", ".join(texts)
-                rows[at] = rows[at] | changes
+                messages.setdefault((kind, where), {})[index] = ", ".join(texts)
+                rows[index] = rows[index] | changes
         if rows:
             document[where] = rows
-    findings = [from_messages(kind, cast("Where", where), found) for (kind, where), found in messages.items()]
+    findings = [from_messages(kind, cast("Where", where), by_row) for (kind, where), by_row in messages.items()]
     return replace(coco, document=document), findings
 
 
@@ -108,13 +108,13 @@ def _changes(where: str, row: Row, ids: Mapping[str, _IdNumbers]) -> Iterator[tu
     if not (isinstance(box, list) and len(box) == 4):
         box = None
     elif any(type(value) is str for value in box):
-        read = [_number(value, "bbox") if type(value) is str else value for value in box]
-        box = None if None in read else read
+        parsed = [_number(value, "bbox") if type(value) is str else value for value in box]
+        box = None if None in parsed else parsed
         changes |= {"bbox": box} if box else {}
     if changes:
         yield "number-text", changes
-    if box and {type(value) for value in box} <= {int, float} and (turned := _turned(*box)) != box:
-        yield "box-reversed", {"bbox": turned}
+    if box and {type(value) for value in box} <= {int, float} and (positive := _turned(*box)) != box:
+        yield "box-reversed", {"bbox": positive}
 
 
 def _number(value: Any, key: str) -> float | int | None:

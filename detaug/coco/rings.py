@@ -76,6 +76,7 @@ def cut_ring(points: Floats, width: float, height: float) -> Floats:
         crosses = (distance >= 0) != (distance_after >= 0)
         share = distance / np.where(crosses, distance - distance_after, 1)
         crossing = points + share[:, None] * (after - points)
+        # Exactly on the edge: the product above rounds.
         crossing[:, axis] = limit
         both = np.stack([points, crossing], axis=1).reshape(-1, 2)
         points = both[np.stack([distance >= 0, crosses], axis=1).ravel()]
@@ -84,15 +85,15 @@ def cut_ring(points: Floats, width: float, height: float) -> Floats:
 
 def _without_spikes(points: Floats) -> Floats:
     """Return a ring without points at which it goes back the way that it came: cutting leaves these at edges."""
-    ring, at, since = points.tolist(), 0, 0
+    ring, index, since = points.tolist(), 0, 0
     while len(ring) > 2 and since < len(ring):
-        a, b, c = ring[at - 1], ring[at], ring[(at + 1) % len(ring)]
+        a, b, c = ring[index - 1], ring[index], ring[(index + 1) % len(ring)]
         ahead = (b[0] - a[0]) * (c[0] - b[0]) + (b[1] - a[1]) * (c[1] - b[1])
         if ahead <= 0 and _turn(a, b, c) == 0:
-            del ring[at]
-            at, since = (at - 1) % len(ring), 0
+            del ring[index]
+            index, since = (index - 1) % len(ring), 0
         else:
-            at, since = (at + 1) % len(ring), since + 1
+            index, since = (index + 1) % len(ring), since + 1
     return np.asarray(ring).reshape(-1, 2)
 
 
@@ -105,9 +106,9 @@ def join_rings(rings: Sequence[Floats]) -> Floats:
     joined = rest.pop(0)
     while rest:
         near = [_nearest(joined, ring) for ring in rest]
-        at = min(range(len(rest)), key=lambda n: near[n][0])
-        _, here, there = near[at]
-        ring = np.roll(rest.pop(at), -there, 0)
+        nearest = min(range(len(rest)), key=lambda n: near[n][0])
+        _, here, there = near[nearest]
+        ring = np.roll(rest.pop(nearest), -there, 0)
         joined = np.concatenate([joined[: here + 1], ring, ring[:1], joined[here:]])
     return joined
 
@@ -129,13 +130,13 @@ def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
                 overlapping |= {one, other}
     if not overlapping:
         return rings, False
-    own = np.array([boxes[at] for at in overlapping])
+    own = np.array([boxes[index] for index in overlapping])
     (left, top), (right, bottom) = own[:, :2].min(0).tolist(), own[:, 2:].max(0).tolist()
     union = np.zeros((bottom - top, right - left), bool)
-    for at in overlapping:
-        x0, y0, x1, y1 = boxes[at].tolist()
-        union[y0 - top : y1 - top, x0 - left : x1 - left] |= paint_ring(rings[at], (x0, y0, x1, y1))
-    apart = [ring for at, ring in enumerate(rings) if at not in overlapping]
+    for index in overlapping:
+        x0, y0, x1, y1 = boxes[index].tolist()
+        union[y0 - top : y1 - top, x0 - left : x1 - left] |= paint_ring(rings[index], (x0, y0, x1, y1))
+    apart = [ring for index, ring in enumerate(rings) if index not in overlapping]
     return [*apart, *(ring + np.array([left, top]) for ring in rings_of_mask(union))], True
 
 
@@ -176,7 +177,9 @@ def smallest_rectangle(points: Floats) -> Floats:
     across = np.stack([-along[:, 1], along[:, 0]], axis=1)
     on_along, on_across = around @ along.T, around @ across.T  # (points, edges)
     best = int(np.argmin(np.ptp(on_along, axis=0) * np.ptp(on_across, axis=0)))
-    (a0, a1), (b0, b1) = ((each[:, best].min(), each[:, best].max()) for each in (on_along, on_across))
+    (a0, a1), (b0, b1) = (
+        (projections[:, best].min(), projections[:, best].max()) for projections in (on_along, on_across)
+    )
     return np.asarray([a * along[best] + b * across[best] for a, b in ((a0, b0), (a1, b0), (a1, b1), (a0, b1))])
 
 
@@ -253,19 +256,19 @@ def rings_of_mask(mask: NDArray[np.bool_]) -> list[Floats]:
     following = _edges_of_pixels(part)
     rings = []
     while following:
-        start = at = next(iter(following))
+        start = corner = next(iter(following))
         step, ring = (0, 0), []
         while True:
-            steps = following[at]
+            steps = following[corner]
             # At a corner of two pixels, turn right: stay with the own one.
-            next_step = max(steps, key=lambda each: step[0] * each[1] - step[1] * each[0])
+            next_step = max(steps, key=lambda candidate: step[0] * candidate[1] - step[1] * candidate[0])
             steps.remove(next_step)
             if not steps:
-                del following[at]
+                del following[corner]
             if next_step != step:
-                ring.append(at)
-            step, at = next_step, (at[0] + next_step[0], at[1] + next_step[1])
-            if at == start:
+                ring.append(corner)
+            step, corner = next_step, (corner[0] + next_step[0], corner[1] + next_step[1])
+            if corner == start:
                 break
         rings.append(np.array(ring, np.float64) + np.array([left - 1, top - 1]))
     return rings
@@ -273,7 +276,7 @@ def rings_of_mask(mask: NDArray[np.bool_]) -> list[Floats]:
 
 def _edges_of_pixels(mask: NDArray[np.bool_]) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """Return corner (x, y) -> the steps from it along edges between a pixel inside, to the right, and one outside."""
-    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    following: dict[tuple[int, int], list[tuple[int, int]]] = {}
     above, left = np.zeros_like(mask), np.zeros_like(mask)
     above[1:], left[:, 1:] = mask[:-1], mask[:, :-1]
     for edges, (dx, dy), step in (
@@ -283,5 +286,5 @@ def _edges_of_pixels(mask: NDArray[np.bool_]) -> dict[tuple[int, int], list[tupl
         (mask & ~left, (0, 1), (0, -1)),
     ):
         for y, x in np.argwhere(edges).tolist():
-            found.setdefault((x + dx, y + dy), []).append(step)
-    return found
+            following.setdefault((x + dx, y + dy), []).append(step)
+    return following

@@ -44,19 +44,19 @@ class CocoRows:
 
     def __iter__(self) -> Iterator[tuple[int, list[int]]]:
         """Yield (position of an image, positions of its annotations)."""
-        for n, at in enumerate(self.images.tolist()):
-            yield at, self.boxes[self.first[n] : self.first[n + 1]].tolist()
+        for n, image in enumerate(self.images.tolist()):
+            yield image, self.boxes[self.first[n] : self.first[n + 1]].tolist()
 
-    def file_name(self, at: int) -> str:
+    def file_name(self, image: int) -> str:
         """Return the file name of an image, without "./" and the like."""
-        return posixpath.normpath(self.table.file_names[at])
+        return posixpath.normpath(self.table.file_names[image])
 
     def videos(self) -> list[dict[str, Any]]:
         """Return the entries of the videos; none for a JSON file without."""
         if not self.table.coco.has_videos:
             return []
-        wrong = {row for found in self.table.findings if found.where == "videos" for row in found.rows.tolist()}
-        return [row for at, row in enumerate(self.table.coco.document["videos"]) if at not in wrong]
+        wrong = {row for finding in self.table.findings if finding.where == "videos" for row in finding.rows.tolist()}
+        return [row for index, row in enumerate(self.table.coco.document["videos"]) if index not in wrong]
 
     def class_name(self, box_at: int) -> str:
         """Return the class name of an annotation."""
@@ -91,22 +91,22 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
         table = examine_file(path)
     except AnnotationError as error:
         raise ConversionError(str(error)) from None
-    errors = [found for found in table.findings if found.severity == "error" and found.kind not in _NO_FAULTS]
-    for found in errors:
-        if found.where not in ("images", "annotations", "videos"):
-            row = int(found.rows[0])
+    errors = [finding for finding in table.findings if finding.severity == "error" and finding.kind not in _NO_FAULTS]
+    for finding in errors:
+        if finding.where not in ("images", "annotations", "videos"):
+            row = int(finding.rows[0])
             remedy = f"detaug check {path} IMAGES explains it"
             raise ConversionError(
-                f"{path}: {table.entry(found.where, row)}{found.describe(row)} ({found.kind}); {remedy}"
+                f"{path}: {table.entry(finding.where, row)}{finding.describe(row)} ({finding.kind}); {remedy}"
             )
     images = _without_errors(table, errors, "images")
     boxes = _without_errors(table, errors, "annotations") & table.has_box & table.has_category
     orphans = int((boxes & ~np.append(images, False)[table.image_index]).sum())
     findings = [*_repairs(table)]
-    for found in errors:
-        remedy = f"; detaug check {table.path} IMAGES --clean NEW.json repairs it" if found.kind in _CLEANED else ""
-        for row in found.rows.tolist():
-            note = f"{table.entry(found.where, row)}{found.describe(row)}{remedy} ({found.kind})"
+    for finding in errors:
+        remedy = f"; detaug check {table.path} IMAGES --clean NEW.json repairs it" if finding.kind in _CLEANED else ""
+        for row in finding.rows.tolist():
+            note = f"{table.entry(finding.where, row)}{finding.describe(row)}{remedy} ({finding.kind})"
             findings.append(Finding(str(table.path), "entry-invalid", note=note))
     if orphans:
         findings.append(Finding(str(path), "boxes-without-image", before=orphans, count=orphans))
@@ -115,21 +115,21 @@ def read_coco_rows(path: str | Path) -> tuple[CocoRows, list[Finding]]:
 
 def _without_errors(table: Table, errors: list[Findings], where: Where) -> Bools:
     usable = np.ones(len(table.coco.document[where]), bool)
-    for found in errors:
-        if found.where == where:
-            usable[found.rows] = False
-        if found.where == where and found.kind == "image-id-repeated":  # their boxes cannot be told apart
-            usable &= ~np.isin(table.image_ids, table.image_ids[found.rows])
+    for error in errors:
+        if error.where == where:
+            usable[error.rows] = False
+        if error.where == where and error.kind == "image-id-repeated":  # their boxes cannot be told apart
+            usable &= ~np.isin(table.image_ids, table.image_ids[error.rows])
     return usable
 
 
 def _repairs(table: Table) -> Iterator[Finding]:
     """Yield a finding for each kind of repair and list of the JSON file."""
-    for found in table.findings:
-        if found.kind in REPAIRS:
-            row = int(found.rows[0])
-            note = f"{len(found):,} {found.where}, such as {table.entry(found.where, row)}{found.describe(row)}"
-            yield Finding(str(table.path), found.kind, note=note, count=len(found))
+    for repair in table.findings:
+        if repair.kind in REPAIRS:
+            row = int(repair.rows[0])
+            note = f"{len(repair):,} {repair.where}, such as {table.entry(repair.where, row)}{repair.describe(row)}"
+            yield Finding(str(table.path), repair.kind, note=note, count=len(repair))
 
 
 def _group_by_image(table: Table, images: Ints, boxes: Ints) -> CocoRows:
@@ -148,11 +148,11 @@ def without_crowds(rows: CocoRows) -> tuple[CocoRows, list[Finding]]:
 
 def clipped(rows: CocoRows) -> Iterator[Finding]:
     """Yield the boxes that reach past their image by up to 1 pixel and are cut at its edge."""
-    for found in rows.table.findings:
-        if found.kind == "box-clipped":
-            for at in found.rows[np.isin(found.rows, rows.boxes)].tolist():
-                note = f"{rows.table.entry('annotations', at)}{found.describe(at)}, and was cut at the edge"
-                before = rows.table.row("annotations", at)["bbox"]
+    for finding in rows.table.findings:
+        if finding.kind == "box-clipped":
+            for row in finding.rows[np.isin(finding.rows, rows.boxes)].tolist():
+                note = f"{rows.table.entry('annotations', row)}{finding.describe(row)}, and was cut at the edge"
+                before = rows.table.row("annotations", row)["bbox"]
                 yield Finding(str(rows.table.path), "box-clipped", before=before, note=note)
 
 
@@ -166,11 +166,11 @@ def dropped_keys(
     counts: Counter[str] = Counter()
     known = _IMAGE_KEYS | of_images, _BOX_KEYS | supported
     for where, positions, keys in zip(("images", "annotations"), (rows.images, rows.boxes), known, strict=True):
-        for at in positions.tolist():
-            row = rows.table.row(where, at)  # type: ignore[arg-type]
+        for position in positions.tolist():
+            row = rows.table.row(where, position)  # type: ignore[arg-type]
             counts.update(f"{where}.{key}" for key in row.keys() - keys if _has_value(key, row[key]))
     if "area" not in supported:
-        of_rows = (rows.table.row("annotations", at) for at in rows.boxes.tolist())
+        of_rows = (rows.table.row("annotations", box) for box in rows.boxes.tolist())
         counts["annotations.area"] = sum(map(_has_other_area, of_rows))
     for key, count in sorted((+counts).items()):
         lost = "is not its box's and becomes it" if key == "annotations.area" else "has no place in the other format"
@@ -195,21 +195,21 @@ def stem_findings(rows: CocoRows) -> Iterator[tuple[int, Finding]]:
     or the stem of another image. Images of different shards may have the same name.
     """
     seen: dict[str, tuple[int, str]] = {}
-    for at in rows.images.tolist():
-        name = rows.file_name(at)
-        first, other = seen.setdefault(posixpath.splitext(name)[0], (at, name))
+    for image in rows.images.tolist():
+        name = rows.file_name(image)
+        first, other = seen.setdefault(posixpath.splitext(name)[0], (image, name))
         if not is_utf8(name):
-            yield at, Finding(name, "file-name-not-utf8", before=name)
+            yield image, Finding(name, "file-name-not-utf8", before=name)
         elif not is_plain(name):
-            yield at, Finding(name, "file-name-unusable", before=name, note="its name has control characters")
-        elif first != at:
+            yield image, Finding(name, "file-name-unusable", before=name, note="its name has control characters")
+        elif first != image:
             note = "an image of another shard has this name, too" if other == name else ""
-            yield at, Finding(name, "stem-repeated", before=name, after=other, note=note)
+            yield image, Finding(name, "stem-repeated", before=name, after=other, note=note)
 
 
 def leave_out(rows: CocoRows, faults: Sequence[tuple[int, Finding]]) -> tuple[CocoRows, list[Finding]]:
     """Return the rows without the images that have a fault; and the faults, with the number of boxes left out."""
-    left = rows.without({at for at, _ in faults})
+    left = rows.without({image for image, _ in faults})
     findings = [finding for _, finding in faults]
     if orphans := len(rows.boxes) - len(left.boxes):
         findings.append(Finding(str(rows.table.path), "boxes-without-image", before=orphans, count=orphans))

@@ -106,14 +106,14 @@ def split_coco(
       tree          19          6
     """
     parts = _parts(outputs, ratios)
-    paths = output_files({f"output {at}": path for at, path in enumerate(outputs, 1)}, annotations)
+    paths = output_files({f"output {number}": path for number, path in enumerate(outputs, 1)}, annotations)
     refuse_part(Path(annotations))
     table = examine_file(Path(annotations))
     raise_on_errors(table)
     unit, videos = _units(table, GroupRule(group_key, group_name), None if images is None else Path(images))
     part = stratify(_labels(table, unit, int(videos.max()) + 1), parts, np.random.default_rng(seed))
     _refuse_empty(table, [*paths.values()], part)
-    write_together({path: _document(table, unit, videos, part == at) for at, path in enumerate(paths.values())})
+    write_together({path: _document(table, unit, videos, part == index) for index, path in enumerate(paths.values())})
     return _summary(table, tuple(paths.values()), part[unit])
 
 
@@ -171,8 +171,8 @@ def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
         remedy = "give fewer outputs" + ", or a group_key or group_name that makes more groups" * grouped
         raise InputError(f"{table.path} has {has} for {len(paths)} outputs; {remedy}")
     units = "groups of images" if grouped else "images"
-    for at, path in enumerate(paths):
-        if not (part == at).any():
+    for index, path in enumerate(paths):
+        if not (part == index).any():
             raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger ratio")
 
 
@@ -189,9 +189,11 @@ def _document(table: Table, unit: Ints, videos: Ints, chosen: Bools) -> Iterator
 def _summary(table: Table, paths: tuple[Path, ...], output: Ints) -> SplitSummary:
     """Return what is in the files. output: (N,) the number of each image's file."""
     of_box = output[table.image_index]
-    ids = [table.category_ids[(of_box == at) & ~table.crowd] for at in range(len(paths))]
-    counts = {name: tuple(int((each == number).sum()) for each in ids) for number, name in table.categories.items()}
-    images, crowds = (np.bincount(each, minlength=len(paths)) for each in (output, of_box[table.crowd]))
+    ids = [table.category_ids[(of_box == index) & ~table.crowd] for index in range(len(paths))]
+    counts = {
+        name: tuple(int((class_ids == number).sum()) for class_ids in ids) for number, name in table.categories.items()
+    }
+    images, crowds = (np.bincount(numbers, minlength=len(paths)) for numbers in (output, of_box[table.crowd]))
     return SplitSummary(paths, tuple(images.tolist()), tuple(map(len, ids)), counts, tuple(crowds.tolist()))
 
 
@@ -214,14 +216,15 @@ def stratify(labels: Labels, parts: Sequence[float], rng: np.random.Generator) -
     part = np.full(len(labels), -1)
     while left.any():
         rarest = int(np.where(left > 0, left, len(labels) + 1).argmin())
-        for at in np.flatnonzero(labels[:, rarest] & (part < 0)).tolist():
-            part[at] = chosen = _most_wanting(wanted[rarest], wanted_samples, rng)
-            wanted[labels[at], chosen] -= 1
+        for sample in np.flatnonzero(labels[:, rarest] & (part < 0)).tolist():
+            part[sample] = chosen = _most_wanting(wanted[rarest], wanted_samples, rng)
+            wanted[labels[sample], chosen] -= 1
             wanted_samples[chosen] -= 1
-            left -= labels[at]
-    found = np.zeros(len(labels), np.int64)
-    found[order] = np.maximum(part, 0)
-    return found
+            left -= labels[sample]
+    # Back to the samples' own order: until here they were shuffled.
+    unshuffled = np.zeros(len(labels), np.int64)
+    unshuffled[order] = np.maximum(part, 0)
+    return unshuffled
 
 
 def _most_wanting(wanted: Floats, wanted_samples: Floats, rng: np.random.Generator) -> int:

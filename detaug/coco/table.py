@@ -73,7 +73,7 @@ def load_coco(path: str | Path) -> Coco:
         reason = getattr(error, "strerror", None) or error
         raise AnnotationError(f"{path}: not readable as JSON ({reason})") from None
     lists = [document.get(key) for key in _LISTS] if isinstance(document, dict) else [None]
-    if not all(isinstance(each, list) for each in lists) and (what := what_is(path.name, b"", document)):
+    if not all(isinstance(value, list) for value in lists) and (what := what_is(path.name, b"", document)):
         raise AnnotationError(f"{path} {what}")
     if isinstance(document, dict) and is_panoptic(Sample(path.name, b"", document)):
         raise AnnotationError(f"{path} {what_is(path.name, b'', document)}")
@@ -173,49 +173,48 @@ class Table:
         """Return the JSON file's path."""
         return self.coco.path
 
-    def row(self, where: Where, at: int) -> dict[str, Any]:
+    def row(self, where: Where, index: int) -> dict[str, Any]:
         """Return an entry of one of the lists; {} where it is not an object."""
-        entry = self.coco.document[where][at]
+        entry = self.coco.document[where][index]
         return entry if isinstance(entry, dict) else {}
 
-    def file_name(self, where: Where, at: int) -> str:
+    def file_name(self, where: Where, index: int) -> str:
         """Return the name of the image that an entry is, or belongs to; "" where there is none."""
         if where == "annotations":
-            where, at = "images", int(self.image_index[at])
-        return self.file_names[at] if where == "images" and at >= 0 else ""
+            where, index = "images", int(self.image_index[index])
+        return self.file_names[index] if where == "images" and index >= 0 else ""
 
-    def image_file(self, folder: Path, at: int) -> ImageFile:
+    def image_file(self, folder: Path, index: int) -> ImageFile:
         """Return where the bytes of an image are."""
-        shard, offset, length = self.places[at].tolist()
+        shard, offset, length = self.places[index].tolist()
         if shard < 0:
-            return ImageFile(os.path.join(folder, self.file_names[at]))
-        crc32c = int(self.checksums[at])
+            return ImageFile(os.path.join(folder, self.file_names[index]))
+        crc32c = int(self.checksums[index])
         path = os.path.join(folder, self.shards[shard])
         return ImageFile(path, offset, length, crc32c if crc32c >= 0 else None)
 
-    def path_of(self, at: int) -> str:
+    def path_of(self, index: int) -> str:
         """Return the path of an image below the image folder; of an image in a shard, the shard's path and its name."""
-        shard = int(self.places[at, 0])
-        return posixpath.normpath(posixpath.join(self.shards[shard] if shard >= 0 else "", self.file_names[at]))
+        shard = int(self.places[index, 0])
+        return posixpath.normpath(posixpath.join(self.shards[shard] if shard >= 0 else "", self.file_names[index]))
 
-    def entry(self, where: Where, at: int) -> str:
+    def entry(self, where: Where, index: int) -> str:
         """Return the start of a message about an entry: "annotations[5] (id 6, a.jpg): "."""
         if where not in ("images", "annotations", "categories", "videos"):
             return ""
-        name, origin = shown(self.file_name(where, at))[1:-1], self.origin(where, at)
-        return (
-            f"{where}[{at}] (id {shown(self.row(where, at).get('id'))}{name and ', '}{name}{origin and '; '}{origin}): "
-        )
+        name, origin = shown(self.file_name(where, index))[1:-1], self.origin(where, index)
+        number = shown(self.row(where, index).get("id"))
+        return f"{where}[{index}] (id {number}{name and ', '}{name}{origin and '; '}{origin}): "
 
-    def origin(self, where: Where, at: int) -> str:
+    def origin(self, where: Where, index: int) -> str:
         """Return where an entry comes from, such as "tasks.json, image 7, object x1"; "" where the file does not tell.
 
         The annotation file, if there were several, and the ids in the labeling tool: keys that converters write.
         """
         if where not in ("images", "annotations"):
             return ""
-        image = at if where == "images" else int(self.image_index[at])
+        image = index if where == "images" else int(self.image_index[index])
         of_image = self.row("images", image) if image >= 0 else {}
         ids = [("", of_image.get(ANNOTATION_FILE)), ("image ", of_image.get(TOOL_ID))]
-        ids += [("object ", self.row(where, at).get(TOOL_ID))] if where == "annotations" else []
+        ids += [("object ", self.row(where, index).get(TOOL_ID))] if where == "annotations" else []
         return ", ".join(f"{what}{shown(str(value))[1:-1]}" for what, value in ids if type(value) in (int, str))

@@ -39,9 +39,9 @@ def _by_id(videos: Rows) -> tuple[dict[int, float], dict[int, str]]:
     ids, good = videos.whole_numbers("id", "video-id")
     videos.note_repeated_ids("video-id", ids, good)
     rates, files = videos.column("fps"), video_files_of(videos)
-    first = {int(ids[at]): at for at in reversed(np.flatnonzero(good).tolist())}
-    return {number: _rate(rates[at]) for number, at in first.items()}, {
-        number: files[at] for number, at in first.items() if files[at]
+    first = {int(ids[row]): row for row in reversed(np.flatnonzero(good).tolist())}
+    return {number: _rate(rates[row]) for number, row in first.items()}, {
+        number: files[row] for number, row in first.items() if files[row]
     }
 
 
@@ -97,8 +97,8 @@ def _track_ids(objects: Rows, image_index: Ints) -> Ints:
 
 def _repeated(rows: Bools, groups: Ints, numbers: Ints) -> Bools:
     """Return (R,): whether an earlier one of the `rows` has the same number in the same group."""
-    at = np.flatnonzero(rows)
-    order = at[np.lexsort((at, numbers[at], groups[at]))]
+    candidates = np.flatnonzero(rows)
+    order = candidates[np.lexsort((candidates, numbers[candidates], groups[candidates]))]
     equal = (groups[order][1:] == groups[order][:-1]) & (numbers[order][1:] == numbers[order][:-1])
     repeated = np.zeros(len(rows), bool)
     repeated[order[1:][equal]] = True

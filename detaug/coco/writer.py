@@ -155,7 +155,7 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_without_nan(each) for each in value]
+        return [_without_nan(item) for item in value]
     if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
+        return {key: _without_nan(item) for key, item in value.items()}
     return value
