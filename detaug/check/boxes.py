@@ -22,7 +22,7 @@ UNUSUAL = 6.0
 """Robust standard deviations, of the logarithms of area and aspect ratio, from the class's median."""
 
 _LEAST_SPREAD = 0.1  # of a logarithm: boxes drawn with one click differ by less, and 10 % is not unusual
-_MOST_NEIGHBOURS = 1000  # boxes of one image compared with each box: a bound on time for absurd files
+_MOST_NEIGHBORS = 1000  # boxes of one image compared with each box: a bound on time for absurd files
 
 
 def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[Findings]:
@@ -40,11 +40,11 @@ def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[F
 def _similar(table: Table, counts: dict[int, int], positions: dict[int, int]) -> dict[int, str]:
     """Return the messages about classes whose names are nearly equal, by their positions."""
     ids, names, objects = [*counts], [shown(table.categories[number]) for number in counts], [*counts.values()]
-    found = {}
-    for at, other in similar_names([table.categories[number] for number in ids], objects):
-        says = f"{names[at]} with {counted(objects[at], 'object')} is like {names[other]} with {objects[other]:,}"
-        found[positions[ids[at]]] = f"{says}, categories[{positions[ids[other]]}]"
-    return found
+    messages = {}
+    for index, other in similar_names([table.categories[number] for number in ids], objects):
+        says = f"{names[index]} with {counted(objects[index], 'object')} is like {names[other]} with {objects[other]:,}"
+        messages[positions[ids[index]]] = f"{says}, categories[{positions[ids[other]]}]"
+    return messages
 
 
 def _no_objects(table: Table) -> Findings:
@@ -62,8 +62,8 @@ def usable_boxes(table: Table) -> Bools:
 def class_counts(table: Table) -> dict[int, int]:
     """Count the boxes to train on by category id, in the order of the ids."""
     ids, counts = np.unique(table.category_ids[usable_boxes(table)], return_counts=True)
-    found = dict(zip(ids.tolist(), counts.tolist(), strict=True))
-    return {number: found.get(number, 0) for number in table.categories}
+    by_id = dict(zip(ids.tolist(), counts.tolist(), strict=True))
+    return {number: by_id.get(number, 0) for number in table.categories}
 
 
 def _tiny(table: Table, rows: Ints, size: tuple[int, int] | None) -> Iterator[Findings]:
@@ -99,7 +99,7 @@ def _repeated(table: Table, rows: Ints) -> Iterator[Findings]:
 
 def _pair_findings(table: Table, kind: str, later: Ints, earlier: Ints) -> Iterator[Findings]:
     def describe(row: int, other: int) -> str:
-        names = [shown(table.categories[int(table.category_ids[at])]) for at in (row, other)]
+        names = [shown(table.categories[int(table.category_ids[box])]) for box in (row, other)]
         classes = f"{names[0]} where {names[1]} is, " if kind == "box-two-classes" else f"{names[0]} "
         return f"{classes}{table.row('annotations', row)['bbox']}, like annotations[{other}]"
 
@@ -119,15 +119,16 @@ def close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
     order = np.lexsort((boxes[:, 0], image))
     boxes, image = boxes[order], image[order]
     last_left = boxes[:, 0] + (1 - SAME_IOU) * (boxes[:, 2] - boxes[:, 0])
-    found, at = [np.zeros((0, 2), np.int64)], np.arange(len(boxes))
-    for step in range(1, _MOST_NEIGHBOURS):
-        at = at[at + step < len(boxes)]
-        at = at[(image[at + step] == image[at]) & (boxes[at + step, 0] <= last_left[at])]
-        if not len(at):
+    chunks, first = [np.zeros((0, 2), np.int64)], np.arange(len(boxes))
+    for step in range(1, _MOST_NEIGHBORS):
+        # A box leaves the sweep when the next one is of another image or too far right: so are all behind that one.
+        first = first[first + step < len(boxes)]
+        first = first[(image[first + step] == image[first]) & (boxes[first + step, 0] <= last_left[first])]
+        if not len(first):
             break
-        close = at[box_iou(boxes[at], boxes[at + step]) >= SAME_IOU]
-        found.append(order[np.stack([close, close + step], axis=1)])
-    pairs = np.concatenate(found)
+        close = first[box_iou(boxes[first], boxes[first + step]) >= SAME_IOU]
+        chunks.append(order[np.stack([close, close + step], axis=1)])
+    pairs = np.concatenate(chunks)
     return pairs[:, 0], pairs[:, 1]
 
 
@@ -194,8 +195,8 @@ def _no_object(table: Table, number: int) -> str:
 
 def _classes(table: Table) -> Iterator[Findings]:
     counts = class_counts(table)
-    ids = [table.row("categories", at).get("id") for at in range(len(table.coco.document["categories"]))]
-    positions = {number: at for at, number in enumerate(ids) if type(number) is int}
+    ids = [table.row("categories", index).get("id") for index in range(len(table.coco.document["categories"]))]
+    positions = {number: index for index, number in enumerate(ids) if type(number) is int}
     empty = {positions[number]: _no_object(table, number) for number, count in counts.items() if not count}
     if empty:
         yield from_messages("class-empty", "categories", empty)

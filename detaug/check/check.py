@@ -42,7 +42,7 @@ from detaug.machine.parallel import Progress
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.outputs.part import Part, check_part
 
-_ORDER = {kind: at for at, kind in enumerate(CHECK_KINDS)}
+_ORDER = {kind: rank for rank, kind in enumerate(CHECK_KINDS)}
 _TOO_LARGE = "{:,} pixels, and --decode tries at most {:,}; make it smaller, or try a batch with it in the loader"
 
 
@@ -119,7 +119,7 @@ def check_coco(
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
     if opened := decode and not isolated:  # videos are opened in this process
         findings += check_videos(table, folder, headers, _own_rows(headers, own))
-    findings.sort(key=lambda found: _ORDER[found.kind])
+    findings.sort(key=lambda finding: _ORDER[finding.kind])
     _check_dropped(table, drop_classes)
     cleaned = write_clean(table, findings, paths["clean"], drop_classes) if clean is not None else None
     summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode, opened=opened, part=own)
@@ -140,7 +140,7 @@ def _read(annotations: Path, folder: Path, progress: Progress | None) -> tuple[T
     repaired = with_files(table, folder, headers)
     if repaired is not table:
         return repaired, read_headers(repaired, folder)
-    refuse_other_folder(table, folder, headers, surely=any(found.severity == "error" for found in table.findings))
+    refuse_other_folder(table, folder, headers, surely=any(finding.severity == "error" for finding in table.findings))
     return table, headers
 
 
@@ -182,7 +182,7 @@ def _check_dropped(table: Table, names: Sequence[str]) -> None:
     used |= {table.categories[number] for number in table.image_categories.tolist() if number >= 0}
     for name in names:
         if name not in table.categories.values() or name in used:
-            unused = ", ".join(shown(each) for each in table.categories.values() if each not in used) or "none"
+            unused = ", ".join(shown(other) for other in table.categories.values() if other not in used) or "none"
             fault = "has objects" if name in used else "is no class of the JSON file"
             raise InputError(f"drop_classes must be classes without objects, which are {unused}; {shown(name)} {fault}")
 
@@ -191,10 +191,12 @@ def _other_split(path: PathLike, folder: Path) -> OtherSplit:
     """Return another split with the folder of its images: beside its JSON file, or this one, where more of them are."""
     other = examine_file(Path(path))
 
-    def found(there: Path) -> int:
-        return sum(bool(name) and other.image_file(there, at).exists() for at, name in enumerate(other.file_names))
+    def images_in(there: Path) -> int:
+        return sum(
+            bool(name) and other.image_file(there, index).exists() for index, name in enumerate(other.file_names)
+        )
 
-    there = max(other.path.parent, folder, key=found)  # with as many in both, beside its JSON file
+    there = max(other.path.parent, folder, key=images_in)  # with as many in both, beside its JSON file
     return OtherSplit(with_files(other, there, read_headers(other, there)), there)
 
 
@@ -209,16 +211,22 @@ def _check_pixels(
 ) -> Iterator[Findings]:
     """Yield findings about images that changed or are cut off; with limits, also about those that do not decode."""
     changed = find_changed(table, folder, headers)
-    cut_off = {at: reason for at, reason in find_cut_off(table, folder, headers).items() if at not in changed}
+    cut_off = {index: reason for index, reason in find_cut_off(table, folder, headers).items() if index not in changed}
     messages = {"image-changed": changed, "image-broken": cut_off}
     if limits:
-        read = {at: each for at, each in enumerate(headers) if isinstance(each, ImageHeader)}
-        pixels = {at: each.width * each.height for at, each in read.items() if not each.pixels.fault(*bands)}
+        readable = {index: header for index, header in enumerate(headers) if isinstance(header, ImageHeader)}
+        pixels = {
+            index: header.width * header.height for index, header in readable.items() if not header.pixels.fault(*bands)
+        }
         own = _own_rows(headers, part)
-        rest = {at: area for at, area in pixels.items() if at in own and at not in changed and at not in cut_off}
+        rest = {
+            index: area
+            for index, area in pixels.items()
+            if index in own and index not in changed and index not in cut_off
+        }
         dtype = None if bands == RGB8 else bands[1]
-        for at, fault in _decoding_faults(table, folder, rest, progress, limits, dtype).items():
-            messages.setdefault(fault.kind, {})[at] = fault.reason
+        for index, fault in _decoding_faults(table, folder, rest, progress, limits, dtype).items():
+            messages.setdefault(fault.kind, {})[index] = fault.reason
     for kind, of_kind in messages.items():
         if of_kind:
             yield from_messages(kind, "images", of_kind)
@@ -233,11 +241,13 @@ def _decoding_faults(
     table: Table, folder: Path, pixels: dict[int, int], progress: Progress | None, limits: Limits, dtype: str | None
 ) -> dict[int, Fault]:
     """Return why images do not decode, by position. pixels: of the images to decode. dtype: see `find_undecodable`."""
-    rows = [at for at, area in pixels.items() if area <= limits.pixels]
-    too_large = {at: area for at, area in pixels.items() if area > limits.pixels}
-    found = {at: Fault("image-not-decoded", _TOO_LARGE.format(area, limits.pixels)) for at, area in too_large.items()}
+    rows = [index for index, area in pixels.items() if area <= limits.pixels]
+    too_large = {index: area for index, area in pixels.items() if area > limits.pixels}
+    all_faults = {
+        index: Fault("image-not-decoded", _TOO_LARGE.format(area, limits.pixels)) for index, area in too_large.items()
+    }
     if rows:
-        files = [table.image_file(folder, at) for at in rows]
+        files = [table.image_file(folder, row) for row in rows]
         faults = decoding.find_undecodable(files, progress, limits, dtype)
-        found |= {rows[n]: fault for n, fault in faults.items()}
-    return found
+        all_faults |= {rows[n]: fault for n, fault in faults.items()}
+    return all_faults

@@ -89,11 +89,11 @@ def write_clean(
     out.
     """
     findings = list(findings)
-    errors = [found for found in findings if found.severity == "error"]
+    errors = [finding for finding in findings if finding.severity == "error"]
     lists = (*_LISTS, _VIDEOS) if table.coco.has_videos else _LISTS
     usable = {where: _without_errors(table, errors, where) for where in lists}
-    for at in range(len(usable["categories"])):
-        usable["categories"][at] &= table.row("categories", at).get("name") not in drop_classes
+    for index in range(len(usable["categories"])):
+        usable["categories"][index] &= table.row("categories", index).get("name") not in drop_classes
     if _VIDEOS in usable:
         usable["images"] &= np.isin(table.videos.video_ids, _ids(table, _VIDEOS, usable[_VIDEOS]))
     joined = _joined(table, usable["images"])
@@ -124,51 +124,51 @@ _VIDEOS: Where = "videos"
 def _without_errors(table: Table, errors: Sequence[Findings], where: Where) -> Bools:
     """Return which rows of a list have no error."""
     usable = np.ones(len(table.coco.document[where]), bool)
-    for found in errors:
-        if found.where == where and not CHECK_KINDS[found.kind].is_kept:
-            usable[found.rows] = False
-            if found.kind in ("image-id-repeated", "category-id-repeated") or where == _VIDEOS:
-                usable[_ambiguous(table, found)] = False
+    for finding in errors:
+        if finding.where == where and not CHECK_KINDS[finding.kind].is_kept:
+            usable[finding.rows] = False
+            if finding.kind in ("image-id-repeated", "category-id-repeated") or where == _VIDEOS:
+                usable[_ambiguous(table, finding)] = False
     return usable
 
 
-def _ambiguous(table: Table, found: Findings) -> list[int]:
+def _ambiguous(table: Table, finding: Findings) -> list[int]:
     """Return the entries whose id later ones use for something else: references to the id may mean either."""
     first: dict[int, int] = {}
-    for at in range(len(table.coco.document[found.where])):
-        number = table.row(found.where, at).get("id")
+    for index in range(len(table.coco.document[finding.where])):
+        number = table.row(finding.where, index).get("id")
         if type(number) is int:
-            first.setdefault(number, at)
-    ids = {at: table.row(found.where, at).get("id") for at in found.rows.tolist()}
-    pairs = ((first[number], at) for at, number in ids.items() if type(number) is int)
-    return [one for one, two in pairs if _meaning(table, found.where, one) != _meaning(table, found.where, two)]
+            first.setdefault(number, index)
+    ids = {index: table.row(finding.where, index).get("id") for index in finding.rows.tolist()}
+    pairs = ((first[number], index) for index, number in ids.items() if type(number) is int)
+    return [one for one, two in pairs if _meaning(table, finding.where, one) != _meaning(table, finding.where, two)]
 
 
-def _meaning(table: Table, where: Where, at: int) -> list[Any]:
-    return [table.row(where, at).get(key) for key in ("file_name", "height", "width", "name")]
+def _meaning(table: Table, where: Where, index: int) -> list[Any]:
+    return [table.row(where, index).get(key) for key in ("file_name", "height", "width", "name")]
 
 
 def _joined(table: Table, usable: Bools) -> dict[int, int]:
     """Return images with the file of an earlier one -> that one; those of another size become unusable."""
     first: dict[str, int] = {}
     joined: dict[int, int] = {}
-    for at in np.flatnonzero(usable).tolist():
-        one = first.setdefault(table.path_of(at), at)
-        if one != at and (table.sizes[one] == table.sizes[at]).all():
-            joined[at] = one
-        elif one != at:
-            usable[at] = False
+    for image in np.flatnonzero(usable).tolist():
+        one = first.setdefault(table.path_of(image), image)
+        if one != image and (table.sizes[one] == table.sizes[image]).all():
+            joined[image] = one
+        elif one != image:
+            usable[image] = False
     return joined
 
 
 def _ids(table: Table, where: Where, usable: Bools) -> Ints:
-    return np.array([table.row(where, int(at))["id"] for at in np.flatnonzero(usable)], np.int64)
+    return np.array([table.row(where, int(row))["id"] for row in np.flatnonzero(usable)], np.int64)
 
 
 def _new_ids(table: Table, errors: Sequence[Findings], usable: Bools) -> dict[int, int]:
     """Return ids that no annotation has, for the usable annotations without an id of their own."""
-    wrong = [found.rows for found in errors if found.kind in ("annotation-id", "annotation-id-repeated")]
-    rows = sorted({int(at) for each in wrong for at in each if usable[at]})
+    wrong = [finding.rows for finding in errors if finding.kind in ("annotation-id", "annotation-id-repeated")]
+    rows = sorted({int(row) for wrong_rows in wrong for row in wrong_rows if usable[row]})
     entries = [entry for entry in table.coco.document["annotations"] if isinstance(entry, dict)] if rows else []
     taken = {entry["id"] for entry in entries if type(entry.get("id")) is int}
     free = (number for number in count(1) if number not in taken)
@@ -178,40 +178,40 @@ def _new_ids(table: Table, errors: Sequence[Findings], usable: Bools) -> dict[in
 def _count_repaired(findings: Sequence[Findings], usable: Mapping[Where, Bools]) -> dict[str, int]:
     """Count the entries that stay and were repaired, by kind of finding."""
     counts = {kind: 0 for kind, row in CHECK_KINDS.items() if row.repair}
-    for found in findings:
-        if found.kind in counts:
-            counts[found.kind] += int(usable[found.where][found.rows].sum())
+    for finding in findings:
+        if finding.kind in counts:
+            counts[finding.kind] += int(usable[finding.where][finding.rows].sum())
     return {kind: number for kind, number in counts.items() if number}
 
 
 def _changes(table: Table, usable: Bools, new_ids: dict[int, int], joined: dict[int, int]) -> dict[int, Row]:
     """Return the keys of annotations that get another value, by row."""
-    changes: dict[int, Row] = {at: {"bbox": box} for at, box in table.shape_boxes.items()}
-    for at, number in new_ids.items():
-        changes[at] = changes.get(at, {}) | {"id": number}
-    for at in np.flatnonzero(usable & np.isin(table.image_index, list(joined))).tolist():
-        image = table.row("images", joined[int(table.image_index[at])])
-        changes[at] = changes.get(at, {}) | {"image_id": image["id"]}
+    changes: dict[int, Row] = {row: {"bbox": box} for row, box in table.shape_boxes.items()}
+    for row, number in new_ids.items():
+        changes[row] = changes.get(row, {}) | {"id": number}
+    for row in np.flatnonzero(usable & np.isin(table.image_index, list(joined))).tolist():
+        image = table.row("images", joined[int(table.image_index[row])])
+        changes[row] = changes.get(row, {}) | {"image_id": image["id"]}
     return changes
 
 
 def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[str, dict[int, Row]]) -> None:
     """Leave out shapes that readers refuse, and count keypoints again."""
-    for found in findings:
-        removes = CHECK_KINDS[found.kind].removes
-        for at in found.rows.tolist() if removes or found.kind == "keypoints-count" else ():
-            points = table.row(found.where, at).get("keypoints") or [] if found.kind == "keypoints-count" else []
+    for finding in findings:
+        removes = CHECK_KINDS[finding.kind].removes
+        for row in finding.rows.tolist() if removes or finding.kind == "keypoints-count" else ():
+            points = table.row(finding.where, row).get("keypoints") or [] if finding.kind == "keypoints-count" else []
             new: Row = {"num_keypoints": sum(visible > 0 for visible in points[2::3])}
             new = dict.fromkeys(removes, _REMOVED) if removes else new
-            changes[found.where][at] = changes[found.where].get(at, {}) | new
+            changes[finding.where][row] = changes[finding.where].get(row, {}) | new
 
 
 def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Bools]) -> str:
     """Return why the rows left would be no dataset; "" where they are one."""
-    relative = [found.kind.partition("-")[0] for found in errors if found.kind.endswith("-relative")]
+    relative = [error.kind.partition("-")[0] for error in errors if error.kind.endswith("-relative")]
     if relative:
         return f"since {' and '.join(relative)} are relative to their images; write pixels"
-    if any(found.kind == "box-corners" for found in errors):
+    if any(error.kind == "box-corners" for error in errors):
         return "since boxes that are corners are wrong also where they fit; correct them all"
     for where in ("images", "categories"):
         if not usable[where].any():
@@ -223,8 +223,8 @@ def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Bools])
 
 
 def _rows(table: Table, where: Where, usable: Bools, changes: dict[int, Row]) -> Iterator[Row]:
-    for at in np.flatnonzero(usable).tolist():
-        row = table.coco.document[where][at]
-        if at in changes:
-            row = {key: value for key, value in (row | changes[at]).items() if value is not _REMOVED}
+    for index in np.flatnonzero(usable).tolist():
+        row = table.coco.document[where][index]
+        if index in changes:
+            row = {key: value for key, value in (row | changes[index]).items() if value is not _REMOVED}
         yield row

@@ -85,7 +85,7 @@ def find_undecodable(
             broken |= _faults(process, batch)
             if progress:
                 progress(start + len(batch), len(names))
-    return {at: broken[name] for at, name in enumerate(names) if name in broken}
+    return {index: broken[name] for index, name in enumerate(names) if name in broken}
 
 
 def _faults(process: _DecodingProcess, batch: list[str]) -> dict[str, Fault]:
@@ -94,7 +94,8 @@ def _faults(process: _DecodingProcess, batch: list[str]) -> dict[str, Fault]:
     except _Ended as ended:
         if len(batch) == 1:
             return {batch[0]: Fault("image-unsafe", str(ended))}
-    return {name: fault for each in batch for name, fault in _faults(process, [each]).items()}
+    # Decoded alone, the image that ended the process is found, and the others of its batch are not blamed.
+    return {name: fault for alone in batch for name, fault in _faults(process, [alone]).items()}
 
 
 class _Ended(Exception):

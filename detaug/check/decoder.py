@@ -78,7 +78,9 @@ class CheckDecoder:
         self.messages.truncate()
         try:
             contents = [np.frombuffer(image.read(), np.uint8) for image in images]
-            self.pipeline.feed_input("bytes", [as_decodable(each, as_rgb=self.dtype is None) for each in contents])
+            self.pipeline.feed_input(
+                "bytes", [as_decodable(content, as_rgb=self.dtype is None) for content in contents]
+            )
             decoded, shapes = self.pipeline.run()
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
@@ -88,8 +90,8 @@ class CheckDecoder:
             lines = self.messages.read(10_000).decode(errors="replace").splitlines()
             message = next((line.rpartition(" - ")[2] for line in lines if line.strip()), "it gives no reason")
             return f"DALI does not decode it: {message}"
-        found = [(shape[:2], tuple(shapes.at(at)[:2].tolist())) for at, shape in enumerate(decoded.shape())]
-        return next(filter(None, map(_size_fault, images, found)), "")
+        sizes = [(shape[:2], tuple(shapes.at(index)[:2].tolist())) for index, shape in enumerate(decoded.shape())]
+        return next(filter(None, map(_size_fault, images, sizes)), "")
 
 
 _OUTPUT = {
@@ -100,7 +102,7 @@ _OUTPUT = {
 }
 
 
-def _size_fault(image: ImageFile, found: Sequence[tuple[int, ...]]) -> str:
+def _size_fault(image: ImageFile, sizes: Sequence[tuple[int, ...]]) -> str:
     """Return why the sizes that DALI finds are not that of the header, which the loader relies on; "" where they are.
 
     found: (height, width) of the decoded image, and of the header as DALI reads it.
@@ -110,7 +112,7 @@ def _size_fault(image: ImageFile, found: Sequence[tuple[int, ...]]) -> str:
     except ImageError as error:
         return str(error)
     size = header.height, header.width
-    others = [each for each in found if each != size]
+    others = [other for other in sizes if other != size]
     return f"DALI finds (height, width) {others[0]}, its header has {size}" if others else ""
 
 

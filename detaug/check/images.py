@@ -55,7 +55,7 @@ def read_headers(table: Table, folder: Path, progress: Progress | None = None) -
     if not folder.is_dir():
         raise AnnotationError(f"{folder}: no such folder; it must have the images of {table.path}")
     names = with_progress(table.file_names, progress, step=256)
-    return [_header(table.image_file(folder, at)) if name else None for at, name in enumerate(names)]
+    return [_header(table.image_file(folder, index)) if name else None for index, name in enumerate(names)]
 
 
 def refuse_other_folder(table: Table, folder: Path, headers: Sequence[Header], *, surely: bool) -> None:
@@ -66,7 +66,9 @@ def refuse_other_folder(table: Table, folder: Path, headers: Sequence[Header], *
     are_files = _are_files(table)
     if not are_files.any() or any(headers):
         return
-    names = [os.path.relpath(table.image_file(folder, at).path, folder) for at in np.flatnonzero(are_files).tolist()]
+    names = [
+        os.path.relpath(table.image_file(folder, index).path, folder) for index in np.flatnonzero(are_files).tolist()
+    ]
     if not surely or other_folder_with(names, folder, table.path):
         raise AnnotationError(
             f"{folder}: none of the {len(table.file_names):,} images of {table.path} is here, the first is "
@@ -120,13 +122,13 @@ def _image_findings(kind: str, messages: dict[int, str]) -> Iterator[Findings]:
 
 
 def _missing(table: Table, headers: Sequence[Header], listed: Sequence[str]) -> Iterator[Findings]:
-    missing = [at for at in np.flatnonzero(_are_files(table)).tolist() if headers[at] is None]
+    missing = [index for index in np.flatnonzero(_are_files(table)).tolist() if headers[index] is None]
     listed_by_key = {_similar_key(name): name for name in listed} if missing else {}
     messages = {}
-    for at in missing:
-        similar = listed_by_key.get(_similar_key(table.file_names[at]))
-        what = f"its shard {shown(table.row('images', at)['shard'])} is " if table.places[at, 0] >= 0 else ""
-        messages[at] = f"{what}not in the image folder" + (f", but {shown(similar)} is" if similar else "")
+    for index in missing:
+        similar = listed_by_key.get(_similar_key(table.file_names[index]))
+        what = f"its shard {shown(table.row('images', index)['shard'])} is " if table.places[index, 0] >= 0 else ""
+        messages[index] = f"{what}not in the image folder" + (f", but {shown(similar)} is" if similar else "")
     yield from _image_findings("image-missing", messages)
 
 
@@ -145,8 +147,10 @@ def _missing_videos(table: Table, folder: Path, headers: Sequence[Header]) -> It
 
 def rows_of_videos(table: Table) -> dict[int, int]:
     """Return the position of each video, by its id."""
-    ids, good = whole_numbers([table.row("videos", at).get("id") for at in range(len(table.coco.document["videos"]))])
-    return {int(ids[at]): at for at in reversed(np.flatnonzero(good).tolist())}
+    ids, good = whole_numbers(
+        [table.row("videos", index).get("id") for index in range(len(table.coco.document["videos"]))]
+    )
+    return {int(ids[row]): row for row in reversed(np.flatnonzero(good).tolist())}
 
 
 def _similar_key(name: str) -> str:
@@ -163,18 +167,18 @@ def _unreferenced(
     named.update(posixpath.normpath(name) for other in others for name in other.table.file_names)
     extra = [name for name in listed if name not in named]
     if extra:
-        yield from_messages("image-unreferenced", "files", {at: shown(name) for at, name in enumerate(extra)})
+        yield from_messages("image-unreferenced", "files", {index: shown(name) for index, name in enumerate(extra)})
 
 
 def _unreadable(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:
-    errors = {at: error for at, error in enumerate(headers) if isinstance(error, ImageError)}
+    errors = {index: error for index, error in enumerate(headers) if isinstance(error, ImageError)}
     unreadable, other = (
-        {at: str(error) for at, error in errors.items() if error.kind == kind}
+        {index: str(error) for index, error in errors.items() if error.kind == kind}
         for kind in ("image-unreadable", "image-format")
     )
-    for at, header in enumerate(headers):
-        if isinstance(header, ImageHeader) and (fault := heif.name_fault(header.format, table.file_names[at])):
-            other[at] = fault
+    for index, header in enumerate(headers):
+        if isinstance(header, ImageHeader) and (fault := heif.name_fault(header.format, table.file_names[index])):
+            other[index] = fault
     yield from _image_findings("image-unreadable", unreadable)
     yield from _image_findings("image-format", dict(sorted(other.items())))
 
@@ -182,32 +186,34 @@ def _unreadable(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:
 def _long(table: Table) -> Iterator[Findings]:
     sides = np.sort(table.sizes, axis=1)
     long = np.flatnonzero((sides[:, 1] > LONG * sides[:, 0]) & (sides[:, 0] > 1))  # 1: a size that cannot be used
-    sizes = {at: table.sizes[at].tolist() for at in long.tolist()}
+    sizes = {index: table.sizes[index].tolist() for index in long.tolist()}
     advice = "give Resize a max_size, or cut the image into tiles"
-    messages = {at: f"{width} x {height} pixels; {advice}" for at, (height, width) in sizes.items()}
+    messages = {index: f"{width} x {height} pixels; {advice}" for index, (height, width) in sizes.items()}
     yield from _image_findings("image-long", messages)
 
 
 def find_cut_off(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
     """Return the images that lack their end marker or nearly all pixels, with the reason, by position."""
-    read = {at: header for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    cut = [at for at, header in read.items() if is_cut_off(table.image_file(folder, at), header)]
-    enormous = {at: too_few_bytes(each.width, each.height, each.file_bytes) for at, each in read.items()}
+    readable = {index: header for index, header in enumerate(headers) if isinstance(header, ImageHeader)}
+    cut = [index for index, header in readable.items() if is_cut_off(table.image_file(folder, index), header)]
+    enormous = {
+        index: too_few_bytes(header.width, header.height, header.file_bytes) for index, header in readable.items()
+    }
     return {
         **dict.fromkeys(cut, "is cut off: its end marker is missing; get the file again"),
-        **{at: fault for at, fault in enormous.items() if fault},
+        **{index: fault for index, fault in enormous.items() if fault},
     }
 
 
 def find_changed(table: Table, folder: Path, headers: Sequence[Header]) -> dict[int, str]:
     """Return the images in shards whose checksum is not the JSON file's, with the reason, by position."""
     changed = {}
-    for at in np.flatnonzero(table.checksums >= 0).tolist():
-        if headers[at] is not None:
+    for index in np.flatnonzero(table.checksums >= 0).tolist():
+        if headers[index] is not None:
             try:
-                table.image_file(folder, at).read()
+                table.image_file(folder, index).read()
             except ImageChanged as error:
-                changed[at] = str(error)
+                changed[index] = str(error)
             except OSError:  # `read_headers` has met it, too
                 continue
     return changed
@@ -216,50 +222,56 @@ def find_changed(table: Table, folder: Path, headers: Sequence[Header]) -> dict[
 def _sizes(table: Table, headers: Sequence[Header]) -> Iterator[Findings]:
     wrong: dict[str, dict[int, str]] = {"size-wrong": {}, "size-unrotated": {}, "orientation-unclear": {}}
     sizes = zip(table.sizes.tolist(), table.has_size, headers, strict=True)
-    for at, ((height, width), has_size, header) in enumerate(sizes):
+    for index, ((height, width), has_size, header) in enumerate(sizes):
         if has_size and isinstance(header, ImageHeader) and (fault := _size_fault(width, height, header)):
-            wrong[fault[0]][at] = fault[1]
+            wrong[fault[0]][index] = fault[1]
     for kind, messages in wrong.items():
         yield from _image_findings(kind, messages)
 
 
 def _size_fault(width: int, height: int, header: ImageHeader) -> tuple[str, str] | None:
     """Return (kind, message); None where the size is the file's and shows its rotation."""
-    turned = f"EXIF orientation {header.orientation}"
+    orientation = f"EXIF orientation {header.orientation}"
     if (width, height) == (header.width, header.height):
         shows = header.orientation in (5, 6, 7, 8) and width != height
         return (
-            ("orientation-unclear", f"{turned}, {width} x {height}")
+            ("orientation-unclear", f"{orientation}, {width} x {height}")
             if 2 <= header.orientation <= 8 and not shows
             else None
         )
     sizes = f"{width} x {height} in the JSON file, {header.width} x {header.height} in the file"
     if (width, height) == header.stored_size:
-        return "size-unrotated", f"{sizes} with {turned}: its boxes are those of the unrotated image"
+        return "size-unrotated", f"{sizes} with {orientation}: its boxes are those of the unrotated image"
     return "size-wrong", sizes
 
 
 def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
     """Find small palettes: DALI 2.4's mixed decoder makes one of 4 bits white, and one of 8 bits right (measured)."""
     remedy = "save it as RGB or with a palette of 8 bits"
-    bits = {at: header.palette_bits for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    small = {at: number for at, number in bits.items() if 0 < number < 8}
-    messages = {at: f"a palette of {counted(number, 'bit')} per pixel; {remedy}" for at, number in small.items()}
+    bits = {index: header.palette_bits for index, header in enumerate(headers) if isinstance(header, ImageHeader)}
+    small = {index: number for index, number in bits.items() if 0 < number < 8}
+    messages = {index: f"a palette of {counted(number, 'bit')} per pixel; {remedy}" for index, number in small.items()}
     yield from _image_findings("palette-small", messages)
 
 
 def _bands(headers: Sequence[Header], channels: int, dtype: str) -> Iterator[Findings]:
-    pixels = {at: header.pixels for at, header in enumerate(headers) if isinstance(header, ImageHeader)}
-    faults = {at: fault for at, each in pixels.items() if (fault := each.fault(channels, dtype))}
+    pixels = {index: header.pixels for index, header in enumerate(headers) if isinstance(header, ImageHeader)}
+    faults = {index: fault for index, pixel_type in pixels.items() if (fault := pixel_type.fault(channels, dtype))}
     without_alpha = (channels, dtype) == RGB8
-    alpha = {at: each.bands - 1 for at, each in pixels.items() if each.alpha and without_alpha and at not in faults}
+    alpha = {
+        index: pixel_type.bands - 1
+        for index, pixel_type in pixels.items()
+        if pixel_type.alpha and without_alpha and index not in faults
+    }
     yield from _image_findings("image-bands", faults)
-    yield from _image_findings("image-alpha", {at: f"alpha beside {counted(n, 'band')}" for at, n in alpha.items()})
+    yield from _image_findings(
+        "image-alpha", {index: f"alpha beside {counted(n, 'band')}" for index, n in alpha.items()}
+    )
 
 
 def _identical(table: Table, folder: Path, headers: Sequence[Header]) -> Iterator[Findings]:
-    pairs = repeated_files(_fingerprints(headers), lambda at: table.image_file(folder, at))
-    messages = {at: f"same bytes as images[{first}], {shown(table.file_names[first])}" for at, first in pairs}
+    pairs = repeated_files(_fingerprints(headers), lambda index: table.image_file(folder, index))
+    messages = {index: f"same bytes as images[{first}], {shown(table.file_names[first])}" for index, first in pairs}
     yield from _image_findings("image-identical", messages)
 
 
@@ -270,13 +282,13 @@ def _fingerprints(headers: Sequence[Header]) -> list[Fingerprint | None]:
 def _leaked(table: Table, folder: Path, headers: Sequence[Header], other: OtherSplit) -> Iterator[Findings]:
     _refuse_other_folder(table, folder, other)
     groups, messages = group_equal(_fingerprints(headers)), dict[int, str]()
-    for other_at, name in enumerate(other.table.file_names):
-        file = other.table.image_file(other.folder, other_at)
+    for other_index, name in enumerate(other.table.file_names):
+        file = other.table.image_file(other.folder, other_index)
         candidates = groups.get(read_fingerprint(file), ()) if name and file.exists() else ()
         content = digest(file) if candidates else b""
-        for at in candidates:
-            if digest(table.image_file(folder, at)) == content:
-                messages[at] = f"same bytes as {shown(name)} of {other.table.path}"
+        for index in candidates:
+            if digest(table.image_file(folder, index)) == content:
+                messages[index] = f"same bytes as {shown(name)} of {other.table.path}"
     yield from _image_findings("image-leaked", messages)
 
 
@@ -300,19 +312,19 @@ def _refuse_other_folder(table: Table, folder: Path, other: OtherSplit) -> None:
 
 def _boxes_by_file(table: Table, folder: Path) -> dict[ImageFile, list[Any]]:
     """Return the classes and boxes of each image."""
-    found: dict[int, list[Any]] = {at: [] for at in range(len(table.file_names))}
+    boxes: dict[int, list[Any]] = {index: [] for index in range(len(table.file_names))}
     rows = zip(table.image_index.tolist(), table.category_ids.tolist(), table.boxes.round(2).tolist(), strict=True)
-    for at, category, box in rows:
-        if at in found:
-            found[at].append((table.categories.get(category, ""), box))
-    return {table.image_file(folder, at): sorted(each) for at, each in found.items() if table.file_names[at]}
+    for index, category, box in rows:
+        if index in boxes:
+            boxes[index].append((table.categories.get(category, ""), box))
+    return {table.image_file(folder, index): sorted(own) for index, own in boxes.items() if table.file_names[index]}
 
 
 def _categories_differ(table: Table, other: Table) -> Iterator[Findings]:
     if table.categories == other.categories:
         return
     number = min(set(table.categories.items()) ^ set(other.categories.items()))[0]
-    names = [shown(each.categories.get(number, "not there")) for each in (table, other)]
+    names = [shown(split.categories.get(number, "not there")) for split in (table, other)]
     yield about_json("categories-differ", f"id {number} is {names[0]} here, {names[1]} in {other.path}")
 
 

@@ -15,7 +15,7 @@ SAME_MASK_IOU = 0.95
 
 
 def mask_twins(
-    read: OutlineColumns, around: Floats, boxes: Floats, image: Ints, category: Ints, sizes: Ints
+    outlines: OutlineColumns, around: Floats, boxes: Floats, image: Ints, category: Ints, sizes: Ints
 ) -> dict[int, tuple[int, float]]:
     """Return later annotation -> the earlier one of its image and class with its mask, and their IoU.
 
@@ -26,18 +26,20 @@ def mask_twins(
     chosen = (category[first] == category[second]) & (box_iou(boxes[first], boxes[second]) < SAME_IOU)
     twins: dict[int, tuple[int, float]] = {}
     for one, other in zip(first[chosen].tolist(), second[chosen].tolist(), strict=True):
-        runs = [_runs(read, at, *sizes[at].tolist()) for at in (one, other)]
+        runs = [_runs(outlines, index, *sizes[index].tolist()) for index in (one, other)]
         iou = float(coco_mask.iou(runs[:1], runs[1:], [0])[0, 0])
         if iou >= SAME_MASK_IOU:
             twins[max(one, other)] = min(one, other), iou
     return twins
 
 
-def _runs(read: OutlineColumns, at: int, height: int, width: int) -> Any:
+def _runs(outlines: OutlineColumns, index: int, height: int, width: int) -> Any:
     """Return the mask of an annotation as RLE of pycocotools."""
-    runs = read.runs[read.first_run[at] : read.first_run[at + 1]]
+    runs = outlines.runs[outlines.first_run[index] : outlines.first_run[index + 1]]
     if len(runs):
         return {"size": [height, width], "counts": encode_counts(np.diff(np.append(0, runs.astype(np.int64))))}
-    rings = np.arange(read.first_ring[at], read.first_ring[at + 1])
-    points = [read.points[read.first_point[ring] : read.first_point[ring + 1]].ravel().tolist() for ring in rings]
+    rings = np.arange(outlines.first_ring[index], outlines.first_ring[index + 1])
+    points = [
+        outlines.points[outlines.first_point[ring] : outlines.first_point[ring + 1]].ravel().tolist() for ring in rings
+    ]
     return coco_mask.merge(coco_mask.frPyObjects(points, height, width))

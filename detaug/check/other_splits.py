@@ -50,7 +50,7 @@ def _in_yolo_splits(table: Table, folder: Path, listed: Sequence[str]) -> Iterat
     """Yield the images of all splits of each data.yaml in the image folder or above it."""
     top = folder.absolute()
     for above in (top, *top.parents[:_LEVELS_ABOVE]):
-        for path in sorted(each for each in above.glob("*.y*ml") if each.is_file()):
+        for path in sorted(file for file in above.glob("*.y*ml") if file.is_file()):
             with suppress(InputError, OSError):
                 data = read_data_yaml(path)
                 inside = Path(os.path.normpath(data.root)).is_relative_to(above)

@@ -33,13 +33,13 @@ from detaug.findings.finding import shown
 LARGEST_GAP = 2.0
 """Pixels between a side of a box and that of its polygon."""
 
-_MOST_NEIGHBOURS = 1000  # edges of a ring compared with each edge: a bound on time for absurd files
+_MOST_NEIGHBORS = 1000  # edges of a ring compared with each edge: a bound on time for absurd files
 
 
 def check_shapes(table: Table) -> Iterator[Findings]:
     """Yield findings about the shapes of annotations whose image is known, and about the keypoints of categories."""
     rows = np.flatnonzero((table.image_index >= 0) & np.append(table.has_size, False)[table.image_index])
-    entries = [table.row("annotations", at) for at in rows.tolist()]
+    entries = [table.row("annotations", index) for index in rows.tolist()]
     if any(entry.get("segmentation") or entry.get("corners") is not None for entry in entries):
         yield from _Outlines(table, rows, entries).findings()
     yield from _key_points(table, rows, entries)
@@ -55,9 +55,9 @@ def _worst_first(kind: str, rows: Ints, badness: Floats, limit: float, text: str
     """Yield the findings about annotations with a badness over the limit. text: with a place for the badness."""
     wrong = np.flatnonzero(badness > limit)
     order = wrong[np.argsort(-badness[wrong], kind="stable")]
-    at = {int(rows[n]): n for n in order}
+    position_of = {int(rows[n]): n for n in order}
     if len(order):
-        yield Findings(kind, "annotations", rows[order], lambda row: text.format(float(badness[at[row]])))
+        yield Findings(kind, "annotations", rows[order], lambda row: text.format(float(badness[position_of[row]])))
 
 
 class _Outlines:
@@ -84,9 +84,9 @@ class _Outlines:
         crossed[self.ring_row[crossing_rings(self.points, self.read.first_point)]] = True
         yield from self._those("segmentation-crossed", crossed & self.sound, "the edges of a ring cross each other")
         rotated = np.flatnonzero(self.has_corners)
-        turned = np.zeros(len(self.rows), bool)
-        turned[rotated] = crossing_rings(self.corners[rotated].reshape(-1, 2), np.arange(len(rotated) + 1) * 4)
-        yield from self._those("corners-crossed", turned & self.sound, "the edges between the corners cross")
+        corners_crossed = np.zeros(len(self.rows), bool)
+        corners_crossed[rotated] = crossing_rings(self.corners[rotated].reshape(-1, 2), np.arange(len(rotated) + 1) * 4)
+        yield from self._those("corners-crossed", corners_crossed & self.sound, "the edges between the corners cross")
         yield from self._empty(crossed)
         yield from self._outside()
         yield from self._areas(crossed)
@@ -125,7 +125,7 @@ class _Outlines:
         yield from self._those("segmentation-empty", empty & sound, "the segmentation has no area in its image")
         thin = there & sound & ~empty & (2 * areas < around) & (self.read.pixels_of_runs() == 0)
         for n in np.flatnonzero(thin).tolist():  # a wider one has a pixel's center inside
-            thin[n] = not any(_has_centre(ring) for ring in self._rings(n))
+            thin[n] = not any(_has_center(ring) for ring in self._rings(n))
         yield from self._those("segmentation-between", thin, "no pixel's center is inside of the segmentation")
 
     def _rings(self, n: int) -> list[Floats]:
@@ -160,23 +160,23 @@ class _Outlines:
         off = np.where(self.sound & ~crossed & (most > 0) & ~np.isnan(area), off - around / 2 - most / 100 - 1, -1)
         wrong = np.flatnonzero(off > 0)
         order = wrong[np.argsort(-off[wrong], kind="stable")]
-        at = {int(self.rows[n]): n for n in order}
+        position_of = {int(self.rows[n]): n for n in order}
         text = "area is {:.6g}, and that of the segmentation {:.6g}"
         if len(order):
             yield Findings(
                 "segmentation-area",
                 "annotations",
                 self.rows[order],
-                lambda row: text.format(float(area[at[row]]), float(most[at[row]])),
+                lambda row: text.format(float(area[position_of[row]]), float(most[position_of[row]])),
             )
 
     def _missing(self) -> Iterator[Findings]:
         """Find objects without a polygon where others have one."""
         there, crowd = self.read.are_there(np.arange(len(self.rows))), self.table.crowd[self.rows]
-        given = np.array([bool(entry.get("segmentation")) for entry in self.entries])
+        has_segmentation = np.array([bool(entry.get("segmentation")) for entry in self.entries])
         if (there & ~crowd).any():
             text = "there is no segmentation, and others have one: its mask would be its box"
-            yield from self._those("segmentation-missing", ~given & ~crowd & ~self.has_corners, text)
+            yield from self._those("segmentation-missing", ~has_segmentation & ~crowd & ~self.has_corners, text)
 
     def _around(self) -> tuple[Floats, Bools]:
         """Return (A, 4) XYXY: the box around each polygon, or else around the corners; and which of them are known."""
@@ -225,7 +225,7 @@ class _Outlines:
         return float(np.abs(np.array(around) - box).max())
 
 
-def _has_centre(ring: Floats) -> bool:
+def _has_center(ring: Floats) -> bool:
     (left, top), (right, bottom) = np.floor(ring.min(0)).astype(int).tolist(), np.ceil(ring.max(0)).astype(int).tolist()
     return bool(paint_ring(ring, (left, top, right, bottom)).any())
 
@@ -247,8 +247,8 @@ def _areas_of_rings(points: Floats, first_point: Ints, ring_row: Ints, rows: int
     return least, _sums(ring_row, areas, rows), _sums(ring_row, lengths, rows)
 
 
-def _sums(at: Ints, values: Floats, length: int) -> Floats:
-    return np.bincount(at, values, length).astype(np.float64)
+def _sums(index: Ints, values: Floats, length: int) -> Floats:
+    return np.bincount(index, values, length).astype(np.float64)
 
 
 def crossing_rings(points: Floats, first_point: Ints) -> Bools:
@@ -257,36 +257,39 @@ def crossing_rings(points: Floats, first_point: Ints) -> Bools:
     points: (P, 2) of all rings. first_point: (R + 1,). The edges of each ring are sorted by their left ends. Step k
     compares every edge with the k-th after it, until all begin right of its end.
     """
-    found = np.zeros(len(first_point) - 1, bool)
-    ring = np.repeat(np.arange(len(found)), np.diff(first_point))
+    crossed = np.zeros(len(first_point) - 1, bool)
+    ring = np.repeat(np.arange(len(crossed)), np.diff(first_point))
     start, end = points, points[next_points(first_point)]
     order = np.lexsort((np.minimum(start[:, 0], end[:, 0]), ring))
     start, end, ring = start[order], end[order], ring[order]
     (left, top), (right, bottom) = np.minimum(start, end).T, np.maximum(start, end).T
-    at = np.arange(len(ring))
-    for step in range(1, _MOST_NEIGHBOURS):
-        at = at[at + step < len(ring)]
-        at = at[(ring[at + step] == ring[at]) & (left[at + step] <= right[at]) & ~found[ring[at]]]
-        if not len(at):
+    first = np.arange(len(ring))
+    for step in range(1, _MOST_NEIGHBORS):
+        # An edge leaves the sweep when the next one is of another ring or begins right of its end: the rest is too.
+        first = first[first + step < len(ring)]
+        first = first[
+            (ring[first + step] == ring[first]) & (left[first + step] <= right[first]) & ~crossed[ring[first]]
+        ]
+        if not len(first):
             break
-        one = at[(top[at + step] <= bottom[at]) & (bottom[at + step] >= top[at])]
+        one = first[(top[first + step] <= bottom[first]) & (bottom[first + step] >= top[first])]
         other = one + step
         apart = _sides(start[one], end[one], start[other], end[other]) < 0
         apart &= _sides(start[other], end[other], start[one], end[one]) < 0
-        found[ring[one[apart]]] = True
-    return found
+        crossed[ring[one[apart]]] = True
+    return crossed
 
 
 @np.errstate(over="ignore", invalid="ignore")  # products of very large coordinates
 def _sides(start: Floats, end: Floats, one: Floats, other: Floats) -> Floats:
     """Return (n,) negative numbers where two points are on the two sides of the line through start and end."""
     along = end - start
-    turns = [along[:, 0] * (each - start)[:, 1] - along[:, 1] * (each - start)[:, 0] for each in (one, other)]
+    turns = [along[:, 0] * (point - start)[:, 1] - along[:, 1] * (point - start)[:, 0] for point in (one, other)]
     return np.asarray(np.sign(turns[0]) * np.sign(turns[1]))
 
 
 def _key_points(table: Table, rows: Ints, entries: list[dict[str, Any]]) -> Iterator[Findings]:
-    categories = {at: table.row("categories", at) for at in range(len(table.coco.document["categories"]))}
+    categories = {index: table.row("categories", index) for index in range(len(table.coco.document["categories"]))}
     known = {row["id"]: len(names_of_points(row)) for row in categories.values() if type(row.get("id")) is int}
     values = [entry.get("keypoints") for entry in entries]
     points, faults = np.zeros((0, 0, 3)), dict[int, Fault]()
@@ -296,27 +299,29 @@ def _key_points(table: Table, rows: Ints, entries: list[dict[str, Any]]) -> Iter
     for kind in ("keypoints-number", "keypoints-visibility"):
         yield from _findings(kind, rows, {n: text for n, (of, text) in faults.items() if of == kind})
     if len(points):
-        yield from _labelled_points(table, rows, entries, points, np.isin(np.arange(len(rows)), [*faults]))
-    labelled = points[..., 2] > 0 if len(points) else np.zeros((len(rows), 0), np.bool_)
-    with_ids = {at: row["id"] for at, row in categories.items() if type(row.get("id")) is int}
-    counts_of = {at: count_of_points(labelled[table.category_ids[rows] == number]) for at, number in with_ids.items()}
+        yield from _labeled_points(table, rows, entries, points, np.isin(np.arange(len(rows)), [*faults]))
+    labeled = points[..., 2] > 0 if len(points) else np.zeros((len(rows), 0), np.bool_)
+    with_ids = {index: row["id"] for index, row in categories.items() if type(row.get("id")) is int}
+    counts_of = {
+        index: count_of_points(labeled[table.category_ids[rows] == number]) for index, number in with_ids.items()
+    }
     yield from _categories(categories, points.shape[1], counts_of)
 
 
-def _labelled_points(
+def _labeled_points(
     table: Table, rows: Ints, entries: list[dict[str, Any]], points: Floats, faulty: Bools
 ) -> Iterator[Findings]:
-    labelled = points[..., 2] > 0
+    labeled = points[..., 2] > 0
     sides = table.sizes[table.image_index[rows], ::-1][:, None]
     places = points[..., :2] + 0.5  # COCO counts pixels
-    past = np.where(labelled, _past(places, sides), 0).max(1, initial=0)
+    past = np.where(labeled, _past(places, sides), 0).max(1, initial=0)
     text = "a labeled keypoint is {:.4g} pixels outside its image"
     yield from _worst_first("keypoints-outside", rows, past, TOLERANCE, text)
-    counts = labelled.sum(1).tolist()
-    given = [entry.get("num_keypoints") for entry in entries]
+    counts = labeled.sum(1).tolist()
+    stated = [entry.get("num_keypoints") for entry in entries]
     wrong = {
         n: f"num_keypoints is {shown(value)}, and {counts[n]} keypoints are labeled"
-        for n, value in enumerate(given)
+        for n, value in enumerate(stated)
         if value is not None and value != counts[n] and not faulty[n]
     }
     yield from _findings("keypoints-count", rows, wrong)
@@ -326,14 +331,14 @@ def _labelled_points(
 def _categories(categories: Mapping[int, dict[str, Any]], count: int, counts: Mapping[int, int]) -> Iterator[Findings]:
     """Yield what is wrong with categories. counts: by position, how many points their objects have, so flips matter."""
     messages: dict[str, dict[int, str]] = {}
-    for at, category in categories.items():
+    for index, category in categories.items():
         faults = dict(faults_of_category(category, count))
         for kind, text in faults.items():
-            messages.setdefault(kind, {})[at] = text
-        if not faults and (own := counts.get(at, 0)):
+            messages.setdefault(kind, {})[index] = text
+        if not faults and (own := counts.get(index, 0)):
             try:
                 places_in_mirror(category, own)
             except InputError as error:
-                messages.setdefault("keypoints-sides", {})[at] = str(error)
+                messages.setdefault("keypoints-sides", {})[index] = str(error)
     for kind, of_kind in messages.items():
         yield from_messages(kind, "categories", of_kind)

@@ -26,29 +26,29 @@ def similar_names(names: Sequence[str], counts: Sequence[int]) -> Iterator[tuple
     plain = [_PLURAL.sub("", _BETWEEN_LETTERS.sub("", key)) for key in keys]
     first: dict[str, int] = {}
     near: dict[tuple[str, ...], list[int]] = {}
-    for at, key in enumerate(plain):
-        other = first.setdefault(key, at)
-        if keys[other] != keys[at] and len(key) > 2:
-            yield at, other
-        for neighbour in _neighbours(re.split(r"[\W_]+", keys[at])):
-            near.setdefault(neighbour, []).append(at)
+    for index, key in enumerate(plain):
+        other = first.setdefault(key, index)
+        if keys[other] != keys[index] and len(key) > 2:
+            yield index, other
+        for neighbor in _neighbors(re.split(r"[\W_]+", keys[index])):
+            near.setdefault(neighbor, []).append(index)
     most: dict[int, int] = {}
     for positions in near.values():
-        best = max(positions, key=lambda at: counts[at])
-        for at in positions:
-            if max(RARE * counts[at], RARE) <= counts[best] and plain[at] != plain[best]:
-                known = most.get(at, best)
-                if _differ_by_typo(keys[at], keys[best]) and counts[best] >= counts[known]:
-                    most[at] = best
+        best = max(positions, key=lambda index: counts[index])
+        for index in positions:
+            if max(RARE * counts[index], RARE) <= counts[best] and plain[index] != plain[best]:
+                known = most.get(index, best)
+                if _differ_by_typo(keys[index], keys[best]) and counts[best] >= counts[known]:
+                    most[index] = best
     yield from sorted(most.items())
 
 
-def _neighbours(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _neighbors(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the words with one of them whole or without a letter: names that are a typo apart have one in common."""
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if len(word) >= _SHORTEST - 1 and word.isalpha():
             for one in {word, *(word[:cut] + word[cut + 1 :] for cut in range(1, len(word)))}:
-                yield (*words[:at], f"?{one}", *words[at + 1 :])
+                yield (*words[:index], f"?{one}", *words[index + 1 :])
 
 
 def _differ_by_typo(one: str, other: str) -> bool:
@@ -65,7 +65,7 @@ def _is_typo(short: str, long: str) -> bool:
     """
     if short[0] != long[0] or len(long) < _SHORTEST:
         return False
-    start = next(at for at in range(len(long)) if short[at : at + 1] != long[at])
+    start = next(index for index in range(len(long)) if short[index : index + 1] != long[index])
     if len(short) < len(long):
         return start < len(long) - 1 and short[start:] == long[start + 1 :]
     if short[start : start + 2] == long[start : start + 2][::-1]:

@@ -17,26 +17,26 @@ def check_groups(table: Table, other: Table, rule: GroupRule, *, one_folder: boo
 
     one_folder: the images of both are in one folder. In two folders, different images and videos often have one name.
     """
-    others = {mark: at for at, marks in enumerate(_marks(other, rule)) for mark in marks}
+    others = {mark: index for index, marks in enumerate(_marks(other, rule)) for mark in marks}
     messages: dict[str, dict[int, str]] = {}
-    for at, marks in enumerate(_marks(table, rule)):
+    for index, marks in enumerate(_marks(table, rule)):
         for mark in marks:
             if mark not in others:
                 continue
             kind, name = mark
-            if kind == "image" and not (origin_of(table, at)[1] or origin_of(other, others[mark])[1]):
+            if kind == "image" and not (origin_of(table, index)[1] or origin_of(other, others[mark])[1]):
                 continue  # whole images are compared by their bytes
-            found = "group-leaked" if one_folder or kind in ("key", "name") else "group-name-shared"
+            finding = "group-leaked" if one_folder or kind in ("key", "name") else "group-name-shared"
             what = _WHAT.get(kind, "images of the group {}").format(shown(name))
-            messages.setdefault(found, {})[at] = f"{what} are in {other.path} too"
-    for found, of_kind in messages.items():
-        yield from_messages(found, "images", of_kind)
+            messages.setdefault(finding, {})[index] = f"{what} are in {other.path} too"
+    for finding, of_kind in messages.items():
+        yield from_messages(finding, "images", of_kind)
 
 
 def _marks(table: Table, rule: GroupRule) -> list[list[Mark]]:
     """Return the marks of each image, its video's name among them: ids of videos are those of one JSON file."""
     marks, names = rule.marks(table), _names_of_videos(table)
-    return [[*own, ("video", names[at])] if at in names else own for at, own in enumerate(marks)]
+    return [[*own, ("video", names[index])] if index in names else own for index, own in enumerate(marks)]
 
 
 def _names_of_videos(table: Table) -> dict[int, str]:
@@ -46,4 +46,4 @@ def _names_of_videos(table: Table) -> dict[int, str]:
         name = row.get("file_name") or row.get("name") if isinstance(row, dict) else None
         if isinstance(name, str):
             names[row.get("id")] = name
-    return {at: names[number] for at, number in enumerate(table.videos.video_ids.tolist()) if number in names}
+    return {index: names[number] for index, number in enumerate(table.videos.video_ids.tolist()) if number in names}

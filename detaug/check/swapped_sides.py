@@ -24,15 +24,15 @@ def swapped_sides(table: Table, rows: Ints, points: Floats) -> Iterator[Findings
     rows: (A,) positions of annotations. points: (A, K, 3) their keypoints. Two pairs or more must be labeled.
     """
     messages = dict[int, str]()
-    for category in (table.row("categories", at) for at in range(len(table.coco.document["categories"]))):
+    for category in (table.row("categories", index) for index in range(len(table.coco.document["categories"]))):
         pairs = _pairs(category, points.shape[1])
         if len(pairs) < 2:
             continue
         own = np.flatnonzero(table.category_ids[rows] == category.get("id"))
         left, right = (points[own][:, pairs[:, side]] for side in (0, 1))
-        labelled = (left[..., 2] > 0) & (right[..., 2] > 0)
-        ways = np.where(labelled, np.sign(left[..., 0] - right[..., 0]), 0)
-        count = labelled.sum(1)
+        labeled = (left[..., 2] > 0) & (right[..., 2] > 0)
+        ways = np.where(labeled, np.sign(left[..., 0] - right[..., 0]), 0)
+        count = labeled.sum(1)
         way = np.where((count >= 2) & (np.abs(ways.sum(1)) == count), np.sign(ways.sum(1)), 0)
         clear = int((way != 0).sum())
         usual = np.sign(way.sum())
@@ -58,5 +58,9 @@ def _pairs(category: dict[str, object], count: int) -> Ints:
         return nothing
     if len(names) > count or sorted(places.ravel().tolist()) != [*range(count)]:
         return nothing
-    pairs = [(at, int(places[at])) for at, name in enumerate(names) if side_of(name) == "left" and places[at] != at]
+    pairs = [
+        (position, int(places[position]))
+        for position, name in enumerate(names)
+        if side_of(name) == "left" and places[position] != position
+    ]
     return np.array(pairs, np.int64).reshape(-1, 2)

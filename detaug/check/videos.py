@@ -23,24 +23,24 @@ def check_videos(table: Table, folder: Path, headers: Sequence[Header], rows: Se
     Reads each video once, and decodes its first frame. Raises InputError if PyAV is not installed.
     """
     frames: dict[int, list[int]] = {}
-    for at in rows:
-        number = int(table.videos.video_ids[at])
+    for image in rows:
+        number = int(table.videos.video_ids[image])
         name = table.videos.files.get(number)
-        if headers[at] is None and name is not None and (folder / name).is_file():
-            frames.setdefault(number, []).append(at)
+        if headers[image] is None and name is not None and (folder / name).is_file():
+            frames.setdefault(number, []).append(image)
     if not frames:
         return
     with Threads(available_cores()) as threads:  # FFmpeg reads outside of Python's lock
-        found = threads.map(lambda number: index_or_reason(str(folder / table.videos.files[number])), [*frames])
+        indexes = threads.map(lambda number: index_or_reason(str(folder / table.videos.files[number])), [*frames])
     positions = rows_of_videos(table)
     messages: dict[tuple[str, Where], dict[int, str]] = {}
-    for (number, images), index in zip(frames.items(), found, strict=True):
+    for (number, images), index in zip(frames.items(), indexes, strict=True):
         if isinstance(index, str):
             reason = f"its file {shown(table.videos.files[number])} {index}"
             messages.setdefault(("video-unusable", "videos"), {})[positions[number]] = reason
             continue
-        for kind, at, message in _faults(table, np.array(images), index):
-            messages.setdefault((kind, "images"), {})[at] = message
+        for kind, image, message in _faults(table, np.array(images), index):
+            messages.setdefault((kind, "images"), {})[image] = message
     for (kind, where), of_kind in messages.items():
         yield from_messages(kind, where, of_kind)
 
@@ -48,9 +48,9 @@ def check_videos(table: Table, folder: Path, headers: Sequence[Header], rows: Se
 def _faults(table: Table, images: Ints, index: VideoIndex) -> Iterator[tuple[str, int, str]]:
     """Yield (kind, position, message) of the images that are not frames of their video, or of another size."""
     numbers, count = table.videos.frame_ids[images], len(index.stamps)
-    for at, number in zip(images[numbers >= count].tolist(), numbers[numbers >= count].tolist(), strict=True):
-        yield "frame-missing", at, f"frame_id {number}, and the video has {counted(count, 'frame')}, counted from 0"
+    for image, number in zip(images[numbers >= count].tolist(), numbers[numbers >= count].tolist(), strict=True):
+        yield "frame-missing", image, f"frame_id {number}, and the video has {counted(count, 'frame')}, counted from 0"
     others = table.has_size[images] & (table.sizes[images] != index.size).any(1)
-    for at in images[others].tolist():
-        (height, width), (h, w) = table.sizes[at].tolist(), index.size
-        yield "size-wrong", at, f"{width} x {height} in the JSON file, {w} x {h} in the file"
+    for image in images[others].tolist():
+        (height, width), (h, w) = table.sizes[image].tolist(), index.size
+        yield "size-wrong", image, f"{width} x {height} in the JSON file, {w} x {h} in the file"
