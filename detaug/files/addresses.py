@@ -13,8 +13,8 @@ SCHEMES = ("s3", "gs")
 
 def address_of(location: PathLike) -> str:
     """Return the address that a location is; "" for a path. Python writes s3:/a for Path("s3://a")."""
-    scheme, found, name = os.fspath(location).partition(":/")
-    return f"{scheme}://{name.lstrip('/')}" if found and scheme in SCHEMES else ""
+    scheme, separator, name = os.fspath(location).partition(":/")
+    return f"{scheme}://{name.lstrip('/')}" if separator and scheme in SCHEMES else ""
 
 
 def check_on_disk(location: PathLike) -> None:

@@ -66,15 +66,15 @@ def _array(content: Bytes, header: ImageHeader) -> NDArray[Any] | None:
         return np.moveaxis(array, 0, 2) if pixels.planar else array
     if header.format == "NPY":
         return _npy_array(content)
-    grey = header.format == "JPEG" and pixels.bands == 1
-    grey_and_alpha = header.format == "PNG" and pixels.bands == 2
-    turned = header.format in ("PNG", "WEBP") and pixels.bands == 4 and header.orientation != 1
-    if not (grey or grey_and_alpha or turned):
+    gray = header.format == "JPEG" and pixels.bands == 1
+    gray_and_alpha = header.format == "PNG" and pixels.bands == 2
+    rotated = header.format in ("PNG", "WEBP") and pixels.bands == 4 and header.orientation != 1
+    if not (gray or gray_and_alpha or rotated):
         return None
-    deep = grey_and_alpha and pixels.dtype == "uint16"
+    deep = gray_and_alpha and pixels.dtype == "uint16"
     image_file = BytesIO((_as_rgba(content) if deep else content).tobytes())
     with allow_pixels(header.width * header.height), Image.open(image_file, formats=[header.format]) as image:
-        array = np.array(image.convert("L" if grey else "LA" if grey_and_alpha and not deep else "RGBA"))
+        array = np.array(image.convert("L" if gray else "LA" if gray_and_alpha and not deep else "RGBA"))
     return array.view(">u2") if deep else array
 
 

@@ -131,7 +131,10 @@ def _is_createml(it: Sample) -> bool:
     entries = it.document if isinstance(it.document, list) else []
     lists = [entry.get("annotations", entry.get("annotation")) for entry in entries[:50] if isinstance(entry, dict)]
     return any(
-        isinstance(each, dict) and "coordinates" in each for some in lists if isinstance(some, list) for each in some
+        isinstance(annotation, dict) and "coordinates" in annotation
+        for annotations in lists
+        if isinstance(annotations, list)
+        for annotation in annotations
     )
 
 
@@ -643,7 +646,7 @@ ROWS: tuple[Form | Format, ...] = (
 
 FORMATS = tuple(sorted((row for row in ROWS if isinstance(row, Format)), key=lambda row: row.name))
 """Those that `detaug convert` reads, by name."""
-BY_NAME = {each.name: each for each in FORMATS}
+BY_NAME = {row.name: row for row in FORMATS}
 
 
 def _forms_in_order() -> tuple[Form, ...]:
@@ -652,7 +655,7 @@ def _forms_in_order() -> tuple[Form, ...]:
         forms += [form._replace(format=row.name) for form in row.forms] if isinstance(row, Format) else [row]
     for form in [form for form in forms if form.after]:
         forms.remove(form)
-        forms.insert(1 + [each.name for each in forms].index(form.after), form)
+        forms.insert(1 + [other.name for other in forms].index(form.after), form)
     return tuple(forms)
 
 

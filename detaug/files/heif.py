@@ -28,8 +28,8 @@ def format_of(head: bytes) -> str | None:
         return None
     if head[8:12] in (b"mif1", b"msf1"):
         length = int.from_bytes(head[:4], "big")
-        compatible = [head[at : at + 4] for at in range(16, min(length, len(head)), 4)]
-        return next((_BRANDS[each] for each in compatible if each in _BRANDS), HEIC)
+        compatible = [head[start : start + 4] for start in range(16, min(length, len(head)), 4)]
+        return next((_BRANDS[brand] for brand in compatible if brand in _BRANDS), HEIC)
     return _BRANDS.get(head[8:12])
 
 
@@ -62,7 +62,7 @@ def undecoded_extensions() -> tuple[str, ...]:
 def are_among(names: Iterable[str]) -> bool:
     """Return whether some of these files are named as AVIF or HEIC."""
     endings = (*EXTENSIONS[AVIF], *EXTENSIONS[HEIC])
-    return any(each.lower().endswith(endings) for each in {name[-5:] for name in names})  # few, of many names
+    return any(ending.lower().endswith(endings) for ending in {name[-5:] for name in names})  # few, of many names
 
 
 def name_fault(image_format: str, name: str) -> str:

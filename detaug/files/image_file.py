@@ -31,8 +31,8 @@ class ImageFile(NamedTuple):
         """Return the bytes. Raises OSError, and ImageChanged if `crc32c` is another one."""
         with opened(self) as file:
             data = file.read()
-        if self.crc32c is not None and (found := load_crc32c()(data)) != self.crc32c:
-            raise ImageChanged(self.offset, found, self.crc32c)
+        if self.crc32c is not None and (checksum := load_crc32c()(data)) != self.crc32c:
+            raise ImageChanged(self.offset, checksum, self.crc32c)
         return data
 
 
@@ -126,10 +126,10 @@ class BytesFile(io.RawIOBase):
 class ImageChanged(OSError):
     """Raised for an image in a shard whose bytes are not those that its JSON file was written for."""
 
-    def __init__(self, offset: int, found: int, expected: int) -> None:
+    def __init__(self, offset: int, actual: int, expected: int) -> None:
         super().__init__(
             f"its bytes, from {offset:,} on in the shard, are others than when the JSON file was written: their "
-            f"CRC-32C is {found:#010x} instead of {expected:#010x}; get the shard again, or convert it again"
+            f"CRC-32C is {actual:#010x} instead of {expected:#010x}; get the shard again, or convert it again"
         )
 
 

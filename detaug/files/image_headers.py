@@ -132,19 +132,19 @@ def parse_image_header(file: BinaryIO) -> ImageHeader:
     Raises ImageError as `read_image_header` does, and OSError.
     """
     head = file.read(_HEAD_BYTES)
-    found = _scan(head, file)
-    if found is None:
+    scanned = _scan(head, file)
+    if scanned is None:
         raise ImageError("image-unreadable", _why_unreadable(head))
-    if found.format not in DECODED_FORMATS:
-        raise ImageError("image-format", f"is {found.format}, which DALI does not decode; save it as JPEG or PNG")
-    width, height = found.stored_size
+    if scanned.format not in DECODED_FORMATS:
+        raise ImageError("image-format", f"is {scanned.format}, which DALI does not decode; save it as JPEG or PNG")
+    width, height = scanned.stored_size
     if width < 1 or height < 1:
         raise ImageError("image-unreadable", f"has a header of {width} x {height} pixels")
-    displayed = (height, width) if found.orientation in (5, 6, 7, 8) else (width, height)
-    bits = head[24] if found.format == "PNG" and head[25] == _PNG_PALETTE else 0
+    displayed = (height, width) if scanned.orientation in (5, 6, 7, 8) else (width, height)
+    bits = head[24] if scanned.format == "PNG" and head[25] == _PNG_PALETTE else 0
     pixels, length = read_pixel_type(head, file), file.seek(0, 2)
     return ImageHeader(
-        *displayed, found.stored_size, found.orientation, found.format, length, zlib.crc32(head), bits, pixels
+        *displayed, scanned.stored_size, scanned.orientation, scanned.format, length, zlib.crc32(head), bits, pixels
     )
 
 
@@ -157,20 +157,20 @@ class _Scanned(NamedTuple):
 
 def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
     if head[:2] == b"\xff\xd8":
-        found = _scan_jpeg(head)
-        if found is None and len(head) == _HEAD_BYTES:
-            found = _scan_jpeg(head + file.read(_LONG_HEAD_BYTES))
-        if found is None and len(head) == _HEAD_BYTES:
+        scanned = _scan_jpeg(head)
+        if scanned is None and len(head) == _HEAD_BYTES:
+            scanned = _scan_jpeg(head + file.read(_LONG_HEAD_BYTES))
+        if scanned is None and len(head) == _HEAD_BYTES:
             file.seek(0)
-            found = _scan_jpeg(file.read(1 << 25))
-        return found
+            scanned = _scan_jpeg(file.read(1 << 25))
+        return scanned
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         return _scan_png(head, file)
     if (image_format := heif.format_of(head)) is not None:
         if not heif.decodes(image_format):
             raise ImageError("image-format", heif.why_undecoded(image_format))
-        found = _scan_with_pillow(file, ("AVIF", "HEIF"))
-        return None if found is None else found._replace(format=image_format)
+        scanned = _scan_with_pillow(file, ("AVIF", "HEIF"))
+        return None if scanned is None else scanned._replace(format=image_format)
     if head[:4] in TIFF_MAGIC:
         tiff = read_tiff_header(file)
         return _Scanned("TIFF", tiff.size, tiff.orientation) if tiff else None
@@ -323,7 +323,7 @@ def read_image_sizes(paths: Sequence[str]) -> list[SizeOrFault]:
     processes = min(available_cores(), len(paths) // FEW + 1)
     if processes == 1:
         return _read_sizes(paths)
-    chunks = (paths[at : at + _CHUNK] for at in range(0, len(paths), _CHUNK))
+    chunks = (paths[start : start + _CHUNK] for start in range(0, len(paths), _CHUNK))
     return list(chain.from_iterable(map_in_processes(_read_sizes, chunks, processes)))
 
 

@@ -17,7 +17,7 @@ from detaug.files.sample import HEAD_BYTES, Sample, json_beginning
 _LARGEST_JSON = 8 << 20  # bytes of a JSON file that is parsed whole; of a larger one its beginning tells
 _MOST_FILES = 20
 _LOOKED_AT = tuple(
-    sorted({".ndjson"}.union(*(each.extensions for each in FORMATS)) - {".txt", ".data"})  # these may be anything
+    sorted({".ndjson"}.union(*(row.extensions for row in FORMATS)) - {".txt", ".data"})  # these may be anything
 )
 """Extensions of the files of a folder that tell what it is."""
 

@@ -55,10 +55,10 @@ def without_pillows_warnings() -> Iterator[None]:
         with _lock:
             _silent.pop()
             if not _silent:
-                own = [each for each in warnings.filters if getattr(each[3], "pattern", None) == _PILLOWS_MODULES]
-                for each in own:
+                own = [entry for entry in warnings.filters if getattr(entry[3], "pattern", None) == _PILLOWS_MODULES]
+                for entry in own:
                     with suppress(ValueError):  # by now removed by `warnings.resetwarnings`
-                        warnings.filters.remove(each)  # type: ignore[attr-defined]
+                        warnings.filters.remove(entry)  # type: ignore[attr-defined]
 
 
 def _set_limit() -> None:

@@ -46,13 +46,13 @@ class ImageNames:
         return ImageNames, (self.names, self.place)
 
     def __contains__(self, name: str) -> bool:
-        at = bisect_left(self.names, name)
-        return at < len(self.names) and self.names[at] == name
+        index = bisect_left(self.names, name)
+        return index < len(self.names) and self.names[index] == name
 
     def own_copy(self, name: str) -> str:
         """Return the name itself, as the one in memory; a name that is none of an image as it is."""
-        at = bisect_left(self.names, name)
-        return self.names[at] if name in self.names[at : at + 1] else name
+        index = bisect_left(self.names, name)
+        return self.names[index] if name in self.names[index : index + 1] else name
 
     @cached_property
     def by_stem(self) -> NamesByKey:
@@ -70,28 +70,28 @@ class ImageNames:
 
     def with_stem(self, stem: str) -> tuple[tuple[str, ...], int]:
         """Return the images of a stem (a relative path without extension), best first, and the Pair's rank."""
-        found, rank = self._in_place(stem)
-        return (found, rank) if found else (tuple(self.namesakes.nearest(stem.replace("\\", "/"))), OTHER_FOLDER)
+        images, rank = self._in_place(stem)
+        return (images, rank) if images else (tuple(self.namesakes.nearest(stem.replace("\\", "/"))), OTHER_FOLDER)
 
     def _in_place(self, stem: str) -> tuple[tuple[str, ...], int]:
         """Return the images of a stem in its own folder, and the Pair's rank."""
-        if found := self.by_stem.get(stem):
-            return found, SAME_STEM
-        if found := self._by_folded_stem.get(folded(stem)):
-            return found, OTHER_CASE
+        if images := self.by_stem.get(stem):
+            return images, SAME_STEM
+        if images := self._by_folded_stem.get(folded(stem)):
+            return images, OTHER_CASE
         if not stem.lower().endswith(IMAGE_EXTENSIONS):
             return (), OTHER_CASE
-        found = self._by_folded_stem.get(folded(stem_of(stem)))  # a.jpg.txt
-        return tuple(image for image in found if folded(self.place(image)) == folded(stem)), OTHER_CASE
+        images = self._by_folded_stem.get(folded(stem_of(stem)))  # a.jpg.txt
+        return tuple(image for image in images if folded(self.place(image)) == folded(stem)), OTHER_CASE
 
     def with_filename(self, filename: str, folder: str) -> tuple[str, ...]:
         """Return the images that an XML in this folder may mean by <filename>, of which only the last part counts."""
         name = re.split(r"[\\/]", filename.strip())[-1]
         has_extension = name.lower().endswith(IMAGE_EXTENSIONS)
         stem = f"{folder}/{stem_of(name) if has_extension else name}".lstrip("/")
-        found = (self._in_place(stem)[0] or self.namesakes.nearest(f"{folder}/{name}".lstrip("/"))) if name else ()
-        exact = tuple(image for image in found if folded(image.rpartition("/")[2]) == folded(name))
-        return exact or tuple(found)
+        images = (self._in_place(stem)[0] or self.namesakes.nearest(f"{folder}/{name}".lstrip("/"))) if name else ()
+        exact = tuple(image for image in images if folded(image.rpartition("/")[2]) == folded(name))
+        return exact or tuple(images)
 
 
 class PairsByStem(Sequence[Pair]):
@@ -104,12 +104,12 @@ class PairsByStem(Sequence[Pair]):
         return len(self._labels)
 
     @overload
-    def __getitem__(self, at: int) -> Pair: ...
+    def __getitem__(self, index: int) -> Pair: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Pair]: ...
-    def __getitem__(self, at: int | slice) -> Pair | list[Pair]:
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
         """Return a pair, or the pairs of a slice."""
-        return self._pair(self._labels[at]) if isinstance(at, int) else [*map(self._pair, self._labels[at])]
+        return self._pair(self._labels[index]) if isinstance(index, int) else [*map(self._pair, self._labels[index])]
 
     def _pair(self, label: str) -> Pair:
         return Pair(label, *self._images.with_stem(stem_of(label)))
@@ -143,7 +143,7 @@ def _unique(names: Iterable[str]) -> dict[str, str]:
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(_loose(stem_of(last_part(name))), []).append(name)
-    return {key: found[0] for key, found in groups.items() if key and len(found) == 1}
+    return {key: group[0] for key, group in groups.items() if key and len(group) == 1}
 
 
 def _loose(stem: str) -> str:

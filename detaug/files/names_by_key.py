@@ -26,21 +26,22 @@ class NamesByKey:
 
     def get(self, key: str) -> tuple[str, ...]:
         """Return the names of a key, best first: see IMAGE_EXTENSIONS."""
-        found = [*self._each(key)]
-        return tuple(sorted(found, key=preference) if len(found) > 1 else found)
+        names = [*self._names_of(key)]
+        return tuple(sorted(names, key=preference) if len(names) > 1 else names)
 
     def some(self, key: str, most: int) -> list[str]:
         """Return up to `most` names of a key, in their order."""
-        return [*islice(self._each(key), most)]
+        return [*islice(self._names_of(key), most)]
 
-    def _each(self, key: str) -> Iterator[str]:
+    def _names_of(self, key: str) -> Iterator[str]:
         wanted = hash(key)
-        at = bisect_left(self._hashes, wanted)
-        while at < len(self._hashes) and self._hashes[at] == wanted:
-            name = self._names[self._order[at]]
+        position = bisect_left(self._hashes, wanted)
+        while position < len(self._hashes) and self._hashes[position] == wanted:
+            name = self._names[self._order[position]]
+            # Another key may have the same hash.
             if self._key(name) == key:
                 yield name
-            at += 1
+            position += 1
 
 
 def preference(name: str) -> tuple[int, str]:

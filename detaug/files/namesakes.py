@@ -30,8 +30,8 @@ class Namesakes:
         Parts count at the end and at the beginning. Images with the whole name come before those with its stem only.
         """
         last, parts = folded(last_part(path)), parts_of(path)
-        if len(found := self._by_stem.some(parts[-1], most=2)) < 2:
-            return found
+        if len(candidates := self._by_stem.some(parts[-1], most=2)) < 2:
+            return candidates
         exact = bool(self._by_name.some(last, most=1))
 
         def fitting(images: Sequence[str]) -> list[str]:
@@ -44,10 +44,10 @@ class Namesakes:
             return fitting(self._with_beginning(count).get(_beginning(parts, count)))
 
         depths = range(min(len(parts), self._deepest), 0, -1)
-        end, found = next(((count, found) for count in depths[:-1] if (found := ending(count))), (1, []))
-        if not found:  # all have the stem only in common at their ends
+        end, candidates = next(((count, candidates) for count in depths[:-1] if (candidates := ending(count))), (1, []))
+        if not candidates:  # all have the stem only in common at their ends
             return next(filter(None, map(beginning, depths)), []) or fitting(self._all_of(parts[-1]))
-        scores = {image: in_common(self._parts(image), parts) for image in found}
+        scores = {image: in_common(self._parts(image), parts) for image in candidates}
         more = max(scores.values()) - end + 1  # what the beginnings of others, whose ends are shorter, must have
         if more <= depths[0]:
             scores |= {image: in_common(self._parts(image), parts) for image in beginning(more)}

@@ -119,7 +119,7 @@ def in_any_case(path: PathLike) -> Path:
         return wanted
     parent = in_any_case(wanted.parent)
     try:
-        found = sorted(name for name in os.listdir(parent) if folded(name) == folded(wanted.name))
+        matches = sorted(name for name in os.listdir(parent) if folded(name) == folded(wanted.name))
     except (OSError, ValueError):  # no folder, or one that may not be listed; a NUL in its name
-        found = []
-    return parent / found[0] if found else wanted
+        matches = []
+    return parent / matches[0] if matches else wanted

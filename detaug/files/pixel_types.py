@@ -118,10 +118,10 @@ def read_npy_header(file: BinaryIO) -> NpyHeader | None:
     length = int.from_bytes(head[8:start], "little")
     file.seek(start)
     text = file.read(length) if length <= _LONGEST_NPY_HEADER else b""
-    found = [each.search(text) for each in (_NPY_TYPE, _NPY_ORDER, _NPY_SHAPE)]
-    if len(text) < length or None in found:
+    matches = [pattern.search(text) for pattern in (_NPY_TYPE, _NPY_ORDER, _NPY_SHAPE)]
+    if len(text) < length or None in matches:
         return None
-    (of_type, by_columns, sides) = (each[1].decode() for each in found if each)
+    (of_type, by_columns, sides) = (match[1].decode() for match in matches if match)
     shape = tuple(int(side) for side in re.findall(r"\d+", sides))
     if len(shape) not in (2, 3) or not all(shape):
         return None
@@ -140,8 +140,8 @@ def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
     `head`: the first bytes of `file`, 64 at least.
     """
     if head[:2] == b"\xff\xd8":
-        if found := _of_jpeg(head):
-            return found
+        if pixels := _of_jpeg(head):
+            return pixels
         file.seek(0)
         return _of_jpeg(file.read(1 << 18)) or PixelType()
     if head[:8] == b"\x89PNG\r\n\x1a\n" and len(head) > 25:
@@ -237,11 +237,11 @@ def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, tuple[int, ...]]]:
     file.seek(directory)
     (entries,) = struct.unpack(order + count, file.read(struct.calcsize(order + count)))
     rows = file.read(entry * min(entries, 4096))
-    for at in range(0, len(rows) - entry + 1, entry):
-        tag, kind, length = struct.unpack_from(f"{order}HH{number}", rows, at)
+    for start in range(0, len(rows) - entry + 1, entry):
+        tag, kind, length = struct.unpack_from(f"{order}HH{number}", rows, start)
         if tag in _TIFF_TAGS and kind in _TIFF_VALUES and length <= 4096:
             form = f"{order}{length}{_TIFF_VALUES[kind]}"
-            inline = rows[at + entry - struct.calcsize(number) : at + entry]
+            inline = rows[start + entry - struct.calcsize(number) : start + entry]
             if struct.calcsize(form) > len(inline):
                 file.seek(struct.unpack(order + number, inline)[0])
                 inline = file.read(struct.calcsize(form))
@@ -296,9 +296,9 @@ def _jp2_boxes(file: BinaryIO) -> tuple[int, bool, bool]:
 
 def _has_opacity(boxes: bytes) -> bool:
     """Return whether a channel definition of a JP2 header, its last one, is opacity."""
-    at = boxes.find(b"cdef")
-    if at < 0:
+    position = boxes.find(b"cdef")
+    if position < 0:
         return False
-    (channels,) = struct.unpack_from(">H", boxes, at + 4)
-    kinds = {struct.unpack_from(">HH", boxes, at + 6 + 6 * each) for each in range(min(channels, 256))}
+    (channels,) = struct.unpack_from(">H", boxes, position + 4)
+    kinds = {struct.unpack_from(">HH", boxes, position + 6 + 6 * index) for index in range(min(channels, 256))}
     return bool(kinds) and max(kinds)[1] in (1, 2)

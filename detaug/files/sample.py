@@ -38,13 +38,13 @@ class Sample:
     @cached_property
     def root(self) -> str:
         """Return the name of an XML's root element; "" where there is none."""
-        at = 0  # one pattern for all that may come first would try each way to divide it
-        while found := _BEFORE_ROOT.match(self.text, at):
-            end = self.text.find(_ENDS[found[1]], found.end())
+        position = 0  # one pattern for all that may come first would try each way to divide it
+        while opening := _BEFORE_ROOT.match(self.text, position):
+            end = self.text.find(_ENDS[opening[1]], opening.end())
             if end < 0:
                 return ""
-            at = end + len(_ENDS[found[1]])
-        root = _ROOT.match(self.text, at)
+            position = end + len(_ENDS[opening[1]])
+        root = _ROOT.match(self.text, position)
         return root[1].lower() if root else ""
 
     @cached_property
@@ -103,30 +103,30 @@ _SPACE = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 
 
-def _read_beginning(text: str, at: int, depth: int = 0) -> Any:
+def _read_beginning(text: str, position: int, depth: int = 0) -> Any:
     """Return the beginning of the object or list at a position."""
-    is_object = text[at : at + 1] == "{"
-    if depth > 3 or text[at : at + 1] not in ("{", "["):
+    is_object = text[position : position + 1] == "{"
+    if depth > 3 or text[position : position + 1] not in ("{", "["):
         return None
-    found: dict[str, Any] | list[Any] = {} if is_object else []
-    at += 1
+    result: dict[str, Any] | list[Any] = {} if is_object else []
+    position += 1
     with suppress(ValueError, RecursionError):
         while True:
             key: Any = None
-            at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+            position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
             if is_object:
-                key, at = _DECODER.raw_decode(text, at)
-                at = text.index(":", at) + 1
-                at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+                key, position = _DECODER.raw_decode(text, position)
+                position = text.index(":", position) + 1
+                position = _SPACE.match(text, position).end()  # type: ignore[union-attr]
             try:
-                value, at = _DECODER.raw_decode(text, at)
+                value, position = _DECODER.raw_decode(text, position)
             except ValueError:
-                value = _read_beginning(text, at, depth + 1)
-                at = len(text)
-            if isinstance(found, dict):
-                found[key] = value
+                value = _read_beginning(text, position, depth + 1)
+                position = len(text)
+            if isinstance(result, dict):
+                result[key] = value
             elif value is not None:
-                found.append(value)
-            if at >= len(text):
+                result.append(value)
+            if position >= len(text):
                 break
-    return found
+    return result

@@ -66,10 +66,10 @@ class Spool:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield all values in their order; others may be read in between."""
-        at = 0
-        while at < self._end:
-            value = self.get(at)
-            at = self._file.tell()
+        position = 0
+        while position < self._end:
+            value = self.get(position)
+            position = self._file.tell()
             yield value
 
 

@@ -81,8 +81,8 @@ class VideoIndex(NamedTuple):
 
     def key_before(self, number: int) -> int:
         """Return the last key frame before or at a frame; the first frame if there is none."""
-        at = int(np.searchsorted(self.keys, number, "right")) - 1
-        return int(self.keys[at]) if at >= 0 else 0
+        index = int(np.searchsorted(self.keys, number, "right")) - 1
+        return int(self.keys[index]) if index >= 0 else 0
 
 
 class NumberedPackets:
@@ -120,8 +120,8 @@ class NumberedPackets:
         if not self._index.is_timed:
             return int(self._numbers[min(self._position, len(self._numbers)) - 1])
         stamps = self._index.stamps
-        at = min(int(np.searchsorted(stamps, packet.pts)), len(stamps) - 1) if packet.pts is not None else 0
-        return at if stamps[at] == packet.pts else -1
+        index = min(int(np.searchsorted(stamps, packet.pts)), len(stamps) - 1) if packet.pts is not None else 0
+        return index if stamps[index] == packet.pts else -1
 
 
 def import_av() -> Any:
@@ -145,14 +145,14 @@ def open_video(path: str) -> Any:
 def video_stream(container: Any) -> Any:
     """Return the first video of an open file. Raises VideoError if there is none."""
     if not container.streams.video:
-        kinds = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
+        kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
         raise VideoError(f"has no video, but {kinds}")
     return container.streams.video[0]
 
 
 def with_content(container: Any, stream: Any) -> Iterator[Any]:
     """Yield the packets of a video without empty ones: AVI has such for frames left out; they would end a decoder."""
-    return (each for each in container.demux(stream) if each.size)
+    return (packet for packet in container.demux(stream) if packet.size)
 
 
 def turns_of(frame: Any) -> int:
@@ -160,15 +160,15 @@ def turns_of(frame: Any) -> int:
     return int(round(frame.rotation / 90) % 4)
 
 
-def _is_mirrored(frame: Any) -> bool:
+def _is_flipped(frame: Any) -> bool:
     """Return whether the display matrix of a frame, nine numbers row by row, mirrors it."""
     try:
-        found = frame.side_data.get("DISPLAYMATRIX")
+        matrix = frame.side_data.get("DISPLAYMATRIX")
     except ValueError:  # PyAV shows none beside data of a kind that it does not know
         return False
-    if found is None:
+    if matrix is None:
         return False
-    a, b, _, c, d = np.frombuffer(bytes(found), np.int32)[:5].astype(np.float64).tolist()
+    a, b, _, c, d = np.frombuffer(bytes(matrix), np.int32)[:5].astype(np.float64).tolist()
     return bool(a * d < b * c)
 
 
@@ -207,13 +207,13 @@ def _check_riff(path: str) -> None:
     """Raise VideoError for an AVI, a RIFF file, that is shorter than the length at its start says."""
     with open(path, "rb") as file:
         name, length = file.read(4), int.from_bytes(file.read(4), "little") + 8
-    if name == b"RIFF" and length > (found := os.path.getsize(path)):
-        raise VideoError(f"is cut off: it should have {length:,} bytes, and has {found:,}")
+    if name == b"RIFF" and length > (actual := os.path.getsize(path)):
+        raise VideoError(f"is cut off: it should have {length:,} bytes, and has {actual:,}")
 
 
 def _end(scan: _Scan) -> float:
     """Return the seconds from where the stated duration begins to the end of the last frame; 0 if it is not known."""
-    ends = [each.pts + each.duration for each in scan.packets if each.pts is not None]
+    ends = [packet.pts + packet.duration for packet in scan.packets if packet.pts is not None]
     return max(ends, default=0) * scan.unit - scan.start
 
 
@@ -268,10 +268,10 @@ def _scan(path: str, *, decode_all: bool) -> _Scan:
                 decoded = _decoded(stream, packet)
                 first = first or next(iter(decoded or ()), None)
                 broken = [(len(packets) - 1, None)] if packet else []
-                frames += broken if decoded is None else [(each.pts, bool(each.key_frame)) for each in decoded]
+                frames += broken if decoded is None else [(frame.pts, bool(frame.key_frame)) for frame in decoded]
         if first is None:
             raise VideoError("has no frame that decodes" if packets else "has no frames")
-        if _is_mirrored(first):
+        if _is_flipped(first):
             raise VideoError("is to be shown mirrored, by its display matrix, which is not supported")
         turns, codec = turns_of(first), stream.codec_context
         coding = Coding(codec.codec.canonical_name, first.format.name, turns)
@@ -294,37 +294,39 @@ def _duration(container: Any, stream: Any) -> tuple[float, float]:
     """Return the seconds at which a stated duration begins, and the duration. Matroska counts from 0."""
     if stream.duration:
         return float((stream.start_time or 0) * stream.time_base), float(stream.duration * stream.time_base)
-    if found := re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
-        hours, minutes, seconds = map(float, found.groups())
+    if match := re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", stream.metadata.get("DURATION", "")):
+        hours, minutes, seconds = map(float, match.groups())
         return 0.0, 3600 * hours + 60 * minutes + seconds
     return 0.0, container.duration / 1e6 if len(container.streams) == 1 and container.duration else 0.0
 
 
 def _by_times(scan: _Scan) -> VideoIndex | None:
     """Return the frames by the times of their packets; None where these do not tell them apart, or are of decoding."""
-    packets = [each for each in scan.packets if not each.is_left_out]
+    packets = [packet for packet in scan.packets if not packet.is_left_out]
     begin = scan.packets[scan.first]
-    if begin.pts is not None and begin is next((each for each in packets if each.is_key), None):
-        packets = [each for each in packets if each.pts is None or each.pts >= begin.pts]  # none before it decodes
-    stamps = _known([each.pts for each in packets])
+    if begin.pts is not None and begin is next((packet for packet in packets if packet.is_key), None):
+        packets = [
+            packet for packet in packets if packet.pts is None or packet.pts >= begin.pts
+        ]  # none before it decodes
+    stamps = _known([packet.pts for packet in packets])
     if scan.is_decoded or stamps is None or len({*stamps}) < len(stamps):
         return None
     if scan.is_reordered and _ascending(stamps):
         return None
     order = np.argsort(stamps)
-    keys = np.flatnonzero(np.array([each.is_key for each in packets])[order])
+    keys = np.flatnonzero(np.array([packet.is_key for packet in packets])[order])
     return VideoIndex(np.array(stamps, np.int64)[order], keys, scan.unit, scan.size, scan.coding)
 
 
 def _by_decoding(scan: _Scan) -> VideoIndex:
     """Return the frames by the packets that they came out of. A broken packet has a number too: reading it names it."""
     decoded = {position for position, is_key in scan.frames if is_key is not None}
-    frames = [each for each in scan.frames if each[1] is not None or each[0] not in decoded]
+    frames = [frame for frame in scan.frames if frame[1] is not None or frame[0] not in decoded]
     positions = [position for position, _ in frames]
     if None in positions or len({*positions}) < len(positions):
         raise VideoError("has several frames in a packet")
     packets = [scan.packets[position] for position in positions]
-    keys = [at for at, (_, is_key) in enumerate(frames) if is_key and packets[at].is_key]
+    keys = [index for index, (_, is_key) in enumerate(frames) if is_key and packets[index].is_key]
     stamps, unit = _stamps(packets, scan)
     return VideoIndex(stamps, np.array(keys, np.int64), unit, scan.size, scan.coding, np.array(positions, np.int64))
 
@@ -332,7 +334,7 @@ def _by_decoding(scan: _Scan) -> VideoIndex:
 def _stamps(packets: Sequence[_Packet], scan: _Scan) -> tuple[Ints, float]:
     """Return the presentation times of frames, and their unit, from what is known of their packets."""
     constant = np.arange(len(packets)), 1 / scan.rate
-    stamps, of_decoding = (_known([each[at] for each in packets]) for at in (0, 1))
+    stamps, of_decoding = (_known([packet[column] for packet in packets]) for column in (0, 1))
     if of_decoding and not scan.formats & WITH_TIMES_OF_MOST:
         stamps = sorted(of_decoding)
     if not stamps or not _ascending(stamps):
