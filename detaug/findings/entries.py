@@ -57,6 +57,6 @@ def from_messages(
 def count_findings(findings: Iterable[Findings]) -> dict[str, int]:
     """Count the findings of each kind that occurs, in the order of CHECK_KINDS."""
     counts = dict.fromkeys(CHECK_KINDS, 0)
-    for each in findings:
-        counts[each.kind] += len(each)
+    for finding in findings:
+        counts[finding.kind] += len(finding)
     return {kind: count for kind, count in counts.items() if count}

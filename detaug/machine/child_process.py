@@ -47,13 +47,13 @@ def _signals_held() -> Iterator[None]:
 
     is_main = threading.current_thread() is threading.main_thread()  # other threads are not interrupted
     stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if is_main else ()
-    handlers = {each: handler for each in stops if callable(handler := signal.getsignal(each))}
-    for each in handlers:
-        signal.signal(each, hold)
+    handlers = {stop: handler for stop in stops if callable(handler := signal.getsignal(stop))}
+    for stop in handlers:
+        signal.signal(stop, hold)
     try:
         yield
     finally:
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+        for stop, handler in handlers.items():
+            signal.signal(stop, handler)
     for number in held:
         signal.raise_signal(number)

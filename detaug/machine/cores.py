@@ -53,7 +53,7 @@ def _groups(cgroups: Path, controller: str) -> Iterator[Path]:
         if controller in controllers.split(",") or not controllers:
             root = cgroups / controller if controllers else cgroups
             group = root / path.lstrip("/")
-            yield from (each for each in (group, *group.parents) if each == root or root in each.parents)
+            yield from (folder for folder in (group, *group.parents) if folder == root or root in folder.parents)
 
 
 def _read(path: Path) -> list[str]:

@@ -213,8 +213,8 @@ def _examples(summary: Summary, kind: str) -> str:
     if kind == "shape-unused":
         return ": " + _shapes_by_kind(finding for finding in summary.findings if finding.kind == kind)
     if kind in ("element-unused", "key-dropped"):
-        found = (finding.before for finding in summary.findings if finding.kind == kind)
-        names = [*dict.fromkeys(short_name(each[0] if isinstance(each, list) else each) for each in found)]
+        values = (finding.before for finding in summary.findings if finding.kind == kind)
+        names = [*dict.fromkeys(short_name(value[0] if isinstance(value, list) else value) for value in values)]
         return ": " + ", ".join(names[:_MOST_NAMES_SHOWN]) + ", ..." * (len(names) > _MOST_NAMES_SHOWN)
     if kind not in ("class-not-listed", "class-unused"):
         return ""
