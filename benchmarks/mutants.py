@@ -715,13 +715,13 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "converters/records/to_coco.py",
-        "if each.size != size:",
-        "if each.size[0] != size[0]:",
+        "if image.size != size:",
+        "if image.size[0] != size[0]:",
         "tests/converters/test_mot.py::test_faults_of_a_sequence",
     ),
     Mutant(
         "converters/records/to_coco.py",
-        "-1 if each.frame is None else each.frame",
+        "-1 if image.frame is None else image.frame",
         "0",
         "tests/converters/test_mot.py::test_frames_are_in_the_order_of_their_numbers",
     ),
@@ -757,8 +757,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "converters/mot/to_coco.py",
-        "(edge - first_pixel for edge in each.edges)",
-        "(edge - 1 for edge in each.edges)",
+        "(edge - first_pixel for edge in entry.edges)",
+        "(edge - 1 for edge in entry.edges)",
         "tests/converters/test_mot.py::test_pixels_from_zero",
     ),
     Mutant(
@@ -769,13 +769,13 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "converters/mot/to_coco.py",
-        'if each.is_ignored and ignored == "drop":',
-        "if each.is_ignored:",
+        'if entry.is_ignored and ignored == "drop":',
+        "if entry.is_ignored:",
         "tests/converters/test_mot.py::test_ignored_entries",
     ),
     Mutant(
         "converters/yolo/to_coco.py",
-        "class_names[each.number]",
+        "class_names[box.number]",
         "class_names[0]",
         "tests/converters/test_yolo.py::test_images_without_labels_have_no_boxes",
     ),

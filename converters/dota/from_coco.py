@@ -69,22 +69,22 @@ def coco_to_dota(
     findings += crowds
     rows, outlines, faults = outlines_of(rows)
     lines, missing = dict[int, str](), 0
-    for at in rows.boxes.tolist():
-        corners = outlines.rotated_box(at)
+    for box in rows.boxes.tolist():
+        corners = outlines.rotated_box(box)
         missing += corners is None
         if corners is None:
-            x0, y0, x1, y1 = rows.table.boxes[at].tolist()
+            x0, y0, x1, y1 = rows.table.boxes[box].tolist()
             corners = np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]])
-        difficult = int(rows.table.row("annotations", at).get("difficult") == 1)
+        difficult = int(rows.table.row("annotations", box).get("difficult") == 1)
         numbers = " ".join(decimal(value, _DECIMALS) for value in corners.ravel().tolist())
-        lines[at] = f"{numbers} {rows.class_name(at)} {difficult}\n"
+        lines[box] = f"{numbers} {rows.class_name(box)} {difficult}\n"
     findings += [*faults, *([Finding(str(export.source), "outline-missing", count=missing)] if missing else [])]
     findings += [*clipped(rows), *dropped_keys(rows, _KEYS)]
     export.stop_on_errors(rows, findings)
     folder, image_folder = export.folder / "labelTxt", export.folder / "images"
     texts: dict[Path, str] = {}
-    for at, boxes in rows:
-        texts[folder / f"{posixpath.splitext(rows.file_name(at))[0]}.txt"] = "".join(lines[box] for box in boxes)
+    for image, boxes in rows:
+        texts[folder / f"{posixpath.splitext(rows.file_name(image))[0]}.txt"] = "".join(lines[box] for box in boxes)
     with export.writing(findings):
         export.write(rows, texts, image_folder, progress, labels=label_files(folder, ".txt"))
     where = export.left_images or image_folder

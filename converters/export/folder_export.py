@@ -75,10 +75,14 @@ class FolderExport:
         """
         rows, findings = read_coco_rows(self.source)
         check_class_names(rows)
-        names = {at: rows.file_name(at) for at in rows.images.tolist()}
+        names = {image: rows.file_name(image) for image in rows.images.tolist()}
         named = stem_findings(rows)
         if one_file:
-            named = ((at, each) for at, each in named if each.kind != "stem-repeated" or each.before == each.after)
+            named = (
+                (image, finding)
+                for image, finding in named
+                if finding.kind != "stem-repeated" or finding.before == finding.after
+            )
         rows, faults = leave_out(rows, [*named, *missing_images(names, self.images)])
         return rows, [*findings, *faults]
 

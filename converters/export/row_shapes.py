@@ -31,11 +31,11 @@ class Outlines(NamedTuple):
     runs: dict[int, Ints]
     """Of masks: where runs of pixels end, down the columns of the image, the first one outside of the object."""
 
-    def rotated_box(self, at: int) -> Floats | None:
+    def rotated_box(self, position: int) -> Floats | None:
         """Return (4, 2): `corners`, a polygon of four points, or the smallest rectangle around the polygon."""
-        if at in self.corners or at not in self.rings:
-            return self.corners.get(at)
-        rings = self.rings[at]
+        if position in self.corners or position not in self.rings:
+            return self.corners.get(position)
+        rings = self.rings[position]
         return rings[0] if len(rings) == 1 and len(rings[0]) == 4 else smallest_rectangle(np.concatenate(rings))
 
 
@@ -45,25 +45,25 @@ def outlines_of(rows: CocoRows, *, trace: bool = True) -> tuple[CocoRows, Outlin
     trace: masks become rings, too.
     """
     positions = rows.boxes.tolist()
-    entries = [rows.table.row("annotations", at) for at in positions]
+    entries = [rows.table.row("annotations", position) for position in positions]
     height, width = rows.table.sizes[rows.table.image_index[rows.boxes]].T
     segmentations, corners = ([entry.get(key) for entry in entries] for key in ("segmentation", "corners"))
-    read, faults = read_outlines(segmentations, corners, height, width)
+    polygons, faults = read_outlines(segmentations, corners, height, width)
     wrong = faults.segmentation | faults.corners
-    found = Outlines({}, {}, {})
-    for row, at in enumerate(positions):
-        ends = read.runs[read.first_run[row] : read.first_run[row + 1]].astype(np.int64)
+    outlines = Outlines({}, {}, {})
+    for row, position in enumerate(positions):
+        ends = polygons.runs[polygons.first_run[row] : polygons.first_run[row + 1]].astype(np.int64)
         if len(ends):
-            found.runs[at] = ends
+            outlines.runs[position] = ends
         rings = rings_of_mask(mask_of_runs(ends, int(height[row]), int(width[row]))) if len(ends) and trace else []
-        if read.first_ring[row] < read.first_ring[row + 1] and row not in wrong:
+        if polygons.first_ring[row] < polygons.first_ring[row + 1] and row not in wrong:
             rings += [points_of(ring) for ring in segmentations[row] or () if len(ring) >= 6]  # in double precision
         if rings:
-            found.rings[at] = rings
-        if not np.isnan(read.corners[row]).any():
-            found.corners[at] = read.corners[row]
+            outlines.rings[position] = rings
+        if not np.isnan(polygons.corners[row]).any():
+            outlines.corners[position] = polygons.corners[row]
     left, findings = _without(rows, {positions[row]: fault for row, fault in wrong.items()})
-    return left, found, findings
+    return left, outlines, findings
 
 
 def key_points_of(rows: CocoRows) -> tuple[CocoRows, dict[int, Floats], list[Finding]]:
@@ -71,7 +71,7 @@ def key_points_of(rows: CocoRows) -> tuple[CocoRows, dict[int, Floats], list[Fin
     positions = rows.boxes.tolist()
     names = {row["id"]: len(names_of_points(row)) for row in rows.table.coco.document["categories"]}
     known = [names[number] for number in rows.table.category_ids[rows.boxes].tolist()]
-    values = [rows.table.row("annotations", at).get("keypoints") for at in positions]
+    values = [rows.table.row("annotations", position).get("keypoints") for position in positions]
     points, faults = read_key_points(values, known)
     left, findings = _without(rows, {positions[row]: fault for row, (_, fault) in faults.items()})
     return left, dict(zip(positions, points, strict=True)), findings
@@ -79,7 +79,9 @@ def key_points_of(rows: CocoRows) -> tuple[CocoRows, dict[int, Floats], list[Fin
 
 def _without(rows: CocoRows, faults: Mapping[int, str]) -> tuple[CocoRows, list[Finding]]:
     path = rows.table.path
-    notes = [f"{rows.table.entry('annotations', at)}{fault}; {remedy_of(path)}" for at, fault in faults.items()]
+    notes = [
+        f"{rows.table.entry('annotations', position)}{fault}; {remedy_of(path)}" for position, fault in faults.items()
+    ]
     return rows.without((), faults), [Finding(str(path), "entry-invalid", note=note) for note in notes]
 
 
@@ -126,37 +128,37 @@ class CocoShapes(NamedTuple):
     def unordered_points(self) -> Iterator[Finding]:
         """Yield a finding for each class with several keypoints, of which a format has the names alone."""
         table = self.rows.table
-        labelled = [at for at, points in self.key_points.items() if len(points) > 1 and points[:, 2].any()]
-        for category in sorted({*table.category_ids[labelled].tolist()}):
+        labeled = [position for position, points in self.key_points.items() if len(points) > 1 and points[:, 2].any()]
+        for category in sorted({*table.category_ids[labeled].tolist()}):
             note = f"class {shown(table.categories[category])}: {', '.join(self.point_names[category])}"
             yield Finding(str(table.path), "points-order", note=note)
 
-    def of(self, at: int) -> Shape:
+    def of(self, position: int) -> Shape:
         """Return the shape of an annotation."""
-        table, rings = self.rows.table, self.outlines.rings.get(at, [])
-        height, width = table.sizes[table.image_index[at]].tolist()
-        corners, ends = self.outlines.corners.get(at), self.outlines.runs.get(at)
+        table, rings = self.rows.table, self.outlines.rings.get(position, [])
+        height, width = table.sizes[table.image_index[position]].tolist()
+        corners, ends = self.outlines.corners.get(position), self.outlines.runs.get(position)
         mask = None if ends is None else mask_of_runs(ends, height, width)
-        names = self.point_names[int(table.category_ids[at])]
-        points = self.key_points[at] + (0.5, 0.5, 0)  # COCO counts pixels
+        names = self.point_names[int(table.category_ids[position])]
+        points = self.key_points[position] + (0.5, 0.5, 0)  # COCO counts pixels
         named = {name: (x, y, int(v)) for name, (x, y, v) in zip(names, points.tolist(), strict=False)}
-        left, top, right, bottom = table.boxes[at].tolist()
+        left, top, right, bottom = table.boxes[position].tolist()
         return Shape(
-            self.rows.class_name(at),
+            self.rows.class_name(position),
             (height, width),
             (left, top, right, bottom),
             [] if corners is not None and is_ring_of(rings, corners) else rings,
             mask if mask is not None and mask.any() else None,
             corners,
             named if points[:, 2].any() else {},
-            bool(table.crowd[at]),
-            {_own_name(key): value for key, value in table.row("annotations", at).items() if key not in OWN_KEYS},
+            bool(table.crowd[position]),
+            {_own_name(key): value for key, value in table.row("annotations", position).items() if key not in OWN_KEYS},
         )
 
     @property
     def columns(self) -> frozenset[str]:
         """Return the further keys that annotations have."""
-        keys = (self.rows.table.row("annotations", at).keys() for at in self.rows.boxes.tolist())
+        keys = (self.rows.table.row("annotations", position).keys() for position in self.rows.boxes.tolist())
         return frozenset().union(*keys) - OWN_KEYS
 
 
@@ -175,7 +177,7 @@ def shapes_of(rows: CocoRows) -> tuple[CocoRows, CocoShapes, list[Finding]]:
     """Return the shapes of the annotations; those with a wrong one are left out, with a finding."""
     rows, outlines, faults = outlines_of(rows, trace=False)
     rows, points, more_faults = key_points_of(rows)
-    count = max((len(each) for each in points.values()), default=0)
+    count = max((len(own_points) for own_points in points.values()), default=0)
     numbers = [str(number) for number in range(1, count + 1)]
     names = {row["id"]: names_of_points(row) or numbers for row in rows.table.coco.document["categories"]}
     return rows, CocoShapes(rows, outlines, points, names), [*faults, *more_faults]

@@ -61,48 +61,50 @@ def convert_to_coco(
     >>> print(convert_to_coco("demo/VOC", "any.json").boxes)
     203
     """
-    found = path if isinstance(path, Recognised) else recognise(path, format)
-    given = {"split": split, "classes": classes, "images": images, "part": part, "jobs": jobs}
+    recognized = path if isinstance(path, Recognised) else recognise(path, format)
+    arguments = {"split": split, "classes": classes, "images": images, "part": part, "jobs": jobs}
     more = {"on_error": on_error, "report": report, "progress": progress}
-    if not found.format.reader:
-        return _convert_with_own(found, output, given, more)
-    if not found.format.has_splits:
-        _refuse(found, given, ("split",))
+    if not recognized.format.reader:
+        return _convert_with_own(recognized, output, arguments, more)
+    if not recognized.format.has_splits:
+        _refuse(recognized, arguments, ("split",))
     options = Options(classes, on_error, report, progress, check_part(part), 1 if jobs is None else jobs)
-    folder = found.folder if images is None else Path(images)
+    folder = recognized.folder if images is None else Path(images)
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
-    output_files({"output": output, "report": report}, found.path, folder)  # before all is read
-    module, _, function = found.format.reader.rpartition(".")
+    output_files({"output": output, "report": report}, recognized.path, folder)  # before all is read
+    module, _, function = recognized.format.reader.rpartition(".")
     read = getattr(import_module(f"detaug.converters.{module}"), function)
-    source = AnnotationFiles(found.folder, found.files, folder, Path(output).parent, found.path)
-    contents: Contents = read(source, **({"split": split} if found.format.has_splits else {}))
-    unused = [Finding(file, "file-unused") for file in found.unused] if contents.files is None else []
-    files = len(found.files) if contents.files is None else contents.files
+    source = AnnotationFiles(recognized.folder, recognized.files, folder, Path(output).parent, recognized.path)
+    contents: Contents = read(source, **({"split": split} if recognized.format.has_splits else {}))
+    unused = [Finding(file, "file-unused") for file in recognized.unused] if contents.files is None else []
+    files = len(recognized.files) if contents.files is None else contents.files
     contents = contents._replace(findings=chain(unused, contents.findings), files=files)
     return records_to_coco(
-        contents, folder, output, [found.path], options, found.format.title, is_whole=found.path.is_dir()
+        contents, folder, output, [recognized.path], options, recognized.format.title, is_whole=recognized.path.is_dir()
     )
 
 
-def _convert_with_own(found: Recognised, output: PathLike, given: dict[str, Any], more: dict[str, Any]) -> Summary:
+def _convert_with_own(
+    recognized: Recognised, output: PathLike, arguments: dict[str, Any], more: dict[str, Any]
+) -> Summary:
     """Convert a format that has a converter of its own."""
     from detaug import converters
 
-    if found.format.name == "coco":
-        file = found.folder / found.files[0]
+    if recognized.format.name == "coco":
+        file = recognized.folder / recognized.files[0]
         if _is_panoptic(file):
             form = next(form for form in FORMS if form.name == COCO_PANOPTIC)
             raise ConversionError(f"{file} is {form.name}; {form.remedy}")
         raise ConversionError(f"{file} is a COCO JSON file; it needs no conversion: detaug check {file} IMAGES")
-    convert: Callable[..., Summary] = getattr(converters, f"{found.format.name}_to_coco")
-    _refuse(found, given, ("split", "images"))
-    if given["part"]:
+    convert: Callable[..., Summary] = getattr(converters, f"{recognized.format.name}_to_coco")
+    _refuse(recognized, arguments, ("split", "images"))
+    if arguments["part"]:
         raise InputError(
-            f"{found.format.title} is converted without part; give some of the shards, and join the JSON files"
+            f"{recognized.format.title} is converted without part; give some of the shards, and join the JSON files"
         )
-    shards = [found.folder / file for file in found.files]
-    return convert(shards, output, classes=given["classes"], jobs=given["jobs"], **more)
+    shards = [recognized.folder / file for file in recognized.files]
+    return convert(shards, output, classes=arguments["classes"], jobs=arguments["jobs"], **more)
 
 
 def _is_panoptic(file: Path) -> bool:
@@ -111,9 +113,11 @@ def _is_panoptic(file: Path) -> bool:
         return any(b'"segments_info"' in part for part in iter(partial(content.read, 1 << 24), b""))
 
 
-def _refuse(found: Recognised, given: dict[str, Any], names: Sequence[str]) -> None:
+def _refuse(recognized: Recognised, arguments: dict[str, Any], names: Sequence[str]) -> None:
     """Raise InputError for an option that the format does not have."""
     for name in names:
-        if given[name] is not None:
-            command = found.format.command and f"; detaug {found.format.command} has the options of this format"
-            raise InputError(f"{found.format.title} is converted without {name}; leave it out{command}")
+        if arguments[name] is not None:
+            command = (
+                recognized.format.command and f"; detaug {recognized.format.command} has the options of this format"
+            )
+            raise InputError(f"{recognized.format.title} is converted without {name}; leave it out{command}")

@@ -35,7 +35,7 @@ def read_createml(source: AnnotationFiles) -> Contents:
             entry = object_of(value, f"entry {index}")
             name = entry.get("image") or entry.get("imagefilename") or entry.get("filename")
             called = text_of(name, f"image of entry {index}")
-            columns = {key: each for key, each in entry.items() if key not in _IMAGE_KEYS}
+            columns = {key: member for key, member in entry.items() if key not in _IMAGE_KEYS}
             record = Record(file, names_beside(file, called), called=called, columns=columns)
             items = entry.get("annotations", entry.get("annotation"))
             read_objects(record, list_of(items, f"annotations of entry {index}"), _object)
@@ -49,5 +49,5 @@ def _object(value: Any) -> Object:
     place = object_of(entry.get("coordinates"), "coordinates")
     x, y, width, height = numbers_of(map(place.get, _SIDES), _SIDES)
     edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
-    columns = {key: each for key, each in entry.items() if key not in ("label", "coordinates")}
+    columns = {key: member for key, member in entry.items() if key not in ("label", "coordinates")}
     return Object(text_of(entry.get("label"), "label"), edges, columns=columns)

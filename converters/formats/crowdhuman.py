@@ -39,8 +39,8 @@ def read_crowdhuman(source: AnnotationFiles) -> Contents:
         record.names = [text_of(entry.get("ID"), "ID")]
         items = list_of(entry.get("gtboxes"), "gtboxes")
         count_unread(record, entry, ("ID", "gtboxes"))
-        for each in items:
-            count_unread(record, each, _BOX_KEYS)
+        for item in items:
+            count_unread(record, item, _BOX_KEYS)
         read_objects(record, items, lambda item: _object(item, line), lambda _: line)
 
     records = records_of_lists(source, lambda file: records_of_lines(source, file, read))
@@ -49,9 +49,9 @@ def read_crowdhuman(source: AnnotationFiles) -> Contents:
 
 def _object(value: Any, line: int) -> Object:
     entry = object_of(value, "a box")
-    extra, head = (each if isinstance(each := entry.get(key), dict) else {} for key in ("extra", "head_attr"))
+    extra, head = (member if isinstance(member := entry.get(key), dict) else {} for key in ("extra", "head_attr"))
     columns: dict[str, Any] = {key: entry[key] for key in ("vbox", "hbox") if key in entry}
-    columns |= extra | {f"head_{key}": each for key, each in head.items()}
+    columns |= extra | {f"head_{key}": member for key, member in head.items()}
     is_mask = entry.get("tag") == "mask"
     return Object(
         text_of(entry.get("tag"), "tag"),

@@ -56,7 +56,7 @@ class TableColumns(NamedTuple):
 
     def edges_of(self, row: Sequence[str]) -> Edges:
         """Return the box of a row. Raises ObjectError."""
-        left, top, right, bottom = numbers_of([self.number_text(row[at]) for at in self.edges], "a coordinate")
+        left, top, right, bottom = numbers_of([self.number_text(row[column]) for column in self.edges], "a coordinate")
         if self.has_middle:
             left, top = left - right / 2, top - bottom / 2
         return (left, top, left + right, top + bottom) if self.has_sides else (left, top, right, bottom)
@@ -67,16 +67,20 @@ RETINANET = TableColumns(0, 5, (1, 2, 3, 4), False, (), {}, 6, has_head=False)
 
 def table_with_head(head: Sequence[str]) -> TableColumns | None:
     """Return which column has what by the names of columns; None if they do not tell."""
-    at = {word.lower(): position for position, word in enumerate(head)}
-    edges = next((names for names in BOX_COLUMNS if at.keys() >= {*names}), ())
-    free = at.keys() - {*edges}
-    image, class_name, width, height = (next((at[name] for name in each if name in free), None) for each in _NAMES)
-    if not edges or image is None or class_name is None or at.keys() >= {"x1", "y1", "x3", "y3"}:  # four corners
+    position_of = {word.lower(): position for position, word in enumerate(head)}
+    edges = next((names for names in BOX_COLUMNS if position_of.keys() >= {*names}), ())
+    free = position_of.keys() - {*edges}
+    image, class_name, width, height = (
+        next((position_of[name] for name in candidates if name in free), None) for candidates in _NAMES
+    )
+    if (
+        not edges or image is None or class_name is None or position_of.keys() >= {"x1", "y1", "x3", "y3"}
+    ):  # four corners
         return None
     size = (width, height) if width is not None and height is not None else ()
-    used = {image, class_name, *size, *(at[name] for name in edges)}
+    used = {image, class_name, *size, *(position_of[name] for name in edges)}
     columns = {word: position for position, word in enumerate(head) if word and position not in used}
-    places = tuple(at[name] for name in edges)
+    places = tuple(position_of[name] for name in edges)
     has_sides = edges[2] not in _CORNERS
     return TableColumns(image, class_name, places, has_sides, size, columns, len(head), has_middle=edges[0] in _MIDDLES)
 

@@ -85,9 +85,10 @@ def _records(source: AnnotationFiles, file: str, names: Mapping[str, str]) -> It
     if table is None:
         raise ObjectError(TABLE_RULE, "label-unreadable")
     commas, points = False, False
+    # Two passes: only the last row tells whether commas are decimal, and whether all numbers are fractions of images.
     for _, row in _rows(path, table):
         counts[row[table.image]] += 1
-        texts = [row[at] for at in table.edges]
+        texts = [row[column] for column in table.edges]
         commas, points = commas or any(map(is_decimal_comma, texts)), points or "." in "".join(texts)
         if largest <= _LARGEST_RELATIVE:
             with suppress(ObjectError):
@@ -112,17 +113,17 @@ def _add_row(record: Record, line: int, row: Sequence[str], table: TableColumns,
     try:
         if not record.names:
             raise ObjectError("a row must name its image", "row-invalid")
-        if not (row[table.class_name] or any(row[at] for at in table.edges)):
+        if not (row[table.class_name] or any(row[column] for column in table.edges)):
             return
         edges = table.edges_of(row)
-        if table.size and record.size is None and all(row[at] for at in table.size):
-            width, height = (number_of(row[at], "width and height") for at in table.size)
+        if table.size and record.size is None and all(row[column] for column in table.size):
+            width, height = (number_of(row[column], "width and height") for column in table.size)
             record.size = int(width), int(height)
         name = text_of(row[table.class_name], "class")
     except ObjectError as error:
         record.findings.append(Finding(record.file, "row-invalid", None, line, note=str(error)))
         return
-    columns = {key: _value(table.number_text(row[at])) for key, at in table.columns.items() if row[at]}
+    columns = {key: _value(table.number_text(row[column])) for key, column in table.columns.items() if row[column]}
     is_group = columns.get("IsGroupOf") == 1
     record.objects.append(Object(names.get(name, name), edges, is_crowd=is_group, columns=columns, line=line))
 

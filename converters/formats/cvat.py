@@ -119,9 +119,9 @@ def _meta(path: str) -> Any:
 
 def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]:
     """Yield (name, names of keypoints, their skeleton) of the labels of a task or project, in their order."""
-    found = [] if meta is None else meta.findall(".//labels/label")
-    found = [each for each in found if each.findtext("type") != "tag"]  # about whole images
-    names = [(each.findtext("name") or "", each.findtext("parent"), each.findtext("svg") or "") for each in found]
+    labels = [] if meta is None else meta.findall(".//labels/label")
+    labels = [label for label in labels if label.findtext("type") != "tag"]  # about whole images
+    names = [(label.findtext("name") or "", label.findtext("parent"), label.findtext("svg") or "") for label in labels]
     for name, parent, svg in names:
         if name.strip() and not parent:
             points = [child for child, its_parent, _ in names if its_parent == name and child.strip()]
@@ -130,11 +130,13 @@ def _labels(meta: Any) -> Iterator[tuple[str, list[str], list[tuple[int, int]]]]
 
 def _frames_of(meta: Any, task: str) -> range:
     """Return the numbers of the frames that the task, or the job, has, as far as the file tells."""
-    found = [] if meta is None else [*meta.findall("./task"), *meta.findall("./job")]
-    found += (
-        [] if meta is None else [each for each in meta.iterfind("./project/tasks/task") if each.findtext("id") == task]
+    tasks = [] if meta is None else [*meta.findall("./task"), *meta.findall("./job")]
+    tasks += (
+        []
+        if meta is None
+        else [candidate for candidate in meta.iterfind("./project/tasks/task") if candidate.findtext("id") == task]
     )
-    texts = (found[0].findtext(f"./{each}_frame") if found else None for each in ("start", "stop"))
+    texts = (tasks[0].findtext(f"./{end}_frame") if tasks else None for end in ("start", "stop"))
     first, last = map(whole_of, texts)
     return range(first or 0, sys.maxsize if last is None else last + 1)
 
@@ -154,7 +156,7 @@ class _Video:
         images = list_files(source.images, IMAGE_EXTENSIONS)
         for part in (folder, subset):
             images = [image for image in images if f"/{part}/" in f"/{image}"] or images if part else images
-        numbered = {int(found[1]): image for image in images if (found := re.search(r"frame_(\d{1,9})\.\w+$", image))}
+        numbered = {int(match[1]): image for image in images if (match := re.search(r"frame_(\d{1,9})\.\w+$", image))}
         self._by_order, by_number = not numbered, numbered or dict(enumerate(images))
         within = _frames_of(meta, task)
         self._frames = Frames(file, name, by_number, (number for number in by_number if number in within), stored)
@@ -188,22 +190,22 @@ class _Video:
     def _add_shape(self, frame: int | None, element: Any) -> None:
         if frame is None:
             raise ObjectError(f"frame must be a whole number, got {element.get('frame', '')[:20]!r}")
-        record, found = Record(self.file), None
+        record, shape = Record(self.file), None
         if element.get("outside") != "1":
-            found = read_shape(element, self._track.get("label"), record)
-        if found and "group_id" not in found.columns:
-            found.columns = {**found.columns, **group_of(self._track)}
+            shape = read_shape(element, self._track.get("label"), record)
+        if shape and "group_id" not in shape.columns:
+            shape.columns = {**shape.columns, **group_of(self._track)}
         if self._before:
-            self._frames.add_between(self._number, self._before, (frame, found or self._before[1]))
-        if found:
-            found.track = whole_of(self._track.get("id"), 17)
-        self._before = (frame, found) if found else None
-        self._frames.add(frame, self._number, *record.findings, *([found] if found else []))
+            self._frames.add_between(self._number, self._before, (frame, shape or self._before[1]))
+        if shape:
+            shape.track = whole_of(self._track.get("id"), 17)
+        self._before = (frame, shape) if shape else None
+        self._frames.add(frame, self._number, *record.findings, *([shape] if shape else []))
 
     def records(self) -> Iterator[Record]:
         """Yield the frames in their order."""
         self._end_track()
-        for at, record in enumerate(self._frames.records()):
-            if self._by_order and not at:
+        for index, record in enumerate(self._frames.records()):
+            if self._by_order and not index:
                 record.findings.append(Finding(self.file, "frames-by-order", before=record.names[0], after=0))
             yield record

@@ -40,7 +40,7 @@ def read_image(element: Any, file: str) -> Record:
     """Return the record of an <image>."""
     name, subset, folder = element.get("name", ""), element.get("subset"), file.rpartition("/")[0]
     names = [f"{subset}/{name}", name] if subset else [name]
-    record = Record(file, [*(f"{folder}/{each}" for each in names if folder), *names] if name else [])
+    record = Record(file, [*(f"{folder}/{path}" for path in names if folder), *names] if name else [])
     if not name:
         record.findings.append(Finding(file, "object-invalid", None, element.sourceline, note="an image has no name"))
     record.tool_id = whole_of(element.get("id"), 17)
@@ -49,7 +49,7 @@ def read_image(element: Any, file: str) -> Record:
     record.columns = _tags(element)
     shapes = [child for child in element if child.tag in SHAPES]
     record.unread.update(name for child in element for name in unread_parts(child, {"tag"}))
-    read_objects(record, shapes, lambda each: read_shape(each, each.get("label"), record), attrgetter("sourceline"))
+    read_objects(record, shapes, lambda shape: read_shape(shape, shape.get("label"), record), attrgetter("sourceline"))
     _join_groups(record)
     return record
 
@@ -66,7 +66,7 @@ def _tags(element: Any) -> dict[str, Any]:
     """Return the tags of an image, and their attributes: several values of one name are a list."""
     tags = [*element.iterchildren("tag")]
     values: dict[str, list[str]] = {}
-    for attribute in (each for tag in tags for each in tag.iterchildren("attribute")):
+    for attribute in (child for tag in tags for child in tag.iterchildren("attribute")):
         if name := attribute.get("name"):
             values.setdefault(name, []).append(attribute.text or "")
     columns: dict[str, Any] = {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
@@ -80,52 +80,54 @@ def _join_groups(record: Record) -> None:
     Several boxes in a group are several objects.
     """
     groups: dict[tuple[str, int], list[Object]] = {}
-    for each in record.objects:
-        if group := each.columns.get("group_id"):
-            groups.setdefault((each.class_name, group), []).append(each)
+    for shape in record.objects:
+        if group := shape.columns.get("group_id"):
+            groups.setdefault((shape.class_name, group), []).append(shape)
     for group in groups.values():
-        boxes = [each for each in group if each.edges and not each.rings]
+        boxes = [shape for shape in group if shape.edges and not shape.rings]
         corners, masks, rings, points = (
-            [each for each in group if getattr(each, name)] for name in ("corners", "masks", "rings", "key_points")
+            [shape for shape in group if getattr(shape, name)] for name in ("corners", "masks", "rings", "key_points")
         )
         if len(group) < 2 or len(boxes) + len(corners) > 1 or len(points) > 1 or (masks and rings):
             continue
         own_box = None if len(rings) > 1 or (rings and points) else group[0].edges
         join_shapes(record, group, boxes[0].edges if boxes else own_box)
         group[0].columns = {name: value for name, value in group[0].columns.items() if name != "group_id"}
-        record.objects = [each for each in record.objects if each not in group[1:]]
+        record.objects = [shape for shape in record.objects if shape not in group[1:]]
 
 
 def read_shape(element: Any, label: Any, record: Record) -> Object | None:
     """Return a shape as an object; None, with a finding, for one that has no place. Raises ObjectError."""
-    found = Object(text_of(label, "label"), columns=_columns(element), line=element.sourceline)
+    annotation = Object(text_of(label, "label"), columns=_columns(element), line=element.sourceline)
     degrees = number_of(element.get("rotation", "0"), "rotation")
     if element.tag == "box":
         left, top, right, bottom = numbers_of(map(element.get, ("xtl", "ytl", "xbr", "ybr")), "xtl, ytl, xbr and ybr")
-        found.set_box((left, top, right, bottom), degrees, (left + right) / 2, (top + bottom) / 2)
+        annotation.set_box((left, top, right, bottom), degrees, (left + right) / 2, (top + bottom) / 2)
     elif element.tag == "polygon":
-        found.rings = [_points(element, 3)]
+        annotation.rings = [_points(element, 3)]
     elif element.tag == "ellipse":
         x, y, across, down = numbers_of(map(element.get, ("cx", "cy", "rx", "ry")), "cx, cy, rx and ry")
-        found.set_ellipse(x, y, across, down, degrees)
+        annotation.set_ellipse(x, y, across, down, degrees)
     elif element.tag == "mask":
-        found.masks = [_mask(element)]
+        annotation.masks = [_mask(element)]
     elif element.tag == "polyline" and (ring := ring_of_line(record, None, _points(element, 1), element.sourceline)):
-        found.rings = [ring]
+        annotation.rings = [ring]
     elif element.tag == "cuboid" and None not in (corners := [*map(element.get, _CUBOID)]):
-        found.rings = [hull_of(numbers_of(corners, _CUBOID))]
+        annotation.rings = [hull_of(numbers_of(corners, _CUBOID))]
     elif element.tag == "skeleton":
         points = element.iterchildren("points")
-        found.key_points = {text_of(each.get("label"), "label"): key_point(each) for each in points}
+        annotation.key_points = {text_of(point.get("label"), "label"): key_point(point) for point in points}
     else:
         unused_shape(record, None, element.tag, element.sourceline)
         return None
-    return found
+    return annotation
 
 
 def _columns(element: Any) -> dict[str, Any]:
     attributes = element.iterchildren("attribute")
-    columns: dict[str, Any] = {name: each.text or "" for each in attributes if (name := each.get("name"))}
+    columns: dict[str, Any] = {
+        name: attribute.text or "" for attribute in attributes if (name := attribute.get("name"))
+    }
     if element.get("occluded") in ("0", "1"):
         columns["occluded"] = int(element.get("occluded"))
     return columns | group_of(element)
@@ -153,12 +155,14 @@ def key_point(element: Any) -> tuple[float, float, int]:
 
 def skeleton_of(svg: str, points: list[str]) -> list[tuple[int, int]]:
     """Return the edges of a skeleton between its points, from 1; [] where the drawing does not name them."""
-    found = (
+    matches = (
         re.findall(r"""([\w-]+)=(?:"([^"]*)"|'([^']*)')""", tag) for tag in re.findall(r"<\w+[^<>]*>", svg[:100_000])
     )
-    tags = [{name: unescape(one or other) for name, one, other in pairs} for pairs in found]
-    at = {tag["data-node-id"]: tag["data-label-name"] for tag in tags if {"data-node-id", "data-label-name"} <= {*tag}}
-    pairs = [(at.get(tag.get("data-node-from", "")), at.get(tag.get("data-node-to", ""))) for tag in tags]
+    tags = [{name: unescape(one or other) for name, one, other in pairs} for pairs in matches]
+    label_of = {
+        tag["data-node-id"]: tag["data-label-name"] for tag in tags if {"data-node-id", "data-label-name"} <= {*tag}
+    }
+    pairs = [(label_of.get(tag.get("data-node-from", "")), label_of.get(tag.get("data-node-to", ""))) for tag in tags]
     return [(points.index(a) + 1, points.index(b) + 1) for a, b in pairs if a in points and b in points]
 
 

@@ -46,7 +46,7 @@ def read_imagefolder(source: AnnotationFiles) -> Contents:
         record.called = text_of(entry.get("file_name"), "file_name")
         record.names = names_beside(record.file, record.called)
         items = [*_items(record, entry.get("objects"))]
-        record.columns = {key: each for key, each in entry.items() if key not in ("file_name", "objects")}
+        record.columns = {key: member for key, member in entry.items() if key not in ("file_name", "objects")}
         read_objects(record, items, lambda item: _object(record, item, line), lambda _: line)
         names.update(item.class_name for item in record.objects)
 
@@ -92,15 +92,15 @@ def _objects(text: str) -> Any:
 def _items(record: Record, objects: Any) -> Iterator[dict[str, Any]]:
     """Yield the objects of an image as one each, of lists by key. Keys without a list are unread."""
     if isinstance(objects, list):
-        yield from (object_of(each, "an object") for each in objects)
+        yield from (object_of(item, "an object") for item in objects)
         return
     values = object_of(objects or {}, "objects")
-    lists = {key: each for key, each in values.items() if isinstance(each, list)}
+    lists = {key: member for key, member in values.items() if isinstance(member, list)}
     record.unread.update(f"objects.{key}" for key in values.keys() - lists.keys() if values[key] is not None)
-    if len(lengths := {len(each) for each in lists.values()}) > 1:
+    if len(lengths := {len(column) for column in lists.values()}) > 1:
         raise ObjectError(f"the lists of objects must have one length, got {sorted(lengths)}")
-    for at in range(max(lengths, default=0)):
-        yield {key: each[at] for key, each in lists.items()}
+    for index in range(max(lengths, default=0)):
+        yield {key: column[index] for key, column in lists.items()}
 
 
 def _object(record: Record, item: dict[str, Any], line: int) -> Object:
@@ -109,21 +109,21 @@ def _object(record: Record, item: dict[str, Any], line: int) -> Object:
     if len(numbers) != 4:
         raise ObjectError(f"bbox must be [x, y, width, height], got {len(numbers)} numbers")
     left, top, width, height = numbers
-    found = Object(text_of(item.get(key), key), (left, top, left + width, top + height), line=line)
+    annotation = Object(text_of(item.get(key), key), (left, top, left + width, top + height), line=line)
     used = {key, "bbox"}
-    if set_segmentation(found, item.get("segmentation"), record):  # anything else stays a column
+    if set_segmentation(annotation, item.get("segmentation"), record):  # anything else stays a column
         used.add("segmentation")
     if item.get("keypoints"):
-        found.key_points = _key_points(item["keypoints"])
+        annotation.key_points = _key_points(item["keypoints"])
         used |= {"keypoints", "num_keypoints"}
-    found.columns = {name: each for name, each in item.items() if name not in used}
-    return found
+    annotation.columns = {name: member for name, member in item.items() if name not in used}
+    return annotation
 
 
 def _key_points(value: Any) -> dict[str, tuple[float, float, int]]:
     """Return COCO's x, y, visibility, x, ..., whose pixels count from 0 at their centers, by made-up names."""
     numbers = numbers_of(list_of(value, "keypoints"), "keypoints")
-    points = [numbers[at : at + 3] for at in range(0, len(numbers), 3)]
+    points = [numbers[start : start + 3] for start in range(0, len(numbers), 3)]
     if len(numbers) % 3 or any(visible not in (0, 1, 2) for _, _, visible in points):
         raise ObjectError(f"keypoints must be x, y and a visibility of 0, 1 or 2 each, got {shown(value)}")
-    return {f"point_{at}": (x + 0.5, y + 0.5, int(visible)) for at, (x, y, visible) in enumerate(points, 1)}
+    return {f"point_{number}": (x + 0.5, y + 0.5, int(visible)) for number, (x, y, visible) in enumerate(points, 1)}

@@ -83,12 +83,12 @@ def read_label_studio(source: AnnotationFiles) -> Contents:
 
 def _renamed_images(source: AnnotationFiles) -> dict[str, list[str]]:
     """Return the images whose names change where they are uploaded, by the new name."""
-    found: dict[str, list[str]] = {}
+    renamed: dict[str, list[str]] = {}
     for image in list_files(source.images, IMAGE_EXTENSIONS):
         uploaded = _DROPPED.sub("", last_part(image).strip().replace(" ", "_"))
         if uploaded != last_part(image):
-            found.setdefault(uploaded, []).append(image)
-    return found
+            renamed.setdefault(uploaded, []).append(image)
+    return renamed
 
 
 def _records(
@@ -119,7 +119,7 @@ def _records(
             findings.append(Finding(record.about(None), "task-unfinished", note=_unfinished(task)))
             return
         results = [object_of(result, "a result") for result in results]
-        unread.update(str(each["type"]) for each in results if each.get("type") in _UNREAD)
+        unread.update(str(result["type"]) for result in results if result.get("type") in _UNREAD)
         tag = _tag_of_image(results)
         pages = _pages(data, tag, results)
         if pages:
@@ -149,8 +149,8 @@ def _records(
 
 def _unfinished(task: dict[str, Any]) -> str:
     """Return why a task has no annotation, where it has what may become one; "" where it has nothing."""
-    found = [what for what in ("predictions", "drafts") if isinstance(task.get(what), list) and task[what]]
-    return f"a task has {' and '.join(found)} only: submit it in Label Studio, and export again" if found else ""
+    kinds = [what for what in ("predictions", "drafts") if isinstance(task.get(what), list) and task[what]]
+    return f"a task has {' and '.join(kinds)} only: submit it in Label Studio, and export again" if kinds else ""
 
 
 def _further(data: dict[str, Any], tag: str) -> dict[str, Any]:
@@ -159,10 +159,10 @@ def _further(data: dict[str, Any], tag: str) -> dict[str, Any]:
     def is_place(text: str) -> bool:
         return "://" in text or _path(text).lower().endswith(IMAGE_EXTENSIONS) or is_video(_path(text))
 
-    found = {key: value for key, value in data.items() if key not in ("image", tag)}
+    further = {key: value for key, value in data.items() if key not in ("image", tag)}
     return {
         key: value
-        for key, value in found.items()
+        for key, value in further.items()
         if type(value) in (int, float, bool) or (type(value) is str and not is_place(value))
     }
 
@@ -170,7 +170,7 @@ def _further(data: dict[str, Any], tag: str) -> dict[str, Any]:
 def _pages(data: dict[str, Any], tag: str, results: Sequence[dict[str, Any]]) -> list[str]:
     """Return the paths of a task with a list of images, such as pages; [] for a task of one image."""
     lists = {
-        key: [_path(each) for each in value if isinstance(each, str)]
+        key: [_path(item) for item in value if isinstance(item, str)]
         for key, value in data.items()
         if type(value) is list
     }
@@ -203,27 +203,29 @@ def _pages(data: dict[str, Any], tag: str, results: Sequence[dict[str, Any]]) ->
 def _by_page(results: Sequence[dict[str, Any]], pages: Sequence[str]) -> list[list[dict[str, Any]]]:
     """Return the results of each image of a list: those of its number, item_index, and those about the whole task."""
     numbers = {
-        str(each["id"]): each["item_index"] for each in results if "id" in each and each.get("item_index") is not None
+        str(result["id"]): result["item_index"]
+        for result in results
+        if "id" in result and result.get("item_index") is not None
     }
-    found: list[list[dict[str, Any]]] = [[] for _ in pages]
-    for each in results:
-        number = each.get("item_index")
-        number = numbers.get(str(each.get("id"))) if number is None else number
-        if number is None and len(pages) > 1 and _kind(each):
+    by_page: list[list[dict[str, Any]]] = [[] for _ in pages]
+    for result in results:
+        number = result.get("item_index")
+        number = numbers.get(str(result.get("id"))) if number is None else number
+        if number is None and len(pages) > 1 and _kind(result):
             raise ObjectError(
                 f"a region must have item_index, since its task has {len(pages)} images; export it as JSON"
             )
         if number is not None and (type(number) is not int or not 0 <= number < len(pages)):
             raise ObjectError(f"item_index must be from 0 to {len(pages) - 1}, got {str(number)[:20]!r}")
-        for part in found if number is None else [found[number]]:
-            part.append(each)
-    return found
+        for part in by_page if number is None else [by_page[number]]:
+            part.append(result)
+    return by_page
 
 
 def _tag_of_image(results: Iterable[Any]) -> str:
     """Return the name of the tag of the image that the regions of a task are in, "" if they do not say it."""
-    shapes = (each for each in results if isinstance(each, dict) and _kind(each))
-    tags = sorted({str(each["to_name"]) for each in shapes if each.get("to_name")})
+    shapes = (result for result in results if isinstance(result, dict) and _kind(result))
+    tags = sorted({str(shape["to_name"]) for shape in shapes if shape.get("to_name")})
     if len(tags) > 1:
         raise ObjectError(f"its regions are in several images, {' and '.join(tags)}; make a task of each image")
     return tags[0] if tags else ""
@@ -234,8 +236,8 @@ def _tag_in_file(path: str) -> str:
     for task in items_of_json(path, "an export of Label Studio"):
         with suppress(ObjectError):  # a task that is at fault is named where it is read
             task = object_of(task, "a task")
-            for each in list_of(task.get("annotations", task.get("completions")), "annotations"):
-                if tag := _tag_of_image(list_of(object_of(each, "an annotation").get("result"), "result")):
+            for annotation in list_of(task.get("annotations", task.get("completions")), "annotations"):
+                if tag := _tag_of_image(list_of(object_of(annotation, "an annotation").get("result"), "result")):
                     return tag
     return ""
 
@@ -246,17 +248,19 @@ def _names(data: dict[str, Any], upload: Any, tag: str, usual_tag: Callable[[], 
     tag: that of the image, whose name the data often have too. usual_tag: returns that of other tasks.
     """
     paths = {key: _path(value) for key, value in data.items() if isinstance(value, str)}
-    found = {key: path for key, path in paths.items() if path.lower().endswith(IMAGE_EXTENSIONS)}
-    path = found.get(tag) or paths.get("image") or next(iter(found.values()), upload if isinstance(upload, str) else "")
+    images = {key: path for key, path in paths.items() if path.lower().endswith(IMAGE_EXTENSIONS)}
+    path = (
+        images.get(tag) or paths.get("image") or next(iter(images.values()), upload if isinstance(upload, str) else "")
+    )
     if not path:
-        film = next((each for each in paths.values() if is_video(each)), "")
+        film = next((video for video in paths.values() if is_video(video)), "")
         has = f", and has that of the video {shown(film)}: label its frames" if film else ""
         raise ObjectError(f"the data of a task must have the path of an image{has}")
-    if path in found.values() and len({*found.values()}) > 1 and not {tag, "image"} & found.keys():
+    if path in images.values() and len({*images.values()}) > 1 and not {tag, "image"} & images.keys():
         other = "" if tag else usual_tag()
-        if other not in found:
-            raise ObjectError(f"its data have several images, {' and '.join(found)}; call the annotated one image")
-        path = found[other]
+        if other not in images:
+            raise ObjectError(f"its data have several images, {' and '.join(images)}; call the annotated one image")
+        path = images[other]
     return _names_of_path(path)
 
 
@@ -278,12 +282,14 @@ def _path(url: str) -> str:
 
 def _results(file: str, task: dict[str, Any], findings: list[Finding]) -> list[Any] | None:
     """Return the results of the annotation of a task that counts; None if it has none."""
-    found = task.get("annotations", task.get("completions"))
-    entries = [object_of(each, "an annotation") for each in list_of(found, "annotations")]
-    entries = [each for each in entries if not (each.get("was_cancelled") or each.get("skipped"))]  # as its converter
+    annotations = task.get("annotations", task.get("completions"))
+    entries = [object_of(annotation, "an annotation") for annotation in list_of(annotations, "annotations")]
+    entries = [
+        entry for entry in entries if not (entry.get("was_cancelled") or entry.get("skipped"))
+    ]  # as its converter
     if len(entries) > 1:
         findings.append(Finding(file, "annotation-unused", before=str(task.get("id")), count=len(entries) - 1))
-    best = next((each for each in entries if each.get("ground_truth")), entries[0] if entries else None)
+    best = next((entry for entry in entries if entry.get("ground_truth")), entries[0] if entries else None)
     return None if best is None else list_of(best.get("result"), "result")
 
 
@@ -308,19 +314,19 @@ def _results_of_min(task: dict[str, Any]) -> list[dict[str, Any]]:
     It has no ids: what has no label, such as a text, is about the region of the same shape.
     """
     results: list[dict[str, Any]] = [
-        {**region, "value": region, "from_name": name, "id": (name, at)}
+        {**region, "value": region, "from_name": name, "id": (name, index)}
         for name, regions in task.items()
-        for at, region in enumerate(regions if isinstance(regions, list) else ())
+        for index, region in enumerate(regions if isinstance(regions, list) else ())
         if isinstance(region, dict) and "original_width" in region
     ]
 
     def shape_of(region: dict[str, Any]) -> str:
         return repr([region.get(key) for key in _SHAPE_KEYS])
 
-    ids = {shape_of(each): each["id"] for each in results if _labels_of(each)}
-    for each in results:
-        if not _labels_of(each):
-            each["id"] = ids.get(shape_of(each), each["id"])
+    ids = {shape_of(result): result["id"] for result in results if _labels_of(result)}
+    for result in results:
+        if not _labels_of(result):
+            result["id"] = ids.get(shape_of(result), result["id"])
     return results
 
 
@@ -328,12 +334,12 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
     """Read the regions of a task; results without a shape are about the region of their id."""
     regions: list[tuple[str, str, dict[str, Any]]] = []  # kind, id, result
     about: dict[str, list[dict[str, Any]]] = {}
-    for each in results:
-        kind, key = _kind(each), str(each.get("id", id(each)))
-        about.setdefault(key, []).append(each)
-        if kind or each.get("type") not in _ABOUT:
-            regions.append((kind, key, each))
-    sizes = [(each.get("original_width"), each.get("original_height")) for _, _, each in regions]
+    for result in results:
+        kind, key = _kind(result), str(result.get("id", id(result)))
+        about.setdefault(key, []).append(result)
+        if kind or result.get("type") not in _ABOUT:
+            regions.append((kind, key, result))
+    sizes = [(result.get("original_width"), result.get("original_height")) for _, _, result in regions]
     size = next(((w, h) for w, h in sizes if type(w) is type(h) is int and min(w, h) > 0 and max(w, h) < 1e6), None)
     record.size, record.unit = size, size or (100, 100)
     by_id: dict[str, Object] = {}
@@ -357,8 +363,10 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
 
     read_objects(record, enumerate(regions), parse)
     read_objects(record, points, lambda item: _add_point(record, *item, by_id))
-    of_regions = {str(each.get("id")) for _, _, each in regions}  # also of keypoints and of shapes that have no place
-    record.columns = _columns([each for each in results if str(each.get("id")) not in of_regions], [])
+    of_regions = {
+        str(result.get("id")) for _, _, result in regions
+    }  # also of keypoints and of shapes that have no place
+    record.columns = _columns([result for result in results if str(result.get("id")) not in of_regions], [])
 
 
 def _kind(result: dict[str, Any]) -> str:
@@ -380,9 +388,9 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
     value = result["value"]
     if result.get("image_rotation"):
         raise ObjectError("image_rotation must be 0: turn the image back in Label Studio, and export again")
-    labels = [name for each in about for name in _labels_of(each)]
+    labels = [name for entry in about for name in _labels_of(entry)]
     if not labels:  # shapes whose class is chosen in a tag of its own, <Choices perRegion>
-        choices = [each["value"]["choices"] for each in about if "choices" in object_of(each.get("value"), "value")]
+        choices = [entry["value"]["choices"] for entry in about if "choices" in object_of(entry.get("value"), "value")]
         labels = choices[0] if len(choices) == 1 and isinstance(choices[0], list) and len(choices[0]) == 1 else []
     if not labels:
         rule = "a region must have a label, or one choice of one tag"
@@ -390,25 +398,25 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
     name, columns = text_of(labels[0], "its label"), _columns(about, labels)
     if result.get("score") is not None:  # of a model
         columns["score"] = result["score"]
-    found = Object(name, columns=columns, tool_id=id_of(result.get("id")))
+    annotation = Object(name, columns=columns, tool_id=id_of(result.get("id")))
     degrees = number_of(value.get("rotation") or 0, "rotation")
     if degrees % 180 and record.size is None:  # percent of the width are not percent of the height
         raise ObjectError("a region with a rotation must have original_width and original_height")
     if kind == "polygon":
-        found.rings = [_in_pixels(record, points_of(value.get("points"), "points", 3))]
+        annotation.rings = [_in_pixels(record, points_of(value.get("points"), "points", 3))]
     elif kind == "brush":
-        found.masks = [Mask(unpack_mask(value.get("rle"), record.size))]
+        annotation.masks = [Mask(unpack_mask(value.get("rle"), record.size))]
     elif kind == "bitmask":
-        found.masks = [Mask(_bitmask(record, value["imageDataURL"]))]
+        annotation.masks = [Mask(_bitmask(record, value["imageDataURL"]))]
     elif kind == "vector":
-        found.rings = [_in_pixels(record, _vertices(value["vertices"]))]
+        annotation.rings = [_in_pixels(record, _vertices(value["vertices"]))]
     elif kind == "ellipse":
         x, y, across, down = _numbers(record, value, "x", "y", "radiusX", "radiusY")
-        found.set_ellipse(x, y, across, down, degrees)
+        annotation.set_ellipse(x, y, across, down, degrees)
     else:
         x, y, width, height = _numbers(record, value, "x", "y", "width", "height")
-        found.set_box((x, y, x + width, y + height), degrees, x, y)
-    return found
+        annotation.set_box((x, y, x + width, y + height), degrees, x, y)
+    return annotation
 
 
 def _bitmask(record: Record, url: Any) -> NDArray[np.bool_]:
@@ -421,12 +429,12 @@ def _bitmask(record: Record, url: Any) -> NDArray[np.bool_]:
 
 def _vertices(vertices: list[Any]) -> list[float]:
     """Return x, y, x, y, ... of the vertices of a closed path."""
-    points = [object_of(each, "a vertex") for each in vertices]
-    if len(points) < 3 or any(each.get("isBezier") for each in points):
+    points = [object_of(vertex, "a vertex") for vertex in vertices]
+    if len(points) < 3 or any(vertex.get("isBezier") for vertex in points):
         raise ObjectError(
             "a closed vector must have at least 3 vertices and no curves; draw it as a polygon or a brush"
         )
-    return numbers_of((each.get(name) for each in points for name in ("x", "y")), "vertices")
+    return numbers_of((vertex.get(name) for vertex in points for name in ("x", "y")), "vertices")
 
 
 def _numbers(record: Record, value: dict[str, Any], *keys: str) -> list[float]:
@@ -442,15 +450,15 @@ def _in_pixels(record: Record, numbers: Sequence[float]) -> list[float]:
 def _labels_of(result: dict[str, Any]) -> list[Any]:
     """Return the labels of a region: rectanglelabels, polygonlabels, labels and so on."""
     value = result.get("value")
-    found = [value[key] for key in value if key.endswith("labels")] if isinstance(value, dict) else []
-    return [name for names in found if isinstance(names, list) for name in names]
+    lists = [value[key] for key in value if key.endswith("labels")] if isinstance(value, dict) else []
+    return [name for names in lists if isinstance(names, list) for name in names]
 
 
 def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {"labels": labels} if len({*map(str, labels)}) > 1 else {}
-    for each in about:
-        value = each.get("value")
-        columns |= {"meta": each["meta"]} if each.get("meta") else {}
+    for result in about:
+        value = result.get("value")
+        columns |= {"meta": result["meta"]} if result.get("meta") else {}
         for key in (
             "choices",
             "text",
@@ -462,7 +470,7 @@ def _columns(about: list[dict[str, Any]], labels: list[Any]) -> dict[str, Any]:
             if isinstance(value, dict) and key in value:
                 entry = value[key]
                 is_single = isinstance(entry, list) and len(entry) == 1
-                columns[str(each.get("from_name") or key)] = entry[0] if is_single else entry
+                columns[str(result.get("from_name") or key)] = entry[0] if is_single else entry
     return columns
 
 

@@ -104,20 +104,20 @@ def _read_shapes(record: Record, shapes: list[Any]) -> None:
         if kind == "point":
             points.append((index, shape))
             return None
-        found = _object(record, index, shape, kind)
-        if found is None:
+        annotation = _object(record, index, shape, kind)
+        if annotation is None:
             unused_shape(record, index, str(kind)[:40])
             return None
         if shape.get("group_id") is None:
-            return found
+            return annotation
         group = groups.setdefault(repr(shape["group_id"]), [])
-        same = next((other for other in group if _are_joined(found, other)), None)
+        same = next((other for other in group if _are_joined(annotation, other)), None)
         if same:
-            found.object_index = index
-            join_shapes(record, [same, found])
+            annotation.object_index = index
+            join_shapes(record, [same, annotation])
             return None
-        group.append(found)
-        return found
+        group.append(annotation)
+        return annotation
 
     read_objects(record, enumerate(shapes), parse)
     read_objects(record, points, lambda item: _add_point(record, item, groups))
@@ -127,29 +127,29 @@ def _object(record: Record, index: int, shape: dict[str, Any], kind: str) -> Obj
     """Return a shape as an object; None for a kind that has no place."""
     name, flags = text_of(shape.get("label"), "label"), shape.get("flags")
     is_crowd = isinstance(flags, dict) and flags.get(CROWD) is True
-    found = Object(name, is_crowd=is_crowd, is_ignored=name == IGNORED, columns=_columns(shape))
+    annotation = Object(name, is_crowd=is_crowd, is_ignored=name == IGNORED, columns=_columns(shape))
     if kind in ("polygon", "quadrilateral") or kind in _ROTATED:
         numbers = points_of(shape.get("points"), "points", 3)
         if kind in _ROTATED and len(numbers) == 8:
-            found.corners = numbers
+            annotation.corners = numbers
         else:
-            found.rings = [numbers]
+            annotation.rings = [numbers]
     elif kind == "rectangle":  # two corners in any order; of X-AnyLabeling four
-        found.edges = edges_of(points_of(shape.get("points"), "points", 2))
+        annotation.edges = edges_of(points_of(shape.get("points"), "points", 2))
     elif kind == "circle":  # its center, and a point on it
         x, y, *on_it = points_of(shape.get("points"), "points", 2)
         radius = math.dist((x, y), on_it[:2])
-        found.set_ellipse(x, y, radius, radius)
+        annotation.set_ellipse(x, y, radius, radius)
     elif kind == "cuboid" and len(corners := points_of(shape.get("points"), "points", 3)) == 16:
-        found.rings = [hull_of(corners)]
+        annotation.rings = [hull_of(corners)]
     elif kind == "linestrip" and (ring := ring_of_line(record, index, points_of(shape.get("points"), "points"))):
-        found.rings = [ring]
+        annotation.rings = [ring]
     elif kind == "mask":
         left, top = points_of(shape.get("points"), "points")[:2]
-        found.masks = [Mask(mask_of_png(shape.get("mask"), "mask"), round(left), round(top))]
+        annotation.masks = [Mask(mask_of_png(shape.get("mask"), "mask"), round(left), round(top))]
     else:
         return None
-    return found
+    return annotation
 
 
 def _columns(shape: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +166,11 @@ def _columns(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_joined(one: Object, other: Object) -> bool:
-    outlines = [bool(each.masks) for each in (one, other) if not each.corners or each.rings or each.masks]
+    outlines = [
+        bool(annotation.masks)
+        for annotation in (one, other)
+        if not annotation.corners or annotation.rings or annotation.masks
+    ]
     return one.class_name == other.class_name and len({*outlines}) < 2 and not (one.corners and other.corners)
 
 

@@ -67,7 +67,7 @@ def _read(source: AnnotationFiles, record: Record) -> None:
                 record.unread.update(f"<{child.tag}>" for child in element if child.tag not in _KNOWN)
                 yield element
 
-    read_objects(record, objects(), lambda each: _object(record, each), attrgetter("sourceline"))
+    read_objects(record, objects(), lambda element: _object(record, element), attrgetter("sourceline"))
 
 
 def _object(record: Record, element: Any) -> Object | None:
@@ -77,10 +77,10 @@ def _object(record: Record, element: Any) -> Object | None:
     }
     if texts["deleted"] in _YES:
         return None
-    found = Object(text_of(texts["name"], "name"), line=element.sourceline)
-    found.columns = {"attributes": texts["attributes"]} if texts["attributes"] else {}
+    annotation = Object(text_of(texts["name"], "name"), line=element.sourceline)
+    annotation.columns = {"attributes": texts["attributes"]} if texts["attributes"] else {}
     if texts["occluded"] in (*_YES, *_NO):
-        found.columns |= {"occluded": int(texts["occluded"] in _YES)}
+        annotation.columns |= {"occluded": int(texts["occluded"] in _YES)}
     pairs = [(point.findtext("x"), point.findtext("y")) for point in element.iterfind("polygon/pt")]
     numbers = numbers_of([(text or "").strip() for pair in pairs for text in pair], "x and y of a point")
     is_box = texts["type"] == "bounding_box"
@@ -89,7 +89,7 @@ def _object(record: Record, element: Any) -> Object | None:
         unused_shape(record, None, kinds[len(pairs)], element.sourceline)
         return None
     if is_box:
-        found.edges = edges_of(numbers)
+        annotation.edges = edges_of(numbers)
     else:
-        found.rings = [numbers]
-    return found
+        annotation.rings = [numbers]
+    return annotation

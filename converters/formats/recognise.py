@@ -67,15 +67,15 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
             key = file.rpartition("/")[0], os.path.splitext(file)[1].lower()
             groups.setdefault(key, []).append(file)
     forms = {file: form_of_file(folder / file) for files in groups.values() for file in _some_of(files)}
-    found: dict[str, list[str]] = {}
+    by_format: dict[str, list[str]] = {}
     for file, form in forms.items():
         if form and form.format and not (form.format == "coco" and _is_output(folder / file)):
-            found.setdefault(form.format, []).append(file)
-    if name is None and len(found) != 1:
-        raise ConversionError(_why_unclear(folder, found, forms))
-    name = name or next(iter(found))
+            by_format.setdefault(form.format, []).append(file)
+    if name is None and len(by_format) != 1:
+        raise ConversionError(_why_unclear(folder, by_format, forms))
+    name = name or next(iter(by_format))
     others = {file for file, form in forms.items() if form and form.format != name and not form.is_broken}
-    keys = {(file.rpartition("/")[0], os.path.splitext(file)[1].lower()) for file in found.get(name, ())}
+    keys = {(file.rpartition("/")[0], os.path.splitext(file)[1].lower()) for file in by_format.get(name, ())}
     keys = keys or {key for key in groups if key[1] in BY_NAME[name].extensions}
     files = sorted(file for key in keys for file in groups[key] if file not in others)
     if not files:
@@ -90,7 +90,7 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
 def _some_of(files: Sequence[str]) -> Iterable[str]:
     """Return at most 20 of the files, evenly spaced."""
     step = max(1, len(files) / _MOST_TRIED)
-    return (files[int(at * step)] for at in range(min(len(files), _MOST_TRIED)))
+    return (files[int(index * step)] for index in range(min(len(files), _MOST_TRIED)))
 
 
 def _is_output(path: Path) -> bool:
@@ -99,10 +99,10 @@ def _is_output(path: Path) -> bool:
         return b"converted by detaug" in file.read(256)
 
 
-def _why_unclear(folder: Path, found: dict[str, list[str]], forms: dict[str, Form | None]) -> str:
-    if found:
-        names = [each.name for each in FORMATS if each.name in found]
-        parts = " and ".join(f"{BY_NAME[name].title} ({found[name][0]})" for name in names)
+def _why_unclear(folder: Path, by_format: dict[str, list[str]], forms: dict[str, Form | None]) -> str:
+    if by_format:
+        names = [row.name for row in FORMATS if row.name in by_format]
+        parts = " and ".join(f"{BY_NAME[name].title} ({by_format[name][0]})" for name in names)
         choices = " or ".join(f"--from {name}" for name in names)
         return f"{folder} has {parts}; choose one, {choices}, or give the file or folder of one"
     for file, form in forms.items():

@@ -52,9 +52,9 @@ def _read(source: AnnotationFiles, record: Record) -> None:
 
 def _object(value: Any, record: Record) -> Object:
     entry = object_of(value, "an annotation")
-    columns = {key: each for key, each in entry.items() if key not in _SHAPE}
-    found = Object(NO_CLASS, columns=columns, tool_id=id_of(entry.get("id")))
+    columns = {key: member for key, member in entry.items() if key not in _SHAPE}
+    annotation = Object(NO_CLASS, columns=columns, tool_id=id_of(entry.get("id")))
     segmentation = entry.get("segmentation")  # its box is the one around it
-    if not set_segmentation(found, segmentation, record):
+    if not set_segmentation(annotation, segmentation, record):
         raise ObjectError(f"the segmentation must be rings or RLE, got {shown(segmentation)}")
-    return found
+    return annotation

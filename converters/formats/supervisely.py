@@ -51,7 +51,7 @@ def read_supervisely(source: AnnotationFiles) -> Contents:
         known = next((f"; {name} {what}" for name in others if (what := what_file_is(source.folder / name))), "")
         raise ConversionError(f"{source.folder} has {metas[0]} and no annotations of images, ann/NAME.jpg.json{known}")
     names = [str(entry["title"]) for entry in classes if str(entry.get("title") or "").strip()]
-    key_points = {name: list(found.values()) for name, found in nodes.items() if found}
+    key_points = {name: list(own_nodes.values()) for name, own_nodes in nodes.items() if own_nodes}
     skeletons = {str(entry.get("title")): _edges(entry) for entry in classes}
     return records.contents_of_files(
         source._replace(files=files),
@@ -71,8 +71,8 @@ def _read(nodes: Mapping[str, Mapping[str, str]], source: AnnotationFiles, recor
     record.size = (width, height) if type(width) is int and type(height) is int else None
     record.columns = _tags(document) | _description(document)
     objects = records.list_of(document.get("objects"), "objects")
-    for each in objects:
-        records.count_unread(record, each, _OBJECT_KEYS)
+    for item in objects:
+        records.count_unread(record, item, _OBJECT_KEYS)
     records.read_objects(record, enumerate(objects), lambda item: _object(record, *item, nodes))
 
 
@@ -81,36 +81,36 @@ def _classes(path: Path) -> list[dict[str, Any]]:
         meta = read_json(path)
     except InputError as error:
         raise ConversionError(f"{path} {error}") from None
-    found = meta.get("classes") if isinstance(meta, dict) else None
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    classes = meta.get("classes") if isinstance(meta, dict) else None
+    return [entry for entry in classes if isinstance(entry, dict)] if isinstance(classes, list) else []
 
 
 def _node_names(entry: dict[str, Any]) -> dict[str, str]:
     """Return the names of the nodes of a class of graphs, by their ids."""
     config = entry.get("geometry_config")
     nodes = config.get("nodes") if isinstance(config, dict) else None
-    found = nodes.items() if isinstance(nodes, dict) else ()
-    return {key: str(node.get("label") or key) if isinstance(node, dict) else key for key, node in found}
+    members = nodes.items() if isinstance(nodes, dict) else ()
+    return {key: str(node.get("label") or key) if isinstance(node, dict) else key for key, node in members}
 
 
 def _edges(entry: dict[str, Any]) -> list[tuple[int, int]]:
     """Return the pairs of nodes, from 1, that a class of graphs has edges between."""
     config = entry.get("geometry_config")
     edges = config.get("edges") if isinstance(config, dict) else None
-    at = {key: number for number, key in enumerate(_node_names(entry), 1)}
-    found = [edge for edge in edges if isinstance(edge, dict)] if isinstance(edges, list) else []
-    pairs = [(str(edge.get("src")), str(edge.get("dst"))) for edge in found]
-    return [(at[one], at[other]) for one, other in pairs if one in at and other in at]
+    number_of = {key: number for number, key in enumerate(_node_names(entry), 1)}
+    usable = [edge for edge in edges if isinstance(edge, dict)] if isinstance(edges, list) else []
+    pairs = [(str(edge.get("src")), str(edge.get("dst"))) for edge in usable]
+    return [(number_of[one], number_of[other]) for one, other in pairs if one in number_of and other in number_of]
 
 
 def _tags(entry: dict[str, Any]) -> dict[str, Any]:
     tags = entry.get("tags")
-    found = [tag for tag in tags if isinstance(tag, dict)] if isinstance(tags, list) else []
+    usable = [tag for tag in tags if isinstance(tag, dict)] if isinstance(tags, list) else []
     values: dict[str, list[Any]] = {}
-    for tag in found:
+    for tag in usable:
         if tag.get("name"):
             values.setdefault(str(tag["name"]), []).append(1 if tag.get("value") is None else tag["value"])
-    return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
+    return {name: own[0] if len(own) == 1 else own for name, own in values.items()}
 
 
 def _description(entry: dict[str, Any]) -> dict[str, Any]:
@@ -125,41 +125,46 @@ def _closed(record: Record, index: int, entry: dict[str, Any]) -> list[float] | 
 
 def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[str, str]]) -> Object | None:
     entry = object_of(value, "an object")
-    kind, found = str(entry.get("geometryType")), Object(text_of(entry.get("classTitle"), "classTitle"))
-    found.columns, found.tool_id = _tags(entry) | _description(entry), records.id_of(entry.get("id"))
+    kind, annotation = str(entry.get("geometryType")), Object(text_of(entry.get("classTitle"), "classTitle"))
+    annotation.columns, annotation.tool_id = _tags(entry) | _description(entry), records.id_of(entry.get("id"))
     if kind in ("rectangle", "polygon"):
         points = object_of(entry.get("points"), "points")
         exterior = records.points_of(points.get("exterior"), "exterior", 2 if kind == "rectangle" else 3)
         holes = [records.points_of(hole, "interior", 3) for hole in records.list_of(points.get("interior"), "interior")]
         if kind == "rectangle":
-            found.edges = records.edges_of(exterior)
+            annotation.edges = records.edges_of(exterior)
         else:
-            found.rings = [records.ring_with_holes(exterior, holes)]
+            annotation.rings = [records.ring_with_holes(exterior, holes)]
     elif kind == "line" and (ring := _closed(record, index, entry)):
-        found.rings = [ring]
+        annotation.rings = [ring]
     elif kind == "oriented_bbox":
         two = entry.get("points")
         two = two.get("exterior") if isinstance(two, dict) else two
         left, top, right, bottom = edges = records.edges_of(records.points_of(two, "points", 2))
         degrees = math.degrees(records.number_of(entry.get("angle") or 0, "angle"))
-        found.set_box(edges, degrees, (left + right) / 2, (top + bottom) / 2)
+        annotation.set_box(edges, degrees, (left + right) / 2, (top + bottom) / 2)
     elif kind == "cuboid" and isinstance(entry.get("points"), list):
-        found.rings = [records.hull_of(records.points_of(entry["points"], "points", 4))]
+        annotation.rings = [records.hull_of(records.points_of(entry["points"], "points", 4))]
     elif kind == "cuboid_2d":
         corners = [
-            object_of(each, "a vertex").get("loc") for each in object_of(entry.get("vertices"), "vertices").values()
+            object_of(vertex, "a vertex").get("loc") for vertex in object_of(entry.get("vertices"), "vertices").values()
         ]
-        found.rings = [records.hull_of(records.points_of(corners, "vertices", 4))]
+        annotation.rings = [records.hull_of(records.points_of(corners, "vertices", 4))]
     elif kind in ("bitmap", "alpha_mask"):
         bitmap = object_of(entry.get("bitmap"), "bitmap")
         left, top = records.points_of([bitmap.get("origin")], "origin")
-        found.masks = [Mask(mask_of_png(bitmap.get("data"), "data of a bitmap", packed=True), round(left), round(top))]
+        annotation.masks = [
+            Mask(mask_of_png(bitmap.get("data"), "data of a bitmap", packed=True), round(left), round(top))
+        ]
     elif kind == "graph":
-        names = nodes.get(found.class_name, {})
+        names = nodes.get(annotation.class_name, {})
         for key, node in object_of(entry.get("nodes"), "nodes").items():
             x, y = records.points_of([object_of(node, "a node").get("loc")], "loc")
-            found.key_points = {**found.key_points, names.get(key, key): (x, y, 1 if node.get("disabled") else 2)}
+            annotation.key_points = {
+                **annotation.key_points,
+                names.get(key, key): (x, y, 1 if node.get("disabled") else 2),
+            }
     else:
         records.unused_shape(record, index, kind[:40])
         return None
-    return found
+    return annotation

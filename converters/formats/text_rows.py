@@ -52,11 +52,11 @@ def _visdrone(words: list[str]) -> Object:
     if number not in range(len(VISDRONE_CLASSES) + 1):
         raise ObjectError(f"class must be a whole number from 0 to {len(VISDRONE_CLASSES)}, got {words[5]}")
     name = VISDRONE_CLASSES[int(number) - 1] if number else "ignored"
-    found = Object(
+    annotation = Object(
         name, (left, top, left + width, top + height), is_ignored=not number, is_crowd=bool(number and not score)
     )
-    found.columns = {"truncation": int(truncation), "occlusion": int(occlusion)}
-    return found
+    annotation.columns = {"truncation": int(truncation), "occlusion": int(occlusion)}
+    return annotation
 
 
 def read_dota(source: AnnotationFiles) -> Contents:

@@ -87,8 +87,8 @@ def _records(source: AnnotationFiles, file: str) -> Iterator[Record]:
 
 
 def _attributes(region: Any) -> dict[str, Any]:
-    found = region.get("region_attributes") if isinstance(region, dict) else None
-    return found if isinstance(found, dict) else {}
+    attributes = region.get("region_attributes") if isinstance(region, dict) else None
+    return attributes if isinstance(attributes, dict) else {}
 
 
 def _object(
@@ -97,27 +97,27 @@ def _object(
     index, region = item[0], object_of(item[1], "a region")
     columns = {key: _described(value, options.get(key, {})) for key, value in _attributes(region).items()}
     shape = region.get("shape_attributes")
-    key = next((each for each in columns if each.lower() == class_key), None)
+    key = next((column for column in columns if column.lower() == class_key), None)
     name = NO_CLASS if class_key is None else text_of(_chosen(columns.pop(key, None) if key else None), "its class")
-    found, (kind, numbers) = Object(name, columns=columns), _shape_of(shape)
+    annotation, (kind, numbers) = Object(name, columns=columns), _shape_of(shape)
     if kind == "rect":
         x, y, width, height = numbers
-        found.edges = x, y, x + width, y + height
+        annotation.edges = x, y, x + width, y + height
     elif kind in ("circle", "ellipse"):
         degrees = math.degrees(number_of(shape.get("theta", 0), "theta")) if isinstance(shape, dict) else 0
         x, y, across, *down = numbers
-        found.set_ellipse(x, y, across, down[0] if down else across, degrees)
+        annotation.set_ellipse(x, y, across, down[0] if down else across, degrees)
     elif kind == "extreme_circle":
         x, y, radius = _circle_through(numbers)
-        found.set_ellipse(x, y, radius, radius)
+        annotation.set_ellipse(x, y, radius, radius)
     elif kind in _OUTLINES:
-        found.edges, found.rings = (edges_of(numbers), ()) if kind == "extreme" else (None, [numbers])
+        annotation.edges, annotation.rings = (edges_of(numbers), ()) if kind == "extreme" else (None, [numbers])
     elif kind == "polyline" and (ring := ring_of_line(record, index, numbers)):
-        found.rings = [ring]
+        annotation.rings = [ring]
     else:
         unused_shape(record, index, kind[:40])
         return None
-    return found
+    return annotation
 
 
 def _circle_through(numbers: list[float]) -> tuple[float, float, float]:
@@ -134,7 +134,7 @@ def _circle_through(numbers: list[float]) -> tuple[float, float, float]:
 def _described(value: Any, options: Mapping[str, str]) -> Any:
     """Return a value, or checkboxes, with the descriptions of their options in place of numbers."""
     if isinstance(value, dict):
-        return {options.get(key, key): each for key, each in value.items()}
+        return {options.get(key, key): checked for key, checked in value.items()}
     return options.get(value, value) if isinstance(value, str) else value
 
 

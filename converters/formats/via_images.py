@@ -71,9 +71,12 @@ def _items_of_2(path: str, options: dict[str, dict[str, str]], *, is_project: bo
             object_of(value, _IMAGES)
         elif key == _ATTRIBUTES:
             for name, entry in _object_or_empty(_object_or_empty(value).get("region")).items():
-                found = _object_or_empty(_object_or_empty(entry).get("options"))
-                if all(number.isdecimal() and isinstance(text, str) and text.strip() for number, text in found.items()):
-                    options[name] = found
+                descriptions = _object_or_empty(_object_or_empty(entry).get("options"))
+                if all(
+                    number.isdecimal() and isinstance(text, str) and text.strip()
+                    for number, text in descriptions.items()
+                ):
+                    options[name] = descriptions
 
 
 def _object_or_empty(value: Any) -> dict[str, Any]:
@@ -91,8 +94,8 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
     with closing(Groups[str, tuple[list[Any], dict[str, Any]]](folder)) as rows:
         for line, row in rows_of_csv(path):
             if not places:
-                at = {word.lstrip("#"): place for place, word in enumerate(row)}
-                places = [at.get(name) for name in _COLUMNS]
+                place_of = {word.lstrip("#"): place for place, word in enumerate(row)}
+                places = [place_of.get(name) for name in _COLUMNS]
                 continue
             name, *texts = ("" if place is None else "".join(row[place : place + 1]) for place in places)
             try:
@@ -128,18 +131,18 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
             elif not parent and key in _LISTS_OF_3:
                 object_of(value, key)
         for view, file in views.items():
-            found = [
+            own_regions = [
                 {
                     "shape_attributes": xy,
                     "region_attributes": {
-                        names.get(key, key): _chosen(each, options.get(key, {})) for key, each in values.items()
+                        names.get(key, key): _chosen(member, options.get(key, {})) for key, member in values.items()
                     },
                 }
                 for xy, values in regions.pop(view)
             ]
             name, is_image = files.get(file, ("", False))
-            if is_image or (name and found):  # a video with regions is read as an image, and the error names it
-                yield Item(name, found)
+            if is_image or (name and own_regions):  # a video with regions is read as an image, and the error names it
+                yield Item(name, own_regions)
 
 
 def _chosen(value: Any, options: Mapping[str, Any]) -> Any:
@@ -150,4 +153,4 @@ def _chosen(value: Any, options: Mapping[str, Any]) -> Any:
     ids = str(value).split(",") if options else []
     if not ids or not options.keys() >= {*ids}:
         return value
-    return str(options[ids[0]]) if len(ids) == 1 else {str(options[each]): True for each in ids}
+    return str(options[ids[0]]) if len(ids) == 1 else {str(options[option]): True for option in ids}

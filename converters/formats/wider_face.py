@@ -31,8 +31,8 @@ def read_wider_face(source: AnnotationFiles) -> Contents:
 
     Other files of the folder, such as the list of the test images, have no faces.
     """
-    found = [file for file in source.files if _is_wider_face(source.folder / file)]
-    files = found or source.files
+    matching = [file for file in source.files if _is_wider_face(source.folder / file)]
+    files = matching or source.files
     records = records_of_lists(source._replace(files=files), lambda file: _records(source, file))
     unused = [Finding(file, "file-unused") for file in source.files if file not in files]
     return Contents(records, class_names=["face"], findings=unused)

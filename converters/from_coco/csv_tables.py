@@ -90,7 +90,7 @@ def coco_to_csv(
 
 def _columns(rows: CocoRows) -> list[str]:
     """Return the further columns: keys whose values are all text or numbers, and iscrowd if there are crowds."""
-    entries = [rows.table.row("annotations", at) for at in rows.boxes.tolist()]
+    entries = [rows.table.row("annotations", box) for box in rows.boxes.tolist()]
     keys = dict.fromkeys(key for entry in entries for key in entry if key not in OWN_KEYS)
     plain = [key for key in keys if all(isinstance(entry.get(key, ""), str | int | float) for entry in entries)]
     taken = {*_HEAD, "label", "image"}
@@ -100,20 +100,20 @@ def _columns(rows: CocoRows) -> list[str]:
 
 def _tensorflow(rows: CocoRows, columns: list[str]) -> Iterable[list[Any]]:
     yield [*_HEAD, *columns]
-    for at, boxes in rows:
-        height, width = rows.table.sizes[at].tolist()
+    for image, boxes in rows:
+        height, width = rows.table.sizes[image].tolist()
         for box in boxes:
             values = (rows.table.row("annotations", box).get(name, "") for name in columns)
             more = [int(value) if isinstance(value, bool) else value for value in values]
-            yield [rows.file_name(at), width, height, joined_spaces(rows.class_name(box)), *_edges(rows, box), *more]
+            yield [rows.file_name(image), width, height, joined_spaces(rows.class_name(box)), *_edges(rows, box), *more]
 
 
 def _retinanet(rows: CocoRows) -> Iterable[list[Any]]:
-    for at, boxes in rows:
+    for image, boxes in rows:
         for box in boxes:
-            yield [rows.file_name(at), *_edges(rows, box), joined_spaces(rows.class_name(box))]
+            yield [rows.file_name(image), *_edges(rows, box), joined_spaces(rows.class_name(box))]
         if not boxes:
-            yield [rows.file_name(at), *[""] * 5]
+            yield [rows.file_name(image), *[""] * 5]
 
 
 def _edges(rows: CocoRows, box: int) -> list[str]:

@@ -96,7 +96,7 @@ class _XmlText:
         self.rows = shapes.rows
         self.counts, self.dropped = Counter[str](), Counter[str]()
         self.columns = sorted(filter(is_plain, shapes.columns))
-        used = (self.rows.table.row("annotations", at).get("group_id") for at in self.rows.boxes.tolist())
+        used = (self.rows.table.row("annotations", box).get("group_id") for box in self.rows.boxes.tolist())
         self._last_group = max((number for number in used if type(number) is int), default=0)
 
     def lines(self) -> Iterator[str]:
@@ -105,15 +105,15 @@ class _XmlText:
         yield f"<meta>\n<task>\n<size>{len(self.rows.images)}</size>\n<mode>annotation</mode>\n<labels>\n"
         yield from self._labels()
         yield "</labels>\n</task>\n</meta>\n"
-        for number, (at, boxes) in enumerate(self.rows):
-            height, width = self.rows.table.sizes[at].tolist()
-            name = quoteattr(self.rows.file_name(at))
+        for number, (image, boxes) in enumerate(self.rows):
+            height, width = self.rows.table.sizes[image].tolist()
+            name = quoteattr(self.rows.file_name(image))
             yield f'<image id="{number}" name={name} width="{width}" height="{height}">\n'
             shapes = [self.shapes.of(box) for box in boxes]
             joining = _joining_groups(shapes)
             for shape in shapes:
                 yield from self._elements(shape, joining)
-            yield from (f'<tag label={quoteattr(tag)} source="file"></tag>\n' for tag in self._tags(at))
+            yield from (f'<tag label={quoteattr(tag)} source="file"></tag>\n' for tag in self._tags(image))
             yield "</image>\n"
         yield "</annotations>\n"
 
@@ -129,26 +129,26 @@ class _XmlText:
             skeleton = _skeleton(points, categories[number].get("skeleton")) if points else ""
             yield _label(name, "skeleton" if points else "any", inside + skeleton)
             yield from (_label(point, "points", f"<parent>{escape(name)}</parent>") for point in points)
-        tags = dict.fromkeys(tag for at in self.rows.images.tolist() for tag in self._tags(at))
+        tags = dict.fromkeys(tag for image in self.rows.images.tolist() for tag in self._tags(image))
         yield from (_label(tag, "tag", "") for tag in tags if tag not in names.values())
 
-    def _tags(self, at: int) -> list[str]:
-        tags = self.rows.table.row("images", at).get("tags")
+    def _tags(self, image: int) -> list[str]:
+        tags = self.rows.table.row("images", image).get("tags")
         return [tag for tag in tags if isinstance(tag, str) and is_plain(tag)] if isinstance(tags, list) else []
 
     def _elements(self, shape: Shape, joining: set[tuple[str, Any]]) -> Iterator[str]:
         elements = [_mask(shape.mask)] if shape.mask is not None else []
         elements += [("polygon", f' points="{_numbers(ring.tolist())}"') for ring in shape.rings]
-        turned = None if shape.corners is None else turned_box(shape.corners)
-        if turned:
-            elements.append(_turned(*turned))
+        rotated = None if shape.corners is None else turned_box(shape.corners)
+        if rotated:
+            elements.append(_rotated_element(*rotated))
         elif shape.corners is not None and elements:
             self.dropped["corners"] += 1
         elif shape.corners is not None:
             self.counts["corners-outline"] += 1
             elements.append(("polygon", f' points="{_numbers(shape.corners.tolist())}"'))
         if shape.has_own_box if elements else not _is_around_points(shape):
-            if turned:  # a group of two boxes is two objects
+            if rotated:  # a group of two boxes is two objects
                 self.counts["box-outline"] += 1
             else:
                 elements.append(_box(shape.edges))
@@ -206,7 +206,7 @@ def _box(edges: Iterable[float]) -> Element:
     return "box", "".join(f' {name}="{decimal(edge, _DECIMALS)}"' for name, edge in names)
 
 
-def _turned(x: float, y: float, width: float, height: float, degrees: float) -> Element:
+def _rotated_element(x: float, y: float, width: float, height: float, degrees: float) -> Element:
     if min(degrees, 360 - degrees) < 1e-5:  # a box with a rotation of 0 is none in CVAT
         width, height, degrees = height, width, 90.0
     tag, edges = _box((x - width / 2, y - height / 2, x + width / 2, y + height / 2))
@@ -226,11 +226,11 @@ def _numbers(points: Iterable[Iterable[float]]) -> str:
 
 
 def _points_of_skeleton(shape: Shape) -> str:
-    found = []
+    points = []
     for name, (x, y, visible) in shape.key_points.items():
         state = f'outside="{int(not visible)}" occluded="{int(visible == 1)}"'
-        found.append(f'<points label={quoteattr(name)} source="file" {state} points="{_numbers([[x, y]])}"></points>')
-    return "".join(found)
+        points.append(f'<points label={quoteattr(name)} source="file" {state} points="{_numbers([[x, y]])}"></points>')
+    return "".join(points)
 
 
 def _label(name: str, kind: str, inside: str) -> str:

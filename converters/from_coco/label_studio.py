@@ -120,7 +120,7 @@ class _Tasks:
         self.shapes, self.rows, self._kind, self._root = shapes, shapes.rows, kind, image_root
         self.counts, self.lost_corners = Counter[str](), 0
         self.columns = sorted(name for name in shapes.columns if is_plain(name) and name not in (*_TAGS, _IMAGE))
-        entries = [self.rows.table.row("annotations", at) for at in self.rows.boxes.tolist()]
+        entries = [self.rows.table.row("annotations", box) for box in self.rows.boxes.tolist()]
         self._numbers = {name for name in self.columns if all(map(_is_number, _values(entries, name)))} | {_CROWD}
         self.has_scores = kind == "predictions" and _SCORE in self._numbers
         if self.has_scores:
@@ -132,8 +132,8 @@ class _Tasks:
     def lines(self) -> Iterator[str]:
         """Yield the parts of the file."""
         start = "[\n"
-        for number, (at, boxes) in enumerate(self.rows, 1):
-            name, results, ids = self.rows.file_name(at), list[dict[str, Any]](), set[str]()
+        for number, (image, boxes) in enumerate(self.rows, 1):
+            name, results, ids = self.rows.file_name(image), list[dict[str, Any]](), set[str]()
             for box in boxes:
                 region = str(self.rows.table.row("annotations", box).get("id"))
                 if region in {"None", *ids}:  # results with one id are one region
@@ -142,7 +142,7 @@ class _Tasks:
                 results += self._results(region, self.shapes.of(box))
             # A bucket has plain names, an address has not.
             address = self._root + (name if self._root.startswith(("s3:", "gs:")) else quote(name))
-            scores = [each["score"] for each in results if "score" in each]
+            scores = [result["score"] for result in results if "score" in result]
             mean = {"score": sum(scores) / len(scores)} if scores else {}
             task = {"id": number, "data": {"image": address}, self._kind: [{"result": results} | mean]}
             yield start + json.dumps(task, ensure_ascii=False, allow_nan=False)
@@ -173,31 +173,31 @@ class _Tasks:
         yield {"id": number, "type": kind, "from_name": kind, "value": value | labels, **usual, **score}
         self._has_crowds |= shape.is_crowd
         columns = shape.columns | ({_CROWD: 1} if shape.is_crowd else {})
-        for name, given in columns.items():
+        for name, content in columns.items():
             if name in self.columns or name == _CROWD:
-                about, text = self._about(name, given)
+                about, text = self._about(name, content)
                 yield {"id": number, "type": about, "from_name": name, "value": {**value, **text}, **usual}
-        for at, (name, (x, y, visible)) in enumerate(shape.key_points.items()):
+        for index, (name, (x, y, visible)) in enumerate(shape.key_points.items()):
             if visible:
                 self._points[name] = None
                 self._kinds.add("keypointlabels")
                 place = {"x": x * 100 / width, "y": y * 100 / height, "width": 0.5, "keypointlabels": [name]}
                 place |= {"hidden": True} if visible == 1 else {}
-                point = {"id": f"{number}-{at}", "parentID": number, "type": "keypointlabels", "value": place}
+                point = {"id": f"{number}-{index}", "parentID": number, "type": "keypointlabels", "value": place}
                 yield {**point, "from_name": "keypointlabels", **usual}
 
     def _region(self, shape: Shape, percent: Any) -> tuple[str, dict[str, Any]]:
         """Return the kind of a region and its shape. percent: (2,) of the image, of a pixel."""
-        turned = None if shape.corners is None else turned_box(shape.corners)
+        rotated = None if shape.corners is None else turned_box(shape.corners)
         rings = shape.rings
         if shape.corners is not None and (rings or shape.mask is not None):
             self.lost_corners += 1
-        elif shape.corners is not None and turned is None:
+        elif shape.corners is not None and rotated is None:
             self.counts["corners-outline"] += 1
             rings = [shape.corners]
-        elif turned:
+        elif rotated:
             self.counts["box-outline"] += shape.has_own_box
-            return "rectanglelabels", _turned(turned, percent)
+            return "rectanglelabels", _rotated_rectangle(rotated, percent)
         if shape.mask is not None:
             self.counts["box-outline"] += shape.has_own_box
             return "brushlabels", {"format": "rle", "rle": pack_mask(shape.mask)}
@@ -228,7 +228,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
-def _turned(box: tuple[float, float, float, float, float], percent: Any) -> dict[str, Any]:
+def _rotated_rectangle(box: tuple[float, float, float, float, float], percent: Any) -> dict[str, Any]:
     """Return a rotated rectangle: its left top corner after the rotation, its sides, and the degrees clockwise."""
     x, y, width, height, degrees = box
     if min(degrees, 360 - degrees) < 1e-5:  # a rectangle with a rotation of 0 is none

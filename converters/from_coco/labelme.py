@@ -83,19 +83,19 @@ def coco_to_labelme(
     rows, shapes, faults = shapes_of(rows)
     texts: dict[Path, str] = {}
     own_boxes = 0
-    for at, boxes in rows:
-        path = export.folder / f"{posixpath.splitext(rows.file_name(at))[0]}.json"
-        found = [shapes.of(box) for box in boxes]
-        own_boxes += sum(shape.has_own_box for shape in found)
-        height, width = rows.table.sizes[at].tolist()
-        image = posixpath.basename(rows.file_name(at))
+    for image_index, boxes in rows:
+        path = export.folder / f"{posixpath.splitext(rows.file_name(image_index))[0]}.json"
+        own_shapes = [shapes.of(box) for box in boxes]
+        own_boxes += sum(shape.has_own_box for shape in own_shapes)
+        height, width = rows.table.sizes[image_index].tolist()
+        image = posixpath.basename(rows.file_name(image_index))
         if export.left_images:
-            image = os.path.relpath(export.left_images / rows.file_name(at), path.parent)
-        row = rows.table.row("images", at)
+            image = os.path.relpath(export.left_images / rows.file_name(image_index), path.parent)
+        row = rows.table.row("images", image_index)
         document = {
             "version": _VERSION,
             "flags": row["flags"] if _are_flags(row.get("flags")) else {},
-            "shapes": [each for n, shape in enumerate(found, 1) for each in _shapes(shape, n)],
+            "shapes": [entry for n, shape in enumerate(own_shapes, 1) for entry in _shapes(shape, n)],
             "imagePath": image,
             "imageData": None,
             "imageHeight": height,
@@ -119,7 +119,7 @@ def coco_to_labelme(
 
 
 def _are_flags(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(each, bool) for each in value.values())
+    return isinstance(value, dict) and all(isinstance(flag, bool) for flag in value.values())
 
 
 def _shapes(shape: Shape, group: int) -> Iterator[dict[str, Any]]:

@@ -40,15 +40,19 @@ def find_sequences(root: Path, patterns: Sequence[str]) -> list[str]:
     """
     if not root.is_dir():
         raise ConversionError(f"{root} is not a folder; give the one that holds the sequences")
-    found = ["."] if _is_sequence(root) else sorted(each.name for each in root.iterdir() if _is_sequence(each))
-    if not found:
+    sequences = ["."] if _is_sequence(root) else sorted(path.name for path in root.iterdir() if _is_sequence(path))
+    if not sequences:
         what = what_folder_has(root)
         raise ConversionError(
             f"{root} has no sequences: folders with {INFO} or {GROUND_TRUTH}; give their folder{what}"
         )
-    left = [name for name in found if not patterns or any(fnmatch.fnmatchcase(name, each) for each in patterns)]
+    left = [
+        name for name in sequences if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    ]
     if not left:
-        raise ConversionError(f"{root} has no sequence like {', '.join(patterns)}; there are {', '.join(found[:8])}")
+        raise ConversionError(
+            f"{root} has no sequence like {', '.join(patterns)}; there are {', '.join(sequences[:8])}"
+        )
     return left
 
 
@@ -128,7 +132,9 @@ def _by_stem(root: Path, folder: str, findings: list[Finding]) -> dict[str, str]
         if name.lower().endswith(IMAGE_EXTENSIONS) and not name.startswith("."):
             stem = stem_of(name)
             files.setdefault(str(int(stem)) if _is_number(stem) else stem, []).append(Path(folder, name).as_posix())
-    findings += [Finding(each[0], "image-ambiguous", None, None, each, each[0]) for each in files.values() if each[1:]]
+    findings += [
+        Finding(paths[0], "image-ambiguous", None, None, paths, paths[0]) for paths in files.values() if paths[1:]
+    ]
     return {stem: names[0] for stem, names in files.items()}
 
 
@@ -143,10 +149,10 @@ def _by_value(stem: str) -> list[tuple[int, str]]:
 
 def _has_gaps(stems: Sequence[str]) -> bool:
     """Return whether names that differ in the number at their end only have numbers without an equal step."""
-    found = [re.fullmatch(r"(.*?)([0-9]+)", stem, re.DOTALL) for stem in stems]
-    if not all(found) or len({match[1] for match in found if match}) > 1:
+    matches = [re.fullmatch(r"(.*?)([0-9]+)", stem, re.DOTALL) for stem in stems]
+    if not all(matches) or len({match[1] for match in matches if match}) > 1:
         return False
-    numbers = [int(match[2]) for match in found if match]
+    numbers = [int(match[2]) for match in matches if match]
     return len({after - before for before, after in pairwise(numbers)}) > 1
 
 

@@ -105,21 +105,21 @@ def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignor
     """Return the sequences. folder: of their images."""
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the one that holds the frames of the sequences")
-    found = [_Sequence.find(root, folder, name) for name in find_sequences(root, sequences)]
-    names = sorted(name for each in found for name in each.frames.values())
+    chosen = [_Sequence.find(root, folder, name) for name in find_sequences(root, sequences)]
+    names = sorted(name for sequence in chosen for name in sequence.frames.values())
     return Contents(
-        chain.from_iterable(each.records(ignored, FIRST_PIXEL[origin]) for each in found),
-        total=sum(len(each.frames) for each in found),
-        class_names=dict.fromkeys(chain.from_iterable(each.class_names for each in found)),
-        findings=(finding for each in found for finding in each.findings),
+        chain.from_iterable(sequence.records(ignored, FIRST_PIXEL[origin]) for sequence in chosen),
+        total=sum(len(sequence.frames) for sequence in chosen),
+        class_names=dict.fromkeys(chain.from_iterable(sequence.class_names for sequence in chosen)),
+        findings=(finding for sequence in chosen for finding in sequence.findings),
         files=1,  # the name of a frame tells its sequence
-        found=Images(folder, names),
+        finder=Images(folder, names),
         images=names,
         keeps_folder=True,
         keeps_unused=False,
         title="MOTChallenge's ground truth",
-        video_names=lambda: sorted(each.video for each in found),
-        videos={each.video: each.row for each in found},
+        video_names=lambda: sorted(sequence.video for sequence in chosen),
+        videos={sequence.video: sequence.row for sequence in chosen},
     )
 
 
@@ -167,11 +167,11 @@ class _Sequence:
         lines = defaultdict[int, list[TruthLine]](list)
         faults = defaultdict[int, list[Finding]](list)
         try:
-            for each in read_truth(self.root / file, self.class_names, has_labels=labels.is_file()):
-                if isinstance(each, TruthLine):
-                    lines[each.frame].append(each)
+            for entry in read_truth(self.root / file, self.class_names, has_labels=labels.is_file()):
+                if isinstance(entry, TruthLine):
+                    lines[entry.frame].append(entry)
                 else:
-                    faults[each.frame].append(Finding(file, each.kind, None, each.line, each.text, note=each.note))
+                    faults[entry.frame].append(Finding(file, entry.kind, None, entry.line, entry.text, note=entry.note))
         except FileNotFoundError:
             self.findings.append(Finding(file, "ground-truth-missing"))
         except (OSError, UnicodeDecodeError) as error:
@@ -194,20 +194,20 @@ class _Sequence:
             record = Record(file, image=image, video=self.video, frame=number - 1, findings=faults[number], size=size)
             size = None  # compared once: all frames of a sequence have one size
             seen = set[int | None]()
-            for each in lines.pop(number, ()):
-                if each.is_ignored and ignored == "drop":
+            for entry in lines.pop(number, ()):
+                if entry.is_ignored and ignored == "drop":
                     counts["entry-ignored"] += 1
-                elif each.track in seen and each.track is not None:
-                    record.findings.append(Finding(file, "track-repeated", None, each.line, each.track))
+                elif entry.track in seen and entry.track is not None:
+                    record.findings.append(Finding(file, "track-repeated", None, entry.line, entry.track))
                 else:
-                    seen.add(each.track)
-                    counts["track-none"] += each.track is None
-                    first_edge = min(first_edge, *each.edges[:2])
-                    below_one += [each] if min(each.edges[:2]) < 1 else []
-                    left, top, right, bottom = (edge - first_pixel for edge in each.edges)
-                    item = Object(each.class_name, (left, top, right, bottom), track=each.track, line=each.line)
-                    item.is_crowd = each.is_ignored and ignored == "crowd"
-                    item.columns = {} if each.visibility is None else {"visibility": whole(each.visibility)}
+                    seen.add(entry.track)
+                    counts["track-none"] += entry.track is None
+                    first_edge = min(first_edge, *entry.edges[:2])
+                    below_one += [entry] if min(entry.edges[:2]) < 1 else []
+                    left, top, right, bottom = (edge - first_pixel for edge in entry.edges)
+                    item = Object(entry.class_name, (left, top, right, bottom), track=entry.track, line=entry.line)
+                    item.is_crowd = entry.is_ignored and ignored == "crowd"
+                    item.columns = {} if entry.visibility is None else {"visibility": whole(entry.visibility)}
                     record.objects.append(item)
             yield record
         if count := counts["entry-ignored"]:

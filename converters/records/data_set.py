@@ -48,7 +48,7 @@ def data_set_of(
     images: list[RecordImage],
     stored: StoredObjects,
     contents: Contents,
-    found: Images,
+    finder: Images,
     classes: Sequence[str] | None,
     earlier: Sequence[Finding],
     videos: Sequence[str],
@@ -63,15 +63,15 @@ def data_set_of(
     not_listed, first_of = Counter[tuple[str, str]](), dict[tuple[str, str], RecordImage]()  # by file and class
     counts, crowds, shapes, fingerprints = Counter[str](), 0, set[str](), array("q")
     key_points = {name: [*points] for name, points in contents.key_points.items()}
-    for each in images:
-        about = stored.about(each)
+    for image in images:
+        about = stored.about(image)
         if contents.compares_images:
             fingerprints.append(hash(about.fingerprint))
         own = {name: n for name, n in about.counts.items() if classes is None or name in classes}
         for name, n in about.counts.items():
             if name not in own:
                 not_listed[about.file, name] += n
-                first_of.setdefault((about.file, name), each)
+                first_of.setdefault((about.file, name), image)
         counts.update(own)
         crowds += sum(n for name, n in about.crowds.items() if name in own)
         without_boxes += not own
@@ -81,8 +81,8 @@ def data_set_of(
         for name, points in about.key_points.items():
             known = key_points.setdefault(name, [])
             known += [point for point in points if point not in known]
-    for at, first in repeated_files(fingerprints, lambda at: found.folder / images[at].name):
-        findings.append(Finding(found.prefix + images[at].name, "image-identical", after=images[first].name))
+    for index, first in repeated_files(fingerprints, lambda index: finder.folder / images[index].name):
+        findings.append(Finding(finder.prefix + images[index].name, "image-identical", after=images[first].name))
     findings += [_not_listed(key, first_of[key], n, stored) for key, n in not_listed.items()]
     listed = [*map(joined_spaces, contents.class_names)] if classes is None else [*classes]
     listed = [*dict.fromkeys(listed)]

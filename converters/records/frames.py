@@ -53,9 +53,10 @@ class Frames:
         Where one of them is no box, a finding has the number of these frames.
         """
         (first, one), (last, other) = before, after
+        # Of shapes that are far apart, only the images are looked through, not all the numbers between.
         near = range(first + 1, last) if last - first < len(self._images) * 2 else sorted(self._images)
         between = [frame for frame in near if frame in self._images and first < frame < last]
-        start, end = _turned_box(one), _turned_box(other)
+        start, end = _rotated_box(one), _rotated_box(other)
         if start is None or end is None:
             if between:
                 note = f"track {track}: nothing is known of it between the frames {first} and {last}"
@@ -65,10 +66,10 @@ class Frames:
         for frame in between:
             share = (frame - first) / (last - first)
             x, y, width, height = (a + share * (b - a) for a, b in zip(start[:4], end[:4], strict=True))
-            found = Object(one.class_name, track=one.track, columns=one.columns)
+            moved = Object(one.class_name, track=one.track, columns=one.columns)
             edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
-            found.set_box(edges, (start[4] + share * turn) % 360, x, y)
-            self.add(frame, track, found)
+            moved.set_box(edges, (start[4] + share * turn) % 360, x, y)
+            self.add(frame, track, moved)
 
     def add_after(self, track: int, last: tuple[int, Object]) -> None:
         """Add the last shape, (frame, object), of a track to all later frames of the video that have an image."""
@@ -99,7 +100,7 @@ class Frames:
             yield record
 
 
-def _turned_box(item: Object) -> tuple[float, float, float, float, float] | None:
+def _rotated_box(item: Object) -> tuple[float, float, float, float, float] | None:
     """Return x, y of the center, width, height and degrees of a box; None for another shape."""
     if item.rings or item.masks or item.key_points:
         return None

@@ -15,12 +15,12 @@ def join_shapes(record: Record, shapes: Sequence[Object], box: Edges | None = No
     with one. box: that of the object, if one of the shapes is its box; without it boxes are polygons, too.
     """
     first, last = shapes[0], shapes[-1]
-    first.columns = {name: value for each in reversed(shapes) for name, value in each.columns.items()}
-    first.rings = [ring for each in shapes for ring in each.rings or (() if box else _around(each))]
-    first.masks = [mask for each in shapes for mask in each.masks]
-    first.corners = next((each.corners for each in shapes if each.corners), ())
-    first.key_points = next((each.key_points for each in shapes if each.key_points), {})
-    first.is_crowd = any(each.is_crowd for each in shapes)
+    first.columns = {name: value for shape in reversed(shapes) for name, value in shape.columns.items()}
+    first.rings = [ring for shape in shapes for ring in shape.rings or (() if box else _around(shape))]
+    first.masks = [mask for shape in shapes for mask in shape.masks]
+    first.corners = next((shape.corners for shape in shapes if shape.corners), ())
+    first.key_points = next((shape.key_points for shape in shapes if shape.key_points), {})
+    first.is_crowd = any(shape.is_crowd for shape in shapes)
     first.edges = box
     place = last.object_index, last.line
     record.findings.append(Finding(record.about(last.line), "shapes-joined", *place, before=first.class_name))

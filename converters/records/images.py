@@ -21,16 +21,16 @@ class Images:
     def __init__(self, folder: Path, names: Sequence[str] | None = None, prefix: str = "") -> None:
         """names: the images in their order, if it is known; else all, sorted. prefix: of their names in findings."""
         self.folder, self.prefix = folder, prefix
-        self.found = ImageNames(list_files(folder, IMAGE_EXTENSIONS) if names is None else names)
-        self.names = self.found.names if names is None else names
+        self.lookup = ImageNames(list_files(folder, IMAGE_EXTENSIONS) if names is None else names)
+        self.names = self.lookup.names if names is None else names
 
     def own_copy(self, name: str) -> str:
         """Return the name itself, as the one in memory: another process has sent its own."""
-        return self.found.own_copy(name)
+        return self.lookup.own_copy(name)
 
     def with_stem(self, stem: str) -> Sequence[str]:
         """Return the images with the path of a label file, but for their extensions."""
-        return self.found.by_stem.get(stem) if stem else ()
+        return self.lookup.by_stem.get(stem) if stem else ()
 
     def find(self, record: Record) -> tuple[str | None, int]:
         """Return the image of a record, and how well it fits: see matching. Appends findings to the record.
@@ -42,11 +42,11 @@ class Images:
             return self._of_stem(record, same), SAME_STEM
         names = [name.strip().replace("\\", "/").removeprefix("./") for name in record.names if name.strip()]
         for name in names:
-            if name in self.found:
+            if name in self.lookup:
                 return name, SAME_STEM
         for name in [record.stem, *names] if record.stem else names:
-            if found := self._elsewhere(record, name):
-                return found, OTHER_CASE if parts_of(found) == parts_of(name) else OTHER_FOLDER
+            if image := self._elsewhere(record, name):
+                return image, OTHER_CASE if parts_of(image) == parts_of(name) else OTHER_FOLDER
             if record.findings and record.findings[-1].kind in ("image-unclear", "image-missing"):
                 return None, OTHER_FOLDER
         if has_error(record.findings):
@@ -63,20 +63,20 @@ class Images:
     def _of_stem(self, record: Record, same: Sequence[str]) -> str:
         """Return the image of a stem, that which the file names if there are several, and note another name."""
         called = {folded(last_part(name)) for name in record.names}
-        found = next((image for image in same if folded(last_part(image)) in called), same[0])
+        image = next((image for image in same if folded(last_part(image)) in called), same[0])
         if len(same) > 1:
-            self.note_several(record, same, found)
+            self.note_several(record, same, image)
             record.alike = same
-        if called and folded(stem_of(last_part(found))) not in map(stem_of, called):
-            record.findings.append(Finding(record.file, "filename-differs", before=record.names[0], after=found))
-        return found
+        if called and folded(stem_of(last_part(image))) not in map(stem_of, called):
+            record.findings.append(Finding(record.file, "filename-differs", before=record.names[0], after=image))
+        return image
 
     def _elsewhere(self, record: Record, name: str) -> str | None:
         """Return the image of a name in another case, form, extension or folder."""
-        found = self.found.namesakes.nearest(name)
-        best = [image for image in found if not are_of_different_splits(image, record.file)]
-        if not best and found:
-            note = f"{record.called or name} may be {found[0]}, which is an image of another split"
+        nearest = self.lookup.namesakes.nearest(name)
+        best = [image for image in nearest if not are_of_different_splits(image, record.file)]
+        if not best and nearest:
+            note = f"{record.called or name} may be {nearest[0]}, which is an image of another split"
             record.findings.append(Finding(record.file, "image-missing", before=record.called or name, note=note))
             return None
         if _unclear(best) and _unclear(best := self._in_trees(name, best)):
@@ -98,8 +98,8 @@ class Images:
         all of them if the folders fit several.
         """
         below = name.partition("/")[2]
-        found = (namesakes.nearest(below) for namesakes in (self.found.namesakes, self._below))
-        return next((each for each in found if each and not _unclear(each)), images)
+        choices = (namesakes.nearest(below) for namesakes in (self.lookup.namesakes, self._below))
+        return next((choice for choice in choices if choice and not _unclear(choice)), images)
 
     @cached_property
     def _below(self) -> Namesakes:

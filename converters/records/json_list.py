@@ -120,9 +120,9 @@ class _JsonText:
 
     def skip(self, sign: str) -> bool:
         """Go on behind a sign if it comes next; return whether it does."""
-        found = self.next_is(sign)
-        self._at += len(sign) if found else 0
-        return found
+        comes = self.next_is(sign)
+        self._at += len(sign) if comes else 0
+        return comes
 
     def take(self, sign: str) -> None:
         """Go on behind a sign. Raises InputError if another one comes next."""
@@ -131,9 +131,9 @@ class _JsonText:
 
     def key(self) -> str:
         """Return the key that comes next, and go on behind its colon."""
-        if found := _KEY.match(self._text, self._at):
-            self._at = found.end()
-            return found[1]
+        if match := _KEY.match(self._text, self._at):
+            self._at = match.end()
+            return match[1]
         if not self.next_is('"'):
             self.take('"')  # raises its fault
         key: str = self.item()
@@ -154,5 +154,5 @@ class _JsonText:
                 self._at = end
                 return value
 
-    def _fault(self, what: str, at: int) -> InputError:
-        return InputError(f"does not parse as JSON: {what}: character {self._before + at:,}")
+    def _fault(self, what: str, position: int) -> InputError:
+        return InputError(f"does not parse as JSON: {what}: character {self._before + position:,}")

@@ -14,13 +14,13 @@ from detaug.converters.records.record_image import RecordImage
 
 def videos_of(images: Iterable[RecordImage]) -> dict[str, int]:
     """Return the id of each video."""
-    names = dict.fromkeys(each.video for each in images if each.video)
+    names = dict.fromkeys(image.video for image in images if image.video)
     return {name: number for number, name in enumerate(names, 1)}
 
 
 def video_rows(dataset: DataSet) -> Iterator[Row]:
     """Yield the videos."""
-    first = {each.video: each for each in reversed(dataset.images)}
+    first = {image.video: image for image in reversed(dataset.images)}
     for name, number in videos_of(dataset.images).items():
         row = dataset.stored.about(first[name]).row
         more = dataset.videos.get(name, {})
@@ -30,10 +30,10 @@ def video_rows(dataset: DataSet) -> Iterator[Row]:
 def image_rows(dataset: DataSet, folder: str) -> Iterator[Row]:
     """Yield the images, by their names below `folder`."""
     videos = videos_of(dataset.images)
-    for image_id, each in enumerate(dataset.images, 1):
-        row = {"id": image_id, "file_name": each.name.removeprefix(folder), **dataset.stored.about(each).row}
-        if each.video:
-            row |= {"video_id": videos[each.video], "frame_id": each.frame}
+    for image_id, image in enumerate(dataset.images, 1):
+        row = {"id": image_id, "file_name": image.name.removeprefix(folder), **dataset.stored.about(image).row}
+        if image.video:
+            row |= {"video_id": videos[image.video], "frame_id": image.frame}
         yield row
 
 
@@ -42,8 +42,8 @@ def annotation_rows(dataset: DataSet) -> Iterator[Row]:
     ids = {name: number for number, name in enumerate(dataset.class_names, 1)}
     free = count((dataset.last_track or 0) + 1)
     numbers = count(1)
-    for image_id, each in enumerate(dataset.images, 1):
-        for item in dataset.stored.objects(each):
+    for image_id, image in enumerate(dataset.images, 1):
+        for item in dataset.stored.objects(image):
             if item.class_name not in ids:
                 continue
             row = _object_row(item, next(numbers), image_id, ids[item.class_name])
@@ -62,8 +62,8 @@ def annotation_rows(dataset: DataSet) -> Iterator[Row]:
 
 def region_rows(dataset: DataSet) -> Iterator[Row]:
     """Yield the regions in which nothing counts, without an id and a class."""
-    for image_id, each in enumerate(dataset.images, 1):
-        for item in dataset.stored.regions(each) if each.has_regions else ():
+    for image_id, image in enumerate(dataset.images, 1):
+        for item in dataset.stored.regions(image) if image.has_regions else ():
             yield _object_row(item._replace(is_crowd=True), 0, image_id, 0) | dict(item.columns)
 
 

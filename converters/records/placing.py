@@ -56,11 +56,11 @@ _PLAIN, _FLOAT = frozenset({str, int, bool, type(None)}), frozenset({float})
 
 def columns_of(columns: Mapping[str, Any], tool_id: int | str | None) -> dict[str, Any]:
     """Return the keys of a row that are its format's: the id in the labeling tool, and columns as JSON has them."""
-    found: dict[str, Any] = {} if tool_id is None else {TOOL_ID: tool_id}
+    keys: dict[str, Any] = {} if tool_id is None else {TOOL_ID: tool_id}
     for name, value in columns.items():
         is_plain = type(value) in _PLAIN or (type(value) is float and isfinite(value))
-        found[f"{PREFIX}{name}" if name in OWN_KEYS else name] = value if is_plain else _plain(value)
-    return found
+        keys[f"{PREFIX}{name}" if name in OWN_KEYS else name] = value if is_plain else _plain(value)
+    return keys
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
@@ -70,11 +70,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         return None
     if isinstance(value, dict):
-        return {key: _plain(each, depth + 1) for key, each in value.items()}
+        return {key: _plain(member, depth + 1) for key, member in value.items()}
     if isinstance(value, list):
         if _FLOAT.issuperset(map(type, value)) and isfinite(sum(value)):  # the usual ones need no call for each
             return value
-        return [each if type(each) in _PLAIN else _plain(each, depth + 1) for each in value]
+        return [member if type(member) in _PLAIN else _plain(member, depth + 1) for member in value]
     return value
 
 
@@ -158,7 +158,7 @@ class Place(NamedTuple):
         """Return points x, y, x, y, ... in pixels of the image."""
         if self.scale == (1, 1):
             return numbers
-        return [number * self.scale[at % 2] for at, number in enumerate(numbers)]
+        return [number * self.scale[index % 2] for index, number in enumerate(numbers)]
 
     def ring_keys(self, item: Object) -> tuple[dict[str, Any], Edges | None]:
         """Return the keys of the rings of an object, cut at the edges of the image, and the box around them."""

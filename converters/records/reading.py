@@ -69,17 +69,17 @@ class RecordReader:
 
     def __call__(self, records: Sequence[Record]) -> ReadChunk:
         """Return the images of records, those of other parts left out."""
-        found = ReadChunk([], Counter(), BoxNumbers(), set())
+        chunk = ReadChunk([], Counter(), BoxNumbers(), set())
         for record in records:
             if self.read:
                 self.read(record)
             name, rank = (record.image, SAME_STEM) if record.image else self.find(self.images, record)
-            found.alike.update(record.alike)
+            chunk.alike.update(record.alike)
             if self.wanted is None or not name or name in self.wanted:
                 record.image = name or ""
-                found.unread.update(record.unread)
-                found.images.append(self._image(record, rank, found.numbers))
-        return found
+                chunk.unread.update(record.unread)
+                chunk.images.append(self._image(record, rank, chunk.numbers))
+        return chunk
 
     def _image(self, record: Record, rank: int, numbers: BoxNumbers) -> tuple[RecordImage, Values | None]:
         name = record.image

@@ -93,8 +93,8 @@ class Object:
         """Set the polygon, 72 points, and the box of an ellipse that is rotated clockwise about its center."""
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         ring = []
-        for at in range(72):
-            along, across = radius_x * math.cos(at * math.pi / 36), radius_y * math.sin(at * math.pi / 36)
+        for step in range(72):
+            along, across = radius_x * math.cos(step * math.pi / 36), radius_y * math.sin(step * math.pi / 36)
             ring += [x + along * cos - across * sin, y + along * sin + across * cos]
         half_width, half_height = math.hypot(radius_x * cos, radius_y * sin), math.hypot(radius_x * sin, radius_y * cos)
         self.edges, self.rings = (x - half_width, y - half_height, x + half_width, y + half_height), [ring]
@@ -166,7 +166,7 @@ class Contents(NamedTuple):
     """How many annotation files there are, of which each image notes its own; None for those of the source."""
     images: Sequence[str] | None = None
     """The images in the order of their ids, if the format knows it; else all below the folder, sorted."""
-    found: Images | None = None
+    finder: Images | None = None
     """All images, if the reader has looked for them itself, such as in another folder than that of the source."""
     find: Callable[[Images, Record], tuple[str | None, int]] | None = None
     """Finds the image of a record, if the rules of the format are not those of `Images.find`: in any process."""
@@ -237,14 +237,14 @@ def read_objects(
     """Append the objects of a record; one that cannot be read becomes a finding, and one that is None is left out."""
     for index, item in enumerate(items):
         try:
-            found = parse(item)
+            parsed = parse(item)
         except ObjectError as error:
-            at = line(item) if line else None
-            record.findings.append(Finding(record.about(at), error.kind, index, at, note=str(error)))
+            line_number = line(item) if line else None
+            record.findings.append(Finding(record.about(line_number), error.kind, index, line_number, note=str(error)))
             continue
-        if found:
-            found.object_index = index
-            record.objects.append(found)
+        if parsed:
+            parsed.object_index = index
+            record.objects.append(parsed)
 
 
 def unused_shape(record: Record, index: int | None, what: str, line: int | None = None) -> None:
@@ -312,9 +312,9 @@ def numbers_of(values: Iterable[Any], name: str | Sequence[str]) -> list[float]:
     is_text = bool(values) and type(values[0]) is str
     try:  # all at once, which takes half of the time
         are_usual = "_" not in "".join(values) if is_text else _NUMBERS.issuperset(map(type, values))
-        found = [*map(float, values)] if is_text else values
-        if are_usual and sum(map(abs, found)) < _LARGEST:
-            return found
+        numbers = [*map(float, values)] if is_text else values
+        if are_usual and sum(map(abs, numbers)) < _LARGEST:
+            return numbers
     except (TypeError, ValueError, OverflowError):
         pass
     names = repeat(name) if isinstance(name, str) else name
@@ -384,8 +384,8 @@ def ring_with_holes(exterior: Sequence[float], holes: Sequence[Sequence[float]])
         return [*exterior]
     rings = [points_of_ring(ring) for ring in (exterior, *holes)]
     first = _turns_right(rings[0])
-    turned = [ring[::-1] if at and _turns_right(ring) == first else ring for at, ring in enumerate(rings)]
-    joined: list[float] = join_rings(turned).ravel().tolist()
+    oriented = [ring[::-1] if index and _turns_right(ring) == first else ring for index, ring in enumerate(rings)]
+    joined: list[float] = join_rings(oriented).ravel().tolist()
     return joined
 
 

@@ -26,18 +26,18 @@ def unpack_mask(rle: Any, size: tuple[float, float] | None) -> NDArray[np.bool_]
         data = bytes(list_of(rle, "rle"))
     except (ValueError, TypeError):
         raise ObjectError("rle must be bytes, numbers from 0 to 255") from None
-    at = 0
+    position = 0
 
     def skip(count: int) -> int:
-        nonlocal at
-        at += count
-        if at > 8 * len(data):
+        nonlocal position
+        position += count
+        if position > 8 * len(data):
             raise ObjectError("rle is cut off")
-        return at - count
+        return position - count
 
     def read(count: int) -> int:
         start = skip(count)
-        return int.from_bytes(data[start >> 3 : (at + 7) >> 3], "big") >> (-at & 7) & ((1 << count) - 1)
+        return int.from_bytes(data[start >> 3 : (position + 7) >> 3], "big") >> (-position & 7) & ((1 << count) - 1)
 
     total, word = read(32), read(5) + 1
     sizes = [read(4) + 1 for _ in range(4)]
@@ -52,9 +52,9 @@ def unpack_mask(rle: Any, size: tuple[float, float] | None) -> NDArray[np.bool_]
             values[done:end] = read(word) > 0
         else:
             start = skip((end - done) * word)
-            bits = np.unpackbits(np.frombuffer(data, np.uint8, (at + 7) // 8 - start // 8, start // 8))
+            bits = np.unpackbits(np.frombuffer(data, np.uint8, (position + 7) // 8 - start // 8, start // 8))
             first = start % 8
-            values[done:end] = bits[first : first + at - start].reshape(-1, word).any(1)
+            values[done:end] = bits[first : first + position - start].reshape(-1, word).any(1)
         done = end
     return np.asarray(values.reshape(int(height), int(width), 4)[..., 3])
 
@@ -71,7 +71,7 @@ def pack_mask(mask: NDArray[np.bool_]) -> list[int]:
     for number, end in enumerate(ends.tolist()):
         while start < end:
             count = min(end - start, 1 << _SIZES[-1])
-            kind = next(at for at, size in enumerate(_SIZES) if count <= 1 << size)
+            kind = next(index for index, size in enumerate(_SIZES) if count <= 1 << size)
             parts.append(f"1{kind:02b}{count - 1:0{_SIZES[kind]}b}{255 * (number % 2):08b}")
             start += count
     bits = "".join(parts)

@@ -30,12 +30,12 @@ def _read(parse: Parse, separator: str | None, source: AnnotationFiles, record: 
     def one(item: tuple[int, str]) -> Object | None:
         line, row = item
         try:
-            found = parse(row.split() if separator is None else [word.strip() for word in row.split(separator)])
+            annotation = parse(row.split() if separator is None else [word.strip() for word in row.split(separator)])
         except ObjectError as error:
             raise ObjectError(str(error), "row-invalid") from None
-        if found:
-            found.line = line
-        return found
+        if annotation:
+            annotation.line = line
+        return annotation
 
     lines = enumerate(read_text(source.name(record.file)).splitlines(), 1)
     read_objects(record, [line for line in lines if line[1].strip()], one, lambda item: item[0])

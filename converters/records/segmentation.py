@@ -13,7 +13,7 @@ _MOST_PIXELS = 1 << 28
 """Of a mask: that of the largest image which is decoded."""
 
 
-def set_segmentation(found: Object, value: Any, record: Record) -> bool:
+def set_segmentation(annotation: Object, value: Any, record: Record) -> bool:
     """Give an object the rings or the mask of a segmentation; return whether it is one.
 
     That is rings, each of three points or more, or a dict; ObjectError is raised for one that is not a mask's. A mask
@@ -23,7 +23,7 @@ def set_segmentation(found: Object, value: Any, record: Record) -> bool:
         rings = rings_of(value)
         if not isinstance(rings, list) or not rings or fault_of_rings(rings) or min(map(len, rings)) < 6:
             return False
-        found.rings = rings
+        annotation.rings = rings
         return True
     if record.size is None:
         size: Any = value.get("size")
@@ -35,5 +35,5 @@ def set_segmentation(found: Object, value: Any, record: Record) -> bool:
     ends, fault = read_runs(value, height, width)
     if fault:
         raise ObjectError(fault)
-    found.masks = [Mask(mask_of_runs(ends, height, width))]
+    annotation.masks = [Mask(mask_of_runs(ends, height, width))]
     return True

@@ -86,17 +86,17 @@ def records_to_coco(
     image; images without one have no boxes. Otherwise, and in other formats, they are left out and counted. Images are
     sorted by name, frames by video. Raises ConversionError and InputError.
     """
-    title, found = contents.title or title, contents.found or Images(images)
-    images = found.folder
+    title, finder = contents.title or title, contents.finder or Images(images)
+    images = finder.folder
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
     report, is_part = paths.get("report"), options.part is not None
     videos = contents.video_names() if contents.video_names and is_part else ()
     with closing(StoredObjects(paths["output"].parent)) as stored:
-        usable, numbers, findings = _usable_images(contents, found, stored, options, title, videos, is_whole=is_whole)
+        usable, numbers, findings = _usable_images(contents, finder, stored, options, title, videos, is_whole=is_whole)
         dataset, without_boxes, about_classes = data_set_of(
-            usable, stored, contents, found, options.classes, findings, videos, is_part=is_part
+            usable, stored, contents, finder, options.classes, findings, videos, is_part=is_part
         )
-        findings += [*about_classes, *joined_splits((each.name for each in usable), images)]
+        findings += [*about_classes, *joined_splits((image.name for image in usable), images)]
         stop_on_errors(findings, options.on_error, report)
         class_counts = {name: dataset.counts[name] for name in dataset.class_names}
         if options.part is None:
@@ -108,7 +108,7 @@ def records_to_coco(
             fault = fault or contents.fault(_shapes_of(dataset))
         refuse_other_numbers(fault, inputs[0], findings, report)
         keeps_folder = is_part or contents.keeps_folder
-        folder = "" if keeps_folder else found.deepest_folder(each.name for each in usable)
+        folder = "" if keeps_folder else finder.deepest_folder(image.name for image in usable)
         info = {"description": f"{title}, converted by detaug", **contents.info}
         rows = image_rows(dataset, folder), annotation_rows(dataset), category_rows_of(dataset)
         with reported(findings, report):
@@ -118,7 +118,7 @@ def records_to_coco(
                 listed, left_out = dataset.class_names[: dataset.listed], left_out_classes(findings)
                 head = part_head(
                     options.part,
-                    found.names,
+                    finder.names,
                     listed,
                     left_out,
                     from_top=not contents.keeps_folder,
@@ -155,7 +155,7 @@ def _shapes_of(dataset: DataSet) -> Iterator[tuple[tuple[int, int], Mapping[str,
 
 def _usable_images(
     contents: Contents,
-    found: Images,
+    finder: Images,
     stored: StoredObjects,
     options: Options,
     title: str,
@@ -167,12 +167,12 @@ def _usable_images(
 
     videos: the names of those of all parts; none for a whole.
     """
-    names, wanted = found.names if contents.images is None else contents.images, None
+    names, wanted = finder.names if contents.images is None else contents.images, None
     if options.part and not videos:
         names = options.part.items(names)
         wanted = frozenset(names)
     own_videos = {*options.part.items(videos)} if options.part and videos else None
-    numbers, unread, read, alike, seen = BoxNumbers(), Counter[str](), list[RecordImage](), set[str](), 0
+    numbers, unread, images, alike, seen = BoxNumbers(), Counter[str](), list[RecordImage](), set[str](), 0
 
     def own_records() -> Iterator[Record]:
         nonlocal seen
@@ -181,7 +181,7 @@ def _usable_images(
             if own_videos is not None:
                 is_own = not record.video or record.video in own_videos
             elif wanted is not None:
-                same = [record.image] if record.image else found.with_stem(record.stem)
+                same = [record.image] if record.image else finder.with_stem(record.stem)
                 is_own = not same or not wanted.isdisjoint(same)
             else:
                 is_own = True
@@ -190,44 +190,44 @@ def _usable_images(
 
     told = 0
     rules = contents.place or placed_objects, contents.find or Images.find
-    reader = RecordReader(found, contents.read, wanted, contents.files or 1, *rules)
+    reader = RecordReader(finder, contents.read, wanted, contents.files or 1, *rules)
     for chunk in map_in_jobs(reader, chunks_of(own_records()), options.jobs):
         for image, values in chunk.images:
             if values:
                 stored.add(image, values)
-            image.name = found.own_copy(image.name)
-            read.append(image)
+            image.name = finder.own_copy(image.name)
+            images.append(image)
         unread += chunk.unread
         alike |= chunk.alike
         numbers = joined_numbers((numbers, chunk.numbers))
-        if options.progress and len(read) // 64 > told // 64:
-            told = len(read)
+        if options.progress and len(images) // 64 > told // 64:
+            told = len(images)
             options.progress(told, max(told, 0 if options.part else contents.total))
-    if options.progress and told != len(read):
-        options.progress(len(read), len(read))
+    if options.progress and told != len(images):
+        options.progress(len(images), len(images))
     findings = [*contents.findings, *unread_elements(unread)]  # complete now that all records are read
-    if len(read) == seen:  # none is of another part
-        _refuse_other_folder(read, found, title)
-    _settle(read, stored)
-    _note_other_sizes(read)
-    named, rest = ImageNames(each.name for each in read), []
+    if len(images) == seen:  # none is of another part
+        _refuse_other_folder(images, finder, title)
+    _settle(images, stored)
+    _note_other_sizes(images)
+    named, rest = ImageNames(image.name for image in images), []
     alike = alike if contents.images is None else set()
     unnamed = [name for name in names if name not in named and name not in alike] if own_videos is None else []
     if contents.read and options.part is None:
-        _note_similar(read, unnamed)
+        _note_similar(images, unnamed)
     if is_whole and contents.read:
-        rest = [_image_without_record(name, found, stored, contents.unlabeled) for name in unnamed]
+        rest = [_image_without_record(name, finder, stored, contents.unlabeled) for name in unnamed]
     elif unnamed and contents.images is None:
         note = f"{counted(len(unnamed), 'image')} left out, such as {unnamed[0]}: no annotations are of it"
         findings.append(Finding("", "image-unlisted", note=note, count=len(unnamed)))
-    findings += [finding for each in (*read, *rest) for finding in each.findings]
-    usable = [each for each in (*read, *rest) if each.start >= 0 and not has_error(each.findings)]
+    findings += [finding for image in (*images, *rest) for finding in image.findings]
+    usable = [image for image in (*images, *rest) if image.start >= 0 and not has_error(image.findings)]
     usable.sort(key=attrgetter("name"))  # by what is in memory, not by a tuple for each
-    if any(each.video for each in usable):
-        usable.sort(key=lambda each: (each.video, -1 if each.frame is None else each.frame))
+    if any(image.video for image in usable):
+        usable.sort(key=lambda image: (image.video, -1 if image.frame is None else image.frame))
     elif contents.images is not None:
-        order = {name: at for at, name in enumerate(contents.images)}
-        usable.sort(key=lambda each: order[each.name])
+        order = {name: index for index, name in enumerate(contents.images)}
+        usable.sort(key=lambda image: order[image.name])
     _refuse_mixed(usable, videos, title)
     return usable, numbers, findings
 
@@ -235,24 +235,24 @@ def _usable_images(
 def _note_other_sizes(images: Sequence[RecordImage]) -> None:
     """Append an error to each frame that has not the size of the first one of its video, which has one size."""
     first: dict[str, tuple[int, int]] = {}
-    for each in sorted((each for each in images if each.size), key=lambda each: each.frame or 0):
-        assert each.size
-        width, height = size = first.setdefault(each.video, each.size)
-        if each.size != size:
-            note = "has {} x {} pixels, the first frame of its video {} x {}".format(*each.size, width, height)
-            each.findings = [*each.findings, Finding(each.name, "frame-size", note=note)]
+    for image in sorted((image for image in images if image.size), key=lambda image: image.frame or 0):
+        assert image.size
+        width, height = size = first.setdefault(image.video, image.size)
+        if image.size != size:
+            note = "has {} x {} pixels, the first frame of its video {} x {}".format(*image.size, width, height)
+            image.findings = [*image.findings, Finding(image.name, "frame-size", note=note)]
 
 
-def _refuse_other_folder(read: Sequence[RecordImage], found: Images, title: str) -> None:
+def _refuse_other_folder(images: Sequence[RecordImage], finder: Images, title: str) -> None:
     """Raise ConversionError where no image is found: the folder is wrong, rather than every image missing."""
     kinds = ("image-missing", "label-unused")
-    last = (finding for each in read for finding in [*each.findings][-1:])
+    last = (finding for image in images for finding in [*image.findings][-1:])
     missing = [finding for finding in last if finding.kind in kinds]
-    if read and len(missing) == len(read):
-        usual = f"no image in {found.folder} has the name {shown(missing[0].before)}; "
+    if images and len(missing) == len(images):
+        usual = f"no image in {finder.folder} has the name {shown(missing[0].before)}; "
         own = missing[0].note.removeprefix(usual) if missing[0].note.startswith(usual) else ""
         raise ConversionError(
-            f"{found.folder} has the image of none of the {len(read):,} entries of {title}, the first is "
+            f"{finder.folder} has the image of none of the {len(images):,} entries of {title}, the first is "
             f"{shown(missing[0].before)}; give the folder of the images: --images of convert and "
             "convert-voc, IMAGES of convert-dota" + (f"; or {own}" if own else ""),
             missing,
@@ -265,42 +265,42 @@ def _refuse_mixed(images: Sequence[RecordImage], videos: Sequence[str], title: s
     videos: those of all parts.
     """
     first = {True: videos[0]} if videos else {}
-    first |= {bool(each.video): each.name for each in reversed(images)}
+    first |= {bool(image.video): image.name for image in reversed(images)}
     if len(first) > 1:
         note = f"{first[True]} is a frame of a video and {first[False]} is not"
         raise ConversionError(f"{title}: {note}; convert the files of images and of videos one by one")
 
 
-def _settle(read: Sequence[RecordImage], stored: StoredObjects) -> None:
+def _settle(images: Sequence[RecordImage], stored: StoredObjects) -> None:
     """Append a finding to each record whose image belongs to another one."""
 
     def claims() -> Iterator[Pair]:
-        return (Pair(f"{at:09}", (each.name,), each.rank) for at, each in enumerate(read) if each.name)
+        return (Pair(f"{index:09}", (image.name,), image.rank) for index, image in enumerate(images) if image.name)
 
-    for at in map(int, settle_claims(claims)):
-        image = read[at]
+    for index in map(int, settle_claims(claims)):
+        image = images[index]
         file = stored.about(image).file if image.start >= 0 else image.name
         note = f"its image {image.name} belongs to an earlier entry, or to one with a better name"
         image.findings = [*image.findings, Finding(file, "image-shared", after=image.name, note=note)]
 
 
-def _note_similar(read: Sequence[RecordImage], unnamed: Sequence[str]) -> None:
+def _note_similar(images: Sequence[RecordImage], unnamed: Sequence[str]) -> None:
     """Say of records without an image which one has nearly the name of their file, and no record."""
     lost: dict[str, RecordImage] = {}
-    for each in read:
-        last = None if each.name else next(reversed([*each.findings]), None)
+    for record in images:
+        last = None if record.name else next(reversed([*record.findings]), None)
         if last and last.kind == "image-missing":
-            lost[last.file] = each
+            lost[last.file] = record
     for image, file in similar_names(lost, unnamed).items() if lost else ():
         *others, last = lost[file].findings
         note = f"{last.note}; {image} has nearly its name and no annotations: rename one of them"
         lost[file].findings = [*others, replace(last, note=note)]
 
 
-def _image_without_record(name: str, found: Images, stored: StoredObjects, kind: str) -> RecordImage:
+def _image_without_record(name: str, finder: Images, stored: StoredObjects, kind: str) -> RecordImage:
     findings: list[Finding] = []
-    image, file = RecordImage(name, findings), found.prefix + name
-    if header := header_of(name, found, findings):
+    image, file = RecordImage(name, findings), finder.prefix + name
+    if header := header_of(name, finder, findings):
         findings.append(Finding(file, kind))
         if KINDS[kind].effect != "dropped":
             row = {"width": header.width, "height": header.height}

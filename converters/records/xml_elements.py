@@ -52,6 +52,7 @@ def elements_of_xml(
                 if depth == len(around) + 1:
                     if around or element.tag in tags:
                         yield tuple(around), element
+                    # Clearing an element leaves it below the root, where a million empty ones would fill the memory.
                     element.clear()
                     while element.getprevious() is not None:
                         del element.getparent()[0]

@@ -84,7 +84,7 @@ _BOXES = frozenset(("bbox", "bboxes", "box", "boxes", "segmentation", "keypoints
 def _are_objects(value: Any) -> bool:
     """Return whether a value is the objects of an image, by another name than annotations: a list, or lists by key."""
     entries = value if isinstance(value, list) else [value]
-    return any(isinstance(each, dict) and not _BOXES.isdisjoint(each) for each in entries)
+    return any(isinstance(entry, dict) and not _BOXES.isdisjoint(entry) for entry in entries)
 
 
 def _refuse_constant(constant: str) -> NoReturn:
@@ -113,8 +113,8 @@ def document_sample(document: Document, header: ImageHeader, place: ShardPlace) 
     rows = [_annotation(row, document.packed, header, place) for row in document.annotations or ()]
     annotations = [row for row in rows if row is not None]
     if not document.packed:  # by detaug, from a JSON file that is checked
-        given = [row["bbox"] for row in document.annotations or () if row.get("bbox")]
-        boxes = [(x, y, x + width, y + height) for x, y, width, height in given]
+        xywh = [row["bbox"] for row in document.annotations or () if row.get("bbox")]
+        boxes = [(x, y, x + width, y + height) for x, y, width, height in xywh]
         place.content.numbers.add(boxes, (), (header.height, header.width))
     return ShardSample(name, place.offset, place.length, place.crc32c, header, more, label, annotations)
 
@@ -142,40 +142,40 @@ def _annotation(row: Any, packed: bool, header: ImageHeader, place: ShardPlace) 
     label = _label(row, row)
     if label is None:
         raise _invalid("an annotation has neither category_id nor category")
-    given = row.get("bbox")
-    if given is None:
-        given = box_of_shape(row, (header.height, header.width))
-    box = _box(given, header, place)
+    bbox = row.get("bbox")
+    if bbox is None:
+        bbox = box_of_shape(row, (header.height, header.width))
+    box = _box(bbox, header, place)
     if box is None:
         return None
-    found: Row = {"bbox": box}
-    if not packed or box is not given:
-        found["area"], found["iscrowd"] = _area_and_crowd(row, box, box is given)
+    kept: Row = {"bbox": box}
+    if not packed or box is not bbox:
+        kept["area"], kept["iscrowd"] = _area_and_crowd(row, box, box is bbox)
     for key, value in row.items():
-        if key not in _REPLACED and key not in found:
-            found[key] = value
+        if key not in _REPLACED and key not in kept:
+            kept[key] = value
     if _is_id(row.get("id")):
-        found["id"] = row["id"]
-    return Annotation(label, found)
+        kept["id"] = row["id"]
+    return Annotation(label, kept)
 
 
-def _box(given: Any, header: ImageHeader, place: ShardPlace) -> list[Any] | None:
+def _box(bbox: Any, header: ImageHeader, place: ShardPlace) -> list[Any] | None:
     """Return a bbox as it is where CocoReader accepts it, else what is left of it inside the image."""
-    if not (isinstance(given, list) and len(given) == 4 and _NUMBERS.issuperset(map(type, given))):
-        raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")
-    x, y, width, height = given
+    if not (isinstance(bbox, list) and len(bbox) == 4 and _NUMBERS.issuperset(map(type, bbox))):
+        raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(bbox)}")
+    x, y, width, height = bbox
     if 0 <= x <= header.width - width and 0 <= y <= header.height - height and width >= 1 and height >= 1:
-        return given
+        return bbox
     if not abs(x) + abs(y) + abs(width) + abs(height) < _LARGEST_COORDINATE:
-        raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(given)}")
+        raise _invalid(f"bbox must be four finite numbers [x, y, width, height], got {shown(bbox)}")
     past = max(-x, -y, x + width - header.width, y + height - header.height)
     if past <= 0 and width >= 1 and height >= 1:
-        return given
+        return bbox
     box, kind = cut_to_image((x, y, x + width, y + height), (header.height, header.width))
     if box is not None and past <= _TOLERANCE:
-        return given
+        return bbox
     after = None if box is None else whole_numbers(box)
-    place.content.note(kind, place.where, before=given, after=after)
+    place.content.note(kind, place.where, before=bbox, after=after)
     return after
 
 

@@ -39,8 +39,8 @@ def parse_example(data: bytes) -> dict[str, Span]:
     features: dict[str, Span] = {}
     for number, wire, start, end in _fields(data, 0, len(data)):
         if number == 1 and wire == _LENGTH:
-            found = _usual_features(data, start, end)
-            features.update(_features(data, start, end) if found is None else found)
+            usual = _usual_features(data, start, end)
+            features.update(_features(data, start, end) if usual is None else usual)
     return features
 
 
@@ -96,9 +96,9 @@ def _map_entry(data: bytes, start: int, end: int) -> tuple[bytes, Span]:
 def parse_feature(data: bytes, span: Span) -> tuple[FeatureKind, Values]:
     """Return the kind and the values of a feature at its position in the record's data. Raises WireError."""
     start, end = span
-    found = _usual_feature(data, start, end)
-    if found is not None:
-        return found
+    usual = _usual_feature(data, start, end)
+    if usual is not None:
+        return usual
     kind: FeatureKind = "bytes"
     values: list[Any] = []
     for number, wire, first, last in _fields(data, start, end):
@@ -181,10 +181,10 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     """Return a number, 7 bits in each byte, the lowest first, and the position after it."""
     value = shift = 0
-    for at in range(position, end):
-        byte = data[at]
+    for index in range(position, end):
+        byte = data[index]
         if byte < 128:
-            return value | byte << shift, at + 1
+            return value | byte << shift, index + 1
         value |= (byte & 127) << shift
         shift += 7
         if shift >= 7 * _MOST_VARINT_BYTES:

@@ -80,8 +80,8 @@ def _features(source: SampleContent) -> dict[str, bytes]:
     rows, size = source.annotations, (source.width, source.height, source.width, source.height)
     boxes = [[value / side for value, side in zip(box, size, strict=True)] for box in source.boxes]
     columns = {
-        f"image/object/bbox/{name}": _floats([box[at] for box in boxes])
-        for at, name in enumerate(("xmin", "ymin", "xmax", "ymax"))
+        f"image/object/bbox/{name}": _floats([box[index] for box in boxes])
+        for index, name in enumerate(("xmin", "ymin", "xmax", "ymax"))
     }
     return columns | {
         "image/coco": _bytes([source.text]),

@@ -125,13 +125,13 @@ class _Values:
         if span is None:
             return ()
         try:
-            found, values = parse_feature(self.record.data, span)
+            actual, values = parse_feature(self.record.data, span)
         except WireError as error:
             raise _not_an_example(error) from None
-        if found == "int" and key in _CORNERS and values:
+        if actual == "int" and key in _CORNERS and values:
             raise SampleError("row-not-relative", _not_relative(name, f"whole numbers such as {values[0]}"))
-        if found != kind and values:
-            raise SampleError("sample-invalid", f"{name} must be a list of {kind}, got {found}")
+        if actual != kind and values:
+            raise SampleError("sample-invalid", f"{name} must be a list of {kind}, got {actual}")
         return values
 
     def floats(self, key: str) -> Sequence[float]:
@@ -176,7 +176,7 @@ class _Values:
 def _sample(values: _Values, content: ShardContent, where: str) -> ShardSample:
     names = values.options.features
     content.parts.update(values.features.keys())
-    content.labelled = content.labelled or any(names[key] in values.features for key in _LABELS)
+    content.labeled = content.labeled or any(names[key] in values.features for key in _LABELS)
     start, image = values.image()
     header = parse_image_header(io.BytesIO(image))
     check_orientation(header, content, where)
@@ -225,10 +225,10 @@ def _annotations(
     labels = _labels(values, count, image_label)
     more = _attributes(values, count)
     annotations, boxes = [], _RecordBoxes(values, header, content, where)
-    for at, corners in enumerate(zip(*columns, strict=True)):
-        box = boxes.box(corners, at)
+    for index, corners in enumerate(zip(*columns, strict=True)):
+        box = boxes.box(corners, index)
         if box is not None:
-            annotations.append(Annotation(labels[at], _row(box, more, at)))
+            annotations.append(Annotation(labels[index], _row(box, more, index)))
     return annotations
 
 
@@ -251,8 +251,8 @@ def _labels(values: _Values, count: int, image_label: ClassLabel | None) -> Sequ
     first = values.options.first_label
     if not numbers and not all(names):
         raise SampleError("sample-invalid", f"{values.options.features['text']} has an empty name")
-    given: Sequence[int | None] = numbers or [None] * count
-    return [_label(number, name, first) for number, name in zip(given, names or [""] * count, strict=True)]
+    label_ids: Sequence[int | None] = numbers or [None] * count
+    return [_label(number, name, first) for number, name in zip(label_ids, names or [""] * count, strict=True)]
 
 
 @lru_cache(1 << 12)
@@ -279,13 +279,13 @@ def _attributes(values: _Values, count: int) -> dict[str, Sequence[float]]:
     return {key: column for key, column in columns.items() if column}
 
 
-def _row(box: Box, more: Mapping[str, Sequence[float]], at: int) -> Row:
+def _row(box: Box, more: Mapping[str, Sequence[float]], index: int) -> Row:
     row: Row = {"bbox": whole_numbers(box), "area": whole(box[2] * box[3]), "iscrowd": 0}
     for key, column in more.items():
         if key != "area":
-            row[key] = column[at]
-        elif column[at] > 0 and math.isfinite(column[at]):
-            row[key] = whole(round(column[at], 3))
+            row[key] = column[index]
+        elif column[index] > 0 and math.isfinite(column[index]):
+            row[key] = whole(round(column[index], 3))
     return row
 
 
@@ -297,25 +297,27 @@ class _RecordBoxes(NamedTuple):
     content: ShardContent
     where: str
 
-    def box(self, corners: Sequence[float], at: int) -> Box | None:
+    def box(self, corners: Sequence[float], index: int) -> Box | None:
         """Return COCO's box in pixels of relative corners; None, with a finding, where nothing is in the image."""
         left, top, right, bottom = corners
         if not (_LOW <= left <= _HIGH and _LOW <= top <= _HIGH and _LOW <= right <= _HIGH and _LOW <= bottom <= _HIGH):
-            wrong = ((key, each) for key, each in zip(_CORNERS, corners, strict=True) if not _LOW <= each <= _HIGH)
-            key, corner = max(wrong, key=lambda each: abs(each[1]))
+            wrong = (
+                (key, corner) for key, corner in zip(_CORNERS, corners, strict=True) if not _LOW <= corner <= _HIGH
+            )
+            key, corner = max(wrong, key=lambda pair: abs(pair[1]))
             raise SampleError(
                 "row-not-relative", _not_relative(self.values.options.features[key], f"{corner:g}", corner)
             )
         if left > right or top > bottom:
             left, right = sorted((left, right))
             top, bottom = sorted((top, bottom))
-            self._note("box-reversed", corners, at)
+            self._note("box-reversed", corners, index)
         width, height = self.header.width, self.header.height
         box, kind = cut_to_image((left * width, top * height, right * width, bottom * height), (height, width))
         if kind:
-            self._note(kind, corners, at, box)
+            self._note(kind, corners, index, box)
         return box
 
-    def _note(self, kind: str, corners: Sequence[float], at: int, box: Box | None = None) -> None:
+    def _note(self, kind: str, corners: Sequence[float], index: int, box: Box | None = None) -> None:
         after = None if box is None else whole_numbers(box)
-        self.content.note(kind, f"{self.where} object {at}", before=[*corners], after=after)
+        self.content.note(kind, f"{self.where} object {index}", before=[*corners], after=after)

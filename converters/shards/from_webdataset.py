@@ -48,7 +48,7 @@ class _Group(NamedTuple):
 
     def member(self, extension: str) -> Member | None:
         """Return the member with an extension."""
-        return next((member for each, member in self.members if each == extension), None)
+        return next((member for ending, member in self.members if ending == extension), None)
 
 
 class _Unused:
@@ -111,20 +111,20 @@ def _groups(file: int, unused: _Unused) -> Iterator[_Group]:
 
     def keyed() -> Iterator[tuple[str, str, Member]]:
         for member in read_members(file):
-            found = _NAME.fullmatch(member.name)
-            if found:
-                extension = found[2].lower()
+            match = _NAME.fullmatch(member.name)
+            if match:
+                extension = match[2].lower()
                 is_read = extension.rpartition(".")[2] in _IMAGES | _LABELS
-                yield found[1], extension, member if is_read else member._replace(head=b"")
+                yield match[1], extension, member if is_read else member._replace(head=b"")
             elif member.fault:
                 yield member.name, "", member
             else:
                 unused.add(member)
 
-    for key, members in groupby(keyed(), key=lambda each: each[0]):
+    for key, members in groupby(keyed(), key=lambda entry: entry[0]):
         by_extension = [(extension, member) for _, extension, member in members]
         extensions = {extension for extension, _ in by_extension}
-        yield _Group(key, [(_label_extension(each, extensions), member) for each, member in by_extension])
+        yield _Group(key, [(_label_extension(ending, extensions), member) for ending, member in by_extension])
 
 
 def _label_extension(extension: str, extensions: set[str]) -> str:
@@ -161,7 +161,7 @@ def _check_group(group: _Group, positions: dict[str, int | None], with_image: se
             raise SampleError(member.fault[0], f"{member.name.rpartition('/')[2]} {member.fault[1]}")
     extensions = [extension for extension, _ in group.members]
     content.parts.update(extensions)
-    content.labelled = content.labelled or not _LABELS.isdisjoint(extensions)
+    content.labeled = content.labeled or not _LABELS.isdisjoint(extensions)
     has_image = not _IMAGES.isdisjoint(extensions)
     if group.key in positions:
         earlier = positions[group.key]

@@ -33,7 +33,7 @@ class JoinedShards:
         self.numbers = joined_numbers(content.numbers for content in contents)
         datasets = [content.dataset for content in contents if content.dataset is not None]
         self.dataset: Row = datasets[0] if datasets else {}
-        if any(each.get("videos") != self.dataset.get("videos") for each in datasets):
+        if any(dataset.get("videos") != self.dataset.get("videos") for dataset in datasets):
             raise ConversionError(
                 "the shards are of packs with different videos; convert those of each pack on their own and merge the "
                 "JSON files"
@@ -43,8 +43,8 @@ class JoinedShards:
         self.images = sum(len(content.samples) for content in contents)
         self.names = [*self._unique_names()]
         self.image_ids = self._ids("image", [sample.image_id for _, sample in self.samples()])
-        given = [number for _, sample in self.samples() for number in sample.annotation_ids]
-        self.annotation_ids = self._ids("annotation", given)
+        ids = [number for _, sample in self.samples() for number in sample.annotation_ids]
+        self.annotation_ids = self._ids("annotation", ids)
         self.findings += alike_classes(row["name"] for row in self.categories.rows.values())
         self._note_unused(classes)
         if classes is None:
@@ -56,24 +56,24 @@ class JoinedShards:
             for sample in content.samples:
                 yield content, sample
 
-    def _ids(self, kind: str, given: list[int | None]) -> Sequence[int]:
+    def _ids(self, kind: str, ids: list[int | None]) -> Sequence[int]:
         """Return the ids of the shards if none is missing or repeated, else 1, 2, ..."""
-        numbers = [number for number in given if number is not None]
-        if len(numbers) == len(given) == len(set(numbers)):
+        numbers = [number for number in ids if number is not None]
+        if len(numbers) == len(ids) == len(set(numbers)):
             return numbers
         if numbers:
             self._refuse_references()
-            missing, repeated = len(given) - len(numbers), len(numbers) - len(set(numbers))
+            missing, repeated = len(ids) - len(numbers), len(numbers) - len(set(numbers))
             note = f"all {kind} ids are new: {missing:,} are missing, {repeated:,} repeated"
             self.findings.append(Finding("", "ids-changed", note=note))
-        return range(1, len(given) + 1)
+        return range(1, len(ids) + 1)
 
     def _refuse_references(self) -> None:
         """Raise ConversionError for rows of several packs that refer to others by ids: all get new ones."""
         for content, sample in self.samples():
-            if content.dataset is not None and (found := _REFERENCE.search(sample.more)):
+            if content.dataset is not None and (match := _REFERENCE.search(sample.more)):
                 raise ConversionError(
-                    f"{content.shard.name}: images have {found[1]}, an id of their own pack, and the shards are of "
+                    f"{content.shard.name}: images have {match[1]}, an id of their own pack, and the shards are of "
                     "several packs; convert those of each pack on their own and merge the JSON files"
                 )
 
@@ -118,8 +118,8 @@ class JoinedShards:
 
     def image_counts(self) -> dict[str, int]:
         """Count the images of each class; empty where no image has one."""
-        labelled = ((content, sample.label) for content, sample in self.samples() if sample.label is not None)
-        counts = self._counts(labelled)
+        labeled = ((content, sample.label) for content, sample in self.samples() if sample.label is not None)
+        counts = self._counts(labeled)
         return counts if any(counts.values()) else {}
 
     def _counts(self, labels: Iterable[tuple[ShardContent, int]]) -> dict[str, int]:
@@ -139,7 +139,7 @@ class JoinedShards:
         if self.extract is None:
             return nullcontext()
         places = zip(self.names, self.samples(), strict=True)
-        images = (Extract(name, content.shard.path, each.offset, each.length) for name, (content, each) in places)
+        images = (Extract(name, content.shard.path, sample.offset, sample.length) for name, (content, sample) in places)
         return extracted(images, self.extract)
 
     def text(self, description: str) -> Iterator[str]:
@@ -193,7 +193,7 @@ class Categories:
             if label.id is not None and label.name is not None:
                 self._check_listed(label.id, classes)
                 self._name(label.id, label.name)
-        for label in sorted((each for each in labels if each.name is None), key=lambda each: each.id or 0):
+        for label in sorted((label for label in labels if label.name is None), key=lambda label: label.id or 0):
             assert label.id is not None
             self._check_listed(label.id, classes)
             self.rows.setdefault(label.id, {"id": label.id, "name": f"class {label.id}"})

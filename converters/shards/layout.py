@@ -88,8 +88,8 @@ class Layout:
         """Yield the shards. The JSON texts of one are in memory, but none of its images. Raises OSError."""
         shard: Shard = []
         size, keys = 0, set[str]()
-        for at, boxes in self.rows:
-            source = self._source(at, boxes, keys)
+        for index, boxes in self.rows:
+            source = self._source(index, boxes, keys)
             sample = self._sample(source, first=not shard)
             end = size + sample.length
             if shard and end + self.format.ending(end) > self.limit:
@@ -112,12 +112,12 @@ class Layout:
         rest["categories"] = [row | {"name": names.get(row["id"], "")} for row in document["categories"]]
         return b',"dataset":' + _encoded(rest) + b"}"
 
-    def _source(self, at: int, boxes: list[int], keys: set[str]) -> SampleContent:
-        table, name = self.rows.table, self.rows.file_name(at)
-        file = table.image_file(self.images, at)
-        image = {key: value for key, value in table.row("images", at).items() if key not in PLACE_KEYS}
+    def _source(self, index: int, boxes: list[int], keys: set[str]) -> SampleContent:
+        table, name = self.rows.table, self.rows.file_name(index)
+        file = table.image_file(self.images, index)
+        image = {key: value for key, value in table.row("images", index).items() if key not in PLACE_KEYS}
         annotations = [table.row("annotations", box) | {"category": self.rows.class_name(box)} for box in boxes]
-        height, width = table.sizes[at].tolist()
+        height, width = table.sizes[index].tolist()
         return SampleContent(
             key=sample_key(name, image["id"], keys),
             file=file,

@@ -152,7 +152,7 @@ def pack_coco(
             document,
             folder,
             rows.videos(),
-            shapes_of(rows.table.row("annotations", at) for at in rows.boxes.tolist()),
+            shapes_of(rows.table.row("annotations", box) for box in rows.boxes.tolist()),
         ),
     )
 
@@ -178,7 +178,7 @@ def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
             "write the frames as the files that file_name says"
         )
     rows, faults = leave_out(rows, faulty)
-    own = sum("category" in rows.table.row("annotations", at) for at in rows.boxes.tolist())
+    own = sum("category" in rows.table.row("annotations", box) for box in rows.boxes.tolist())
     if own:
         note = f"annotations.category, in {own:,} of its rows, becomes the category's name in the shards"
         faults.append(Finding(str(source), "key-dropped", before=["annotations.category", own], note=note))
@@ -188,15 +188,15 @@ def _read(source: Path, images: Path) -> tuple[CocoRows, list[Finding]]:
 def _faults(rows: CocoRows, images: Path) -> Iterator[tuple[int, Finding]]:
     """Yield (position, finding) of each image that cannot be packed."""
     size, seen = cache(_file_size), set[str]()
-    for at in rows.images.tolist():
-        name, file = rows.file_name(at), rows.table.image_file(images, at)
+    for image in rows.images.tolist():
+        name, file = rows.file_name(image), rows.table.image_file(images, image)
         if size(file.path) < file.offset + (file.length or 0):
             note = f"is not in {images}" if file.length is None else f"{file.path} does not have its bytes"
-            yield at, Finding(name, "image-missing", note=note)
+            yield image, Finding(name, "image-missing", note=note)
         elif name in seen:  # in shards they may have one name
-            yield at, Finding(name, "entry-invalid", note="its file_name is that of an earlier image; rename one")
+            yield image, Finding(name, "entry-invalid", note="its file_name is that of an earlier image; rename one")
         elif not image_extension(name) or size(file.path) == 0:
-            yield from ((at, finding) for finding in _header_faults(name, file))
+            yield from ((image, finding) for finding in _header_faults(name, file))
         seen.add(name)
 
 
@@ -231,18 +231,18 @@ def _write(layout: Layout, document: Path, start: Path, part: Part | None, progr
     They get their names at the end, the JSON file last. start: of the names of the shards.
     """
     places: list[_Place] = []
-    names, at = set[str](), list[int]()
+    names, packed = set[str](), list[int]()
     with ExitStack() as stack:  # it ends in the reverse order
         unfinished = stack.enter_context(replacing(document))
         files = _shard_files(layout, start, part, names, stack)
         with closing(map_ahead(partial(_write_shard, layout), files, _THREADS)) as written:
-            for each, checksums in written:
-                places += _places(each, checksums)
-                at += range(each.first, each.first + len(each.shard))
+            for shard_files, checksums in written:
+                places += _places(shard_files, checksums)
+                packed += range(shard_files.first, shard_files.first + len(shard_files.shard))
                 if progress:
                     progress(len(places), len(layout.rows.images))
         _refuse_other_shards(start.parent, start.name, names)
-        rows = layout.rows.without(set(np.delete(layout.rows.images, at).tolist()))
+        rows = layout.rows.without(set(np.delete(layout.rows.images, packed).tolist()))
         _write_text(unfinished, _document(layout, rows, places, part), document)
         refuse_other_content({}, {document: unfinished})
     return rows
@@ -257,7 +257,7 @@ def _shard_files(
         path, index_path = (Path(f"{start}-{number:05d}.{suffix}") for suffix in (layout.format.extension, "idx"))
         names |= {path.name, index_path.name}
         if part is None or number % part.of == part.number - 1:
-            temporary, temporary_index = (stack.enter_context(replacing(each)) for each in (path, index_path))
+            temporary, temporary_index = (stack.enter_context(replacing(target)) for target in (path, index_path))
             yield _ShardFiles(shard, first, path, temporary, index_path, temporary_index)
         first += len(shard)
 
@@ -300,9 +300,9 @@ def _places(files: _ShardFiles, checksums: Iterable[int]) -> Iterator[_Place]:
 def _document(layout: Layout, rows: CocoRows, places: Iterable[_Place], part: Part | None) -> Iterator[str]:
     """Return the text of the JSON file: rows that are packed, in the order of the input."""
     table = rows.table
-    images = (table.row("images", at) | place for at, place in zip(rows.images.tolist(), places, strict=True))
+    images = (table.row("images", image) | place for image, place in zip(rows.images.tolist(), places, strict=True))
     boxes = sorted(rows.boxes.tolist())
-    lists = {"images": images, "annotations": (table.row("annotations", at) for at in boxes)}
+    lists = {"images": images, "annotations": (table.row("annotations", box) for box in boxes)}
     if part is None:
         return document_text(table.coco.document, lists)
     names = map(layout.rows.file_name, layout.rows.images.tolist())

@@ -139,7 +139,7 @@ class ShardContent:
     numbers: BoxNumbers = field(default_factory=BoxNumbers)
     """What boxes in pixels look like."""
     crowds: int = 0
-    labelled: bool = False
+    labeled: bool = False
     """Whether any record has a place for labels."""
     parts: Counter[str] = field(default_factory=Counter)
     """How often each feature, or each extension of a member, occurs."""

@@ -160,12 +160,12 @@ class _Conversion:
     """The name of a part of a record in messages."""
     hint: str
 
-    def run(self, given: Sequence[PathLike], output: PathLike, options: _Options) -> Summary:
+    def run(self, inputs: Sequence[PathLike], output: PathLike, options: _Options) -> Summary:
         """Convert shards. Raises InputError if the package for checksums is not installed."""
         load_crc32c()
         options.check()
-        folder, shards = find_shards(given)
-        paths = output_files({"output": output, "report": options.report}, *given)
+        folder, shards = find_shards(inputs)
+        paths = output_files({"output": output, "report": options.report}, *inputs)
         contents = self._contents(shards, options)
         self._refuse_no_labels(contents)
         for content in contents:
@@ -179,7 +179,7 @@ class _Conversion:
             (f"{start}/{shard.name}" for start, shard in zip(starts, shards, strict=True)), folder
         )
         stop_on_errors(findings, options.on_error, report)
-        names = ", ".join(map(str, given))
+        names = ", ".join(map(str, inputs))
         refuse_nothing_left(joined.images, names, findings, report)
         objects = sum(joined.box_counts().values()) + sum(joined.image_counts().values())
         refuse_no_object_left(objects, names, findings, report)
@@ -217,7 +217,7 @@ class _Conversion:
 
     def _refuse_no_labels(self, contents: Sequence[ShardContent]) -> None:
         """Raise ConversionError if no record has labels: they have other names, rather than no record having any."""
-        if any(content.samples for content in contents) and not any(content.labelled for content in contents):
+        if any(content.samples for content in contents) and not any(content.labeled for content in contents):
             names = list(dict.fromkeys(name for content in contents for name in content.parts))[:_MOST_NAMES_SHOWN]
             wanted = (
                 "image/object/bbox/xmin or image/class/label" if self.format == "TFRecord" else ".json, .cls or .txt"
@@ -225,11 +225,11 @@ class _Conversion:
             raise ConversionError(f"no record has the {self.part} {wanted}, there are {', '.join(names)}; {self.hint}")
 
 
-def find_shards(given: Sequence[PathLike]) -> tuple[Path, list[Shard]]:
+def find_shards(shards: Sequence[PathLike]) -> tuple[Path, list[Shard]]:
     """Return the deepest folder that holds all shards, and the shards, in the order given. Raises InputError."""
-    if isinstance(given, str | os.PathLike) or not given:
-        raise InputError(f"shards must be a list of at least one file, got {given!r}")
-    paths = [Path(path) for path in given]
+    if isinstance(shards, str | os.PathLike) or not shards:
+        raise InputError(f"shards must be a list of at least one file, got {shards!r}")
+    paths = [Path(path) for path in shards]
     for path in paths:
         if path.is_dir():
             raise ConversionError(f"{path} is a folder; give its files, such as {path / '*'}")

@@ -140,7 +140,7 @@ def read_split(path: Path, is_known: Callable[[str], bool]) -> Split:
         entries.append(SplitEntry(name, number))
     if not entries:
         raise ConversionError(f"{path} names no image ({len(negatives)} marked -1): the split is empty")
-    both = [SplitEntry(each.name, negatives.pop(each.name)) for each in entries if each.name in negatives]
+    both = [SplitEntry(entry.name, negatives.pop(entry.name)) for entry in entries if entry.name in negatives]
     return Split(path, tuple(entries), len(negatives), tuple(both))
 
 

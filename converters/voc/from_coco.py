@@ -127,29 +127,29 @@ class _Boxes(NamedTuple):
 def _rectangles(rows: CocoRows, outlines: Outlines) -> tuple[dict[int, Rectangle], list[Finding]]:
     """Return the rotated boxes of the annotations that have a polygon, and what changes with them."""
     rectangles, counts = {}, {"outline-rectangle": 0, "box-outline": 0}
-    for at in rows.boxes.tolist():
-        corners = outlines.rotated_box(at)
+    for box in rows.boxes.tolist():
+        corners = outlines.rotated_box(box)
         if corners is None:
             continue
-        is_rectangle, rings = turned_box(corners) is not None, outlines.rings.get(at, [])
+        is_rectangle, rings = turned_box(corners) is not None, outlines.rings.get(box, [])
         corners = corners if is_rectangle else smallest_rectangle(corners)
-        found = turned_box(corners)
-        if found is None or min(found[2:4]) < THIN:
+        rectangle = turned_box(corners)
+        if rectangle is None or min(rectangle[2:4]) < THIN:
             continue
-        rectangles[at] = (*found[:4], math.radians(found[4]))
+        rectangles[box] = (*rectangle[:4], math.radians(rectangle[4]))
         counts["outline-rectangle"] += not is_rectangle or (bool(rings) and not is_ring_of(rings, corners))
-        size = rows.table.sizes[rows.table.image_index[at]][::-1]
+        size = rows.table.sizes[rows.table.image_index[box]][::-1]
         edges = np.concatenate([corners.min(0).clip(0, size), corners.max(0).clip(0, size)])
-        counts["box-outline"] += bool(np.abs(edges - rows.table.boxes[at]).max() > 2e-3)
+        counts["box-outline"] += bool(np.abs(edges - rows.table.boxes[box]).max() > 2e-3)
     return rectangles, [Finding(str(rows.table.path), kind, count=count) for kind, count in counts.items() if count]
 
 
 def _texts(rows: CocoRows, folder: Path, split: str, how: _Boxes, findings: list[Finding]) -> dict[Path, str]:
     """Return every text file by path, in the order in which they are written."""
     texts, stems = {}, []
-    for at, boxes in rows:
-        stems.append(posixpath.splitext(rows.file_name(at))[0])
-        texts[folder / "Annotations" / f"{stems[-1]}.xml"] = _xml(rows, at, boxes, how, findings)
+    for image, boxes in rows:
+        stems.append(posixpath.splitext(rows.file_name(image))[0])
+        texts[folder / "Annotations" / f"{stems[-1]}.xml"] = _xml(rows, image, boxes, how, findings)
     texts[folder / "classes.txt"] = _lines(map(joined_spaces, rows.table.categories.values()))
     texts[folder / "ImageSets" / "Main" / f"{split}.txt"] = _lines(stems)
     return texts
@@ -159,10 +159,10 @@ def _lines(names: Iterable[str]) -> str:
     return "".join(f"{name}\n" for name in names)
 
 
-def _xml(rows: CocoRows, at: int, boxes: list[int], how: _Boxes, findings: list[Finding]) -> str:
-    height, width = rows.table.sizes[at].tolist()
-    name = rows.file_name(at).rpartition("/")[2]
-    objects = "".join(_object_xml(_voc_object(rows, box_at, how, findings)) for box_at in boxes)
+def _xml(rows: CocoRows, image: int, boxes: list[int], how: _Boxes, findings: list[Finding]) -> str:
+    height, width = rows.table.sizes[image].tolist()
+    name = rows.file_name(image).rpartition("/")[2]
+    objects = "".join(_object_xml(_voc_object(rows, box, how, findings)) for box in boxes)
     return (
         f"<annotation>\n\t<filename>{escape(name)}</filename>\n"
         f"\t<size>\n\t\t<width>{width}</width>\n\t\t<height>{height}</height>\n\t\t<depth>3</depth>\n\t</size>\n"
@@ -195,20 +195,20 @@ def _number(value: float) -> str:
     return decimal(value, _DECIMALS) if value % 1 else str(whole(value))
 
 
-def _voc_object(rows: CocoRows, box_at: int, how: _Boxes, findings: list[Finding]) -> _Object:
-    row = rows.table.row("annotations", box_at)
-    class_name = rows.class_name(box_at)
+def _voc_object(rows: CocoRows, index: int, how: _Boxes, findings: list[Finding]) -> _Object:
+    row = rows.table.row("annotations", index)
+    class_name = rows.class_name(index)
     name = joined_spaces(class_name)
-    entry = rows.table.entry("annotations", box_at)
+    entry = rows.table.entry("annotations", index)
     if name != class_name:
         findings.append(Finding(str(rows.table.path), "name-spaces", before=class_name, after=name))
     flags = {key: _flag(key, row.get(key), entry, rows, findings) for key in _FLAGS}
     if row.get("iscrowd") == 1 and not flags["difficult"]:
         flags["difficult"] = 1
         findings.append(Finding(str(rows.table.path), "crowd-difficult", note=f"{entry}a crowd became difficult"))
-    left, top, right, bottom = rows.table.boxes[box_at].tolist()
+    left, top, right, bottom = rows.table.boxes[index].tolist()
     first = 1 if how.origin == "one" else 0
-    box = how.rectangles.get(box_at, (left + first, top + first, right, bottom))
+    box = how.rectangles.get(index, (left + first, top + first, right, bottom))
     pose = joined_spaces(row["pose"]) if isinstance(row.get("pose"), str) else ""
     return _Object(name, pose if pose and is_plain(pose) else "Unspecified", flags, box, how.rotated)
 

@@ -62,25 +62,25 @@ def masks_of_objects(numbers: _Array, boxes: Mapping[int, Box]) -> tuple[dict[in
     then masks are given to the boxes that they fit best. The border of an object is void in VOC, so the mask of a small
     one fills less than half of its box.
     """
-    found = [number for number in np.unique(numbers).tolist() if number not in (0, VOID)]
-    around = {number: _box_around(numbers == number) for number in found}
-    taken = {number - 1: number for number in found if _is_of(around[number], number - 1, boxes)}
+    present = [number for number in np.unique(numbers).tolist() if number not in (0, VOID)]
+    around = {number: _box_around(numbers == number) for number in present}
+    taken = {number - 1: number for number in present if _is_of(around[number], number - 1, boxes)}
     pairs = sorted(
-        (-_iou(around[number], box), number, at)
-        for number in found
+        (-_iou(around[number], box), number, index)
+        for number in present
         if number - 1 not in taken
-        for at, box in boxes.items()
-        if at not in taken
+        for index, box in boxes.items()
+        if index not in taken
     )
-    for iou, number, at in pairs:
-        if -iou >= _SAME_OBJECT and at not in taken and number not in taken.values():
-            taken[at] = number
-    return {at: numbers == number for at, number in taken.items()}, sorted(set(found) - set(taken.values()))
+    for iou, number, index in pairs:
+        if -iou >= _SAME_OBJECT and index not in taken and number not in taken.values():
+            taken[index] = number
+    return {index: numbers == number for index, number in taken.items()}, sorted(set(present) - set(taken.values()))
 
 
-def _is_of(around: Box, at: int, boxes: Mapping[int, Box]) -> bool:
+def _is_of(around: Box, index: int, boxes: Mapping[int, Box]) -> bool:
     """Return whether a mask, `around` it, is that of the object at a position: it fits its box, or lies in it alone."""
-    own = boxes.get(at)
+    own = boxes.get(index)
     if own is None or _iou(around, own) >= _SAME_OBJECT:
         return own is not None
     starts = (own[axis] - 1 <= around[axis] for axis in (0, 1))

@@ -47,9 +47,9 @@ def place(
     boxes = [_box_of(item, size, rules.origin) for item in record.objects]
     masks = _masks_of(record, boxes, root, size) if rules.masks else None
     placed, seen = list[Placed](), set[tuple[object, ...]]()
-    for item, found in zip(record.objects, boxes, strict=True):
+    for item, coco_box in zip(record.objects, boxes, strict=True):
         into.tidy_class_name(item)
-        if not _is_wanted(item, rules, into) or not (box := _checked(item, found, rules.origin, into)):
+        if not _is_wanted(item, rules, into) or not (box := _checked(item, coco_box, rules.origin, into)):
             continue
         if (item.class_name, box) in seen:
             into.note("box-repeated", item, whole_numbers(_corners_of(item)), whole_numbers(box))
@@ -96,9 +96,9 @@ def _box_of(item: Object, size: tuple[int, int], origin: Origin) -> CocoBox:
     return to_coco_box((left, top, right, bottom), origin, size)
 
 
-def _checked(item: Object, found: CocoBox, origin: Origin, into: Place) -> Box | None:
+def _checked(item: Object, coco_box: CocoBox, origin: Origin, into: Place) -> Box | None:
     """Return the box of an object, if it has one, with its findings."""
-    box, kinds = found
+    box, kinds = coco_box
     corners = _corners_of(item)
     for kind in kinds:
         into.note(kind, item, whole_numbers(corners), box and whole_numbers(box))
@@ -119,6 +119,6 @@ def _masks_of(
     if isinstance(numbers, str):
         record.findings.append(Finding(name, "mask-unusable" if numbers else "mask-missing", note=numbers))
         return None
-    masks, unmatched = masks_of_objects(numbers, {at: box for at, (box, _) in enumerate(boxes) if box})
+    masks, unmatched = masks_of_objects(numbers, {index: box for index, (box, _) in enumerate(boxes) if box})
     record.findings += [Finding(name, "mask-unmatched", before=number) for number in unmatched]
     return masks

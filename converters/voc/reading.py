@@ -37,7 +37,7 @@ def contents_of(folders: Folders, split: str | None, rules: VocRules, *, keeps_u
         partial(place, rules, folders.root),
         info={"origin": rules.origin, "difficult": rules.difficult},
         files=1,  # the name of an image tells its XML
-        found=images,
+        finder=images,
         find=find_image,
         unlabeled="unlabeled-kept" if keeps_unlabeled else "unlabeled-skipped",
         compares_images=True,
@@ -59,14 +59,14 @@ def _split_of(contents: Contents, split: str, xmls: Sequence[str], images: Image
     """Return the contents with the records and images of a split only."""
     by_stem = {stem_of(xml): xml for xml in reversed(xmls)}
     path = find_split(folders, split)
-    entries = read_split(path, lambda name: known_stem(name, by_stem, images.found) is not None)
-    stems, findings = stems_of_split(entries, f"ImageSets/Main/{path.name}", by_stem, images.found)
+    entries = read_split(path, lambda name: known_stem(name, by_stem, images.lookup) is not None)
+    stems, findings = stems_of_split(entries, f"ImageSets/Main/{path.name}", by_stem, images.lookup)
     pairs = [_pair(stem, by_stem.get(stem), images, folders) for stem in stems]
     labels = {pair.label for pair in pairs}
 
     def claims() -> Iterator[Pair]:
         yield from pairs
-        yield from (pair for pair in PairsByStem(xmls, images.found) if pair.label not in labels)
+        yield from (pair for pair in PairsByStem(xmls, images.lookup) if pair.label not in labels)
 
     lost = settle_claims(claims)
     losers = {pair.label: pair.images[0] for pair in pairs if pair.label in lost}
@@ -80,14 +80,14 @@ def _split_of(contents: Contents, split: str, xmls: Sequence[str], images: Image
 def _pair(stem: str, xml: str | None, images: Images, folders: Folders) -> Pair:
     """Return an XML of a split, if there is one, with its image, if there is one, and how well that fits."""
     if xml is None:
-        return Pair(None, images.found.by_stem.get(stem)[:1])
-    found, rank = images.found.with_stem(stem)
-    if len(found) != 1:  # <filename> tells which one it is
+        return Pair(None, images.lookup.by_stem.get(stem)[:1])
+    matches, rank = images.lookup.with_stem(stem)
+    if len(matches) != 1:  # <filename> tells which one it is
         record = _record(folders, xml)
         _read(folders, record)
         name, rank = find_image(images, record)
-        found = (name,) if name else ()
-    return Pair(xml, found, rank)
+        matches = (name,) if name else ()
+    return Pair(xml, matches, rank)
 
 
 def _read(folders: Folders, record: Record) -> None:
@@ -134,18 +134,18 @@ def find_image(images: Images, record: Record) -> tuple[str | None, int]:
     if record.findings and record.findings[0].kind == "image-shared":  # of a split: see `_record`
         return None, OTHER_FOLDER
     (filename,) = record.names
-    found, rank = images.found.with_stem(record.stem)
-    if not found:
-        found, rank = images.found.with_filename(filename, record.stem.rpartition("/")[0]), BY_FILENAME
-    if not found:
+    matches, rank = images.lookup.with_stem(record.stem)
+    if not matches:
+        matches, rank = images.lookup.with_filename(filename, record.stem.rpartition("/")[0]), BY_FILENAME
+    if not matches:
         if filename or not has_error(record.findings):
             note = f"no image in {images.folder} has its stem or its <filename> {shown(filename)}"
             record.findings.append(Finding(record.file, "image-missing", before=filename, note=note))
         return None, rank
-    image = next((image for image in found if last_part(image) == last_part(filename)), found[0])
-    if len(found) > 1:
-        images.note_several(record, found, image)
-        record.alike = () if rank == BY_FILENAME else found
+    image = next((image for image in matches if last_part(image) == last_part(filename)), matches[0])
+    if len(matches) > 1:
+        images.note_several(record, matches, image)
+        record.alike = () if rank == BY_FILENAME else matches
     if not has_error(record.findings):
         meant, name = folded(filename.strip()), folded(last_part(image))
         if rank == BY_FILENAME:

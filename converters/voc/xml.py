@@ -105,11 +105,11 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
 
 def _refuse_objects_elsewhere(element: Any) -> None:
     """Raise XmlError for objects that are not children of the root: its image would be one without objects."""
-    found = next((each for each in element.iter() if str(each.tag).lower() == "object"), None)
-    if found is not None:
-        where = f"<object> in a <{element.tag}>" if found is not element else f"a <{element.tag}>"
+    misplaced = next((descendant for descendant in element.iter() if str(descendant.tag).lower() == "object"), None)
+    if misplaced is not None:
+        where = f"<object> in a <{element.tag}>" if misplaced is not element else f"a <{element.tag}>"
         remedy = f"must have each <object> directly in <annotation>, got {where}; write it so"
-        raise XmlError("xml-not-voc", remedy, line=found.sourceline)
+        raise XmlError("xml-not-voc", remedy, line=misplaced.sourceline)
 
 
 def _read_bytes(path: str) -> bytes:
@@ -161,19 +161,19 @@ def _object(element: Any, index: int, unread: list[str]) -> Object:
         name = _text(parts.get("name"))
         if name is None or not name.strip():
             raise XmlError("object-no-name", "has no class name")
-        found = Object(name, line=element.sourceline, object_index=index)
-        found.columns = {tag: _text(parts.get(tag)) for tag in _TEXTS}
-        found.rings = [_ring(child) for child in element.iterchildren(_POLYGON) if len(child)]
+        annotation = Object(name, line=element.sourceline, object_index=index)
+        annotation.columns = {tag: _text(parts.get(tag)) for tag in _TEXTS}
+        annotation.rings = [_ring(child) for child in element.iterchildren(_POLYGON) if len(child)]
         if "robndbox" in parts:
-            found.corners = _rotated_corners(parts["robndbox"])
-        elif "bndbox" in parts or not found.rings:
-            found.edges = _corners(parts.get("bndbox"), element)
+            annotation.corners = _rotated_corners(parts["robndbox"])
+        elif "bndbox" in parts or not annotation.rings:
+            annotation.edges = _corners(parts.get("bndbox"), element)
         elif element.find(f"{_POLYGON}/pt") is not None:  # it counts pixels from 0, and marks objects as deleted
             remedy = "the LabelMe web tool wrote the <pt> of its <polygon>: convert the folder with detaug convert"
             raise XmlError("object-no-box", f"has no <bndbox>; {remedy}")
         if len(element) > len(parts):  # most have no other elements
             unread += (child.tag for child in element if child.tag not in _OBJECT_CHILDREN | _SAYS_NOTHING)
-        return found
+        return annotation
     except XmlError as error:
         error.object_index = index
         error.line = error.line or element.sourceline
@@ -182,14 +182,14 @@ def _object(element: Any, index: int, unread: list[str]) -> Object:
 
 def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> dict[str, Any]:
     """Return the wanted direct children by tag, in any order (decision 6)."""
-    found: dict[str, Any] = {}
+    children: dict[str, Any] = {}
     for child in element:
         tag = child.tag
         if tag in wanted:
-            if tag in found:
+            if tag in children:
                 raise XmlError("child-repeated", f"has <{tag}> twice", line=child.sourceline)
-            found[tag] = child
-    return found
+            children[tag] = child
+    return children
 
 
 _NUMBERED = re.compile(r"[xy][1-9][0-9]{0,5}")

@@ -36,7 +36,7 @@ class DataYaml(NamedTuple):
     task: YoloTask | None
     key_points: tuple[int, int] | None
     """kpt_shape: (number of keypoints, numbers of each) of pose labels."""
-    mirrored: list[int] | None
+    flip_idx: list[int] | None
     """flip_idx: where each keypoint goes in a flipped image, from 0."""
     point_names: list[list[str]]
     """kpt_names: of the keypoints of each class; [] where they have none."""
@@ -64,11 +64,11 @@ def find_data_yaml(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise ConversionError(f"{path} does not exist; give a data.yaml or the folder that holds it")
-    found = sorted(child for child in path.iterdir() if child.suffix.lower() in (".yaml", ".yml"))
-    named = [child for child in found if child.stem.lower() == "data"] or found
+    yamls = sorted(child for child in path.iterdir() if child.suffix.lower() in (".yaml", ".yml"))
+    named = [child for child in yamls if child.stem.lower() == "data"] or yamls
     if len(named) != 1:
-        if found:
-            several = ", ".join(child.name for child in found)
+        if yamls:
+            several = ", ".join(child.name for child in yamls)
             raise ConversionError(f"{path} must hold one data.yaml, there are several: {several}; give the file")
         raise ConversionError(f"{path} must hold a data.yaml, there is none; give the file or folder of one")
     return named[0]
@@ -91,7 +91,7 @@ def read_data_yaml(path: Path, images: Path | None = None) -> DataYaml:
         _splits(content, path),
         task if task in get_args(YoloTask) else None,
         shape,
-        _mirrored(content, path, count),
+        _flip_idx(content, path, count),
         _point_names(content, path, count, len(class_names)),
         images or root,
     )
@@ -165,11 +165,13 @@ def _key_points(content: Mapping[str, Any], path: Path) -> tuple[int, int] | Non
     return shape[0], shape[1]
 
 
-def _mirrored(content: Mapping[str, Any], path: Path, count: int) -> list[int] | None:
+def _flip_idx(content: Mapping[str, Any], path: Path, count: int) -> list[int] | None:
     flips = content.get("flip_idx")
     if not count or not flips:
         return None
-    if not (isinstance(flips, list) and all(type(at) is int for at in flips) and sorted(flips) == [*range(count)]):
+    if not (
+        isinstance(flips, list) and all(type(index) is int for index in flips) and sorted(flips) == [*range(count)]
+    ):
         rule = f"flip_idx must have each of 0..{count - 1} once, where each keypoint goes in a flipped image"
         raise ConversionError(f"{path}: {rule}, got {shown(flips)}")
     return flips
@@ -177,10 +179,10 @@ def _mirrored(content: Mapping[str, Any], path: Path, count: int) -> list[int] |
 
 def _point_names(content: Mapping[str, Any], path: Path, count: int, classes: int) -> list[list[str]]:
     """Return the names of the keypoints of each class: Ultralytics has a list by class number, or one for all."""
-    given = content.get("kpt_names")
-    if not count or not given:
+    kpt_names = content.get("kpt_names")
+    if not count or not kpt_names:
         return [[]] * classes
-    of_class = given if isinstance(given, dict) else dict.fromkeys(range(classes), given)
+    of_class = kpt_names if isinstance(kpt_names, dict) else dict.fromkeys(range(classes), kpt_names)
     for names in of_class.values():
         if not (isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)):
             rule = f"kpt_names must be {count} names (kpt_shape), or such a list for each class number"
@@ -239,13 +241,13 @@ def _without_repeats(files: Sequence[str], folder: str, findings: list[Finding])
 def _resolve(data: DataYaml, entry: str) -> Path:
     """Return the path of an entry as Ultralytics does: below the root, and ../train/images also as train/images."""
     entries = [entry, entry.removeprefix("../"), entry.replace("\\", "/")]  # the last one: as Windows writes it
-    places = (folder / each for folder in dict.fromkeys((data.images, data.root)) for each in entries)
-    found = next((path for path in places if os.path.exists(path)), None)
-    if found is None:
+    places = (folder / candidate for folder in dict.fromkeys((data.images, data.root)) for candidate in entries)
+    existing = next((path for path in places if os.path.exists(path)), None)
+    if existing is None:
         kind = " (a path of Windows)" if re.match(r"[A-Za-z]:[\\/]", entry) else " (a pattern)" if "*" in entry else ""
         remedy = "write the folder, or choose another split" if kind else "correct path: or choose another split"
         raise ConversionError(f"{data.path}: {entry}{kind} is not in {data.images}; {remedy}")
-    return Path(os.path.normpath(found))
+    return Path(os.path.normpath(existing))
 
 
 def _images_of(source: Path, data: DataYaml, findings: list[Finding]) -> list[str]:
@@ -270,14 +272,14 @@ def _listed(source: Path, lines: Sequence[str], data: DataYaml, findings: list[F
         if entry := line.strip():
             # Windows writes backslashes, and CVAT data/ in front of each path.
             entries = [entry, entry.replace("\\", "/"), entry.removeprefix("data/")]
-            paths = [os.path.normpath(folder / each) for each in entries for folder in folders]
-            found = next((path for path in paths if regular_status(path)), None)
-            is_moved = found is None and _ABSOLUTE.match(entry)  # of the machine where the list was written
-            found = _with_its_end(moved(), entry.replace("\\", "/"), data.images) if is_moved else found
-            if found and is_moved:
-                findings.append(Finding(str(source), "split-entry-moved", line=number, before=entry, after=found))
-            if found:
-                yield found
+            paths = [os.path.normpath(folder / candidate) for candidate in entries for folder in folders]
+            existing = next((path for path in paths if regular_status(path)), None)
+            is_moved = existing is None and _ABSOLUTE.match(entry)  # of the machine where the list was written
+            existing = _with_its_end(moved(), entry.replace("\\", "/"), data.images) if is_moved else existing
+            if existing and is_moved:
+                findings.append(Finding(str(source), "split-entry-moved", line=number, before=entry, after=existing))
+            if existing:
+                yield existing
             else:
                 rule = (
                     "is not a file" if not _ABSOLUTE.match(entry) else "is not a file, nor the end of one image's path,"
@@ -292,9 +294,9 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 def _with_its_end(images: ImageNames, path: str, root: Path) -> str | None:
     """Return the only image that ends like a path of another machine; None if there is none, or several."""
     name, splits = last_part(path), splits_of(path)
-    found = [image for image in images.namesakes.nearest(path) if last_part(image) == name]
-    found = [image for image in found if not (splits and splits_of(image)) or splits & splits_of(image)]
-    return os.path.join(root, found[0]) if len(found) == 1 else None
+    matches = [image for image in images.namesakes.nearest(path) if last_part(image) == name]
+    matches = [image for image in matches if not (splits and splits_of(image)) or splits & splits_of(image)]
+    return os.path.join(root, matches[0]) if len(matches) == 1 else None
 
 
 def label_file(image: PathLike) -> str:

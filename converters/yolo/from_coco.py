@@ -99,7 +99,9 @@ def coco_to_yolo(
     export.stop_on_errors(rows, findings)
     yaml_file = export.folder / "data.yaml"
     image_folder = export.folder / "images" / split
-    labels = {Path(label_file(image_folder / rows.file_name(at))): label_text(written, boxes) for at, boxes in rows}
+    labels = {
+        Path(label_file(image_folder / rows.file_name(image))): label_text(written, boxes) for image, boxes in rows
+    }
     with export.writing(findings):  # data.yaml has the splits of all runs, so nobody else may write it meanwhile
         yaml_text = _data_yaml(yaml_file, split, list(rows.table.categories.values()), written.yaml)
         export.write(rows, labels, image_folder, progress, labels=label_files(export.folder / "labels" / split, ".txt"))
@@ -111,8 +113,8 @@ def coco_to_yolo(
 
 def _read(export: FolderExport, task: YoloTask, flip_pairs: Pairs | None) -> tuple[LabelRows, list[Finding]]:
     rows, findings = export.read()
-    crowds = [at for at in rows.boxes.tolist() if rows.table.crowd[at]]
-    notes = [f"{rows.table.entry('annotations', at)}a crowd was left out" for at in crowds]
+    crowds = [box for box in rows.boxes.tolist() if rows.table.crowd[box]]
+    notes = [f"{rows.table.entry('annotations', box)}a crowd was left out" for box in crowds]
     findings += [Finding(str(export.source), "crowd-dropped", note=note) for note in notes]
     rows = rows.without((), crowds)
     names = [*map(rows.file_name, rows.images.tolist())]

@@ -54,32 +54,32 @@ def label_rows(rows: CocoRows, task: YoloTask, flip_pairs: Pairs | None = None) 
     if task == "pose":
         return _poses(rows, flip_pairs)
     if task == "detect":
-        return LabelRows(rows, {at: _box(rows, at) for at in rows.boxes.tolist()}, {}, [])
+        return LabelRows(rows, {box: _box(rows, box) for box in rows.boxes.tolist()}, {}, [])
     rows, outlines, findings = outlines_of(rows)
     if not outlines.rings and not outlines.corners and len(rows.boxes):
         what = "corners, and no segmentation" if task == "obb" else "segmentation"
         raise ConversionError(f"{rows.table.path}: no annotation has {what}; --task detect writes the boxes", findings)
     numbers, counts = {}, Counter[str]()
     counts["mask-traced"] = len(outlines.runs)
-    for at in rows.boxes.tolist():
-        height, width = _size(rows, at)
+    for box in rows.boxes.tolist():
+        height, width = _size(rows, box)
         if task == "obb":
-            ring = outlines.rotated_box(at)
+            ring = outlines.rotated_box(box)
         else:
-            rings = [cut for each in outlines.rings.get(at, []) if len(cut := cut_ring(each, width, height)) > 2]
-            if at not in outlines.runs:
+            rings = [cut for ring in outlines.rings.get(box, []) if len(cut := cut_ring(ring, width, height)) > 2]
+            if box not in outlines.runs:
                 rings, traced = without_overlaps(rings)
                 counts["rings-traced"] += traced
             counts["rings-joined"] += len(rings) > 1
             ring = join_rings(rings) if rings else None
-        before = ring if task == "obb" or ring is None else np.concatenate(outlines.rings[at])
+        before = ring if task == "obb" or ring is None else np.concatenate(outlines.rings[box])
         if ring is None:
             counts["outline-missing"] += 1
-            x0, y0, x1, y1 = rows.table.boxes[at].tolist()
+            x0, y0, x1, y1 = rows.table.boxes[box].tolist()
             ring = before = np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]])
         assert before is not None
         counts["outline-cut"] += bool(np.abs(before - before.clip(0, (width, height))).max() > _ROUNDING)
-        numbers[at] = (ring.clip(0, (width, height)) / (width, height)).ravel().tolist()
+        numbers[box] = (ring.clip(0, (width, height)) / (width, height)).ravel().tolist()
     return LabelRows(rows, numbers, {"task": task}, [*findings, *_counted(rows, counts)])
 
 
@@ -89,15 +89,15 @@ def _counted(rows: CocoRows, counts: Mapping[str, int]) -> Iterable[Finding]:
 
 def _poses(rows: CocoRows, flip_pairs: Pairs | None) -> LabelRows:
     rows, points, findings = key_points_of(rows)
-    count = max((len(each) for each in points.values()), default=0)
+    count = max((len(own_points) for own_points in points.values()), default=0)
     if not count:
         rule = f"{rows.table.path}: no annotation has keypoints; --task detect writes the boxes"
         raise ConversionError(rule, findings)
     yaml = {"task": "pose", "kpt_shape": [count, 3], **_sides(rows, points, flip_pairs, findings)}
     numbers, outside = {}, 0
-    for at in rows.boxes.tolist():
-        relative, left_out = _relative_points(points[at], _size(rows, at))
-        numbers[at] = [*_box(rows, at), *relative.ravel().tolist()]
+    for box in rows.boxes.tolist():
+        relative, left_out = _relative_points(points[box], _size(rows, box))
+        numbers[box] = [*_box(rows, box), *relative.ravel().tolist()]
         outside += left_out
     return LabelRows(rows, numbers, yaml, [*findings, *_counted(rows, {"point-outside": outside})])
 
@@ -107,9 +107,9 @@ def _relative_points(points: Floats, size: tuple[int, int]) -> tuple[Floats, int
     height, width = size
     places = points[:, :2] + 0.5  # COCO counts pixels
     inside = ((places >= -_ROUNDING) & (places <= np.array([width, height]) + _ROUNDING)).all(1)
-    labelled = points[:, 2] > 0
+    labeled = points[:, 2] > 0
     relative = np.concatenate([places.clip(0, (width, height)) / (width, height), points[:, 2:]], axis=1)
-    return np.where((inside & labelled)[:, None], relative, 0), int((labelled & ~inside).sum())
+    return np.where((inside & labeled)[:, None], relative, 0), int((labeled & ~inside).sum())
 
 
 def _sides(
@@ -120,8 +120,8 @@ def _sides(
     count = max(map(len, points.values()))
     by_id = {category["id"]: category for category in rows.table.coco.document["categories"]}
     of_class = [names_of_points(by_id[category_id]) for category_id in rows.table.categories]
-    given = None if flip_pairs is None else swaps_of_classes(flip_pairs, of_class, count)
-    labels = np.array([points[at][:, 2] > 0 for at in rows.boxes.tolist()])
+    swaps = None if flip_pairs is None else swaps_of_classes(flip_pairs, of_class, count)
+    labels = np.array([points[box][:, 2] > 0 for box in rows.boxes.tolist()])
     unknown: str | None = None
     for number, (category_id, name) in enumerate(rows.table.categories.items()):
         category = by_id[category_id]
@@ -129,14 +129,14 @@ def _sides(
             raise ConversionError(f"{path}: category {shown(name)}: {fault}; {remedy_of(path)}")
         if len(of_class[number]) == count:
             names[number] = of_class[number]
-        labelled = count_of_points(labels[rows.table.category_ids[rows.boxes] == category_id])
+        labeled = count_of_points(labels[rows.table.category_ids[rows.boxes] == category_id])
         try:
-            found = places_in_mirror(category, labelled) if given is None else given[number]
+            own_places = places_in_mirror(category, labeled) if swaps is None else swaps[number]
         except InputError as error:
-            unknown = unknown or (f"category {shown(name)}: {error}" if labelled else None)
+            unknown = unknown or (f"category {shown(name)}: {error}" if labeled else None)
         else:
-            if labelled or category.get("flip_idx") is not None:
-                places[name] = [*found.tolist(), *range(len(found), count)]
+            if labeled or category.get("flip_idx") is not None:
+                places[name] = [*own_places.tolist(), *range(len(own_places), count)]
     first = next(iter(places), "")
     for name, other in places.items():
         if other != places[first]:
@@ -150,14 +150,14 @@ def _sides(
     return flips | ({"kpt_names": names} if names else {})
 
 
-def _size(rows: CocoRows, at: int) -> tuple[int, int]:
-    height, width = rows.table.sizes[rows.table.image_index[at]].tolist()
+def _size(rows: CocoRows, box: int) -> tuple[int, int]:
+    height, width = rows.table.sizes[rows.table.image_index[box]].tolist()
     return height, width
 
 
-def _box(rows: CocoRows, at: int) -> list[float]:
-    height, width = _size(rows, at)
-    left, top, right, bottom = rows.table.boxes[at].tolist()
+def _box(rows: CocoRows, box: int) -> list[float]:
+    height, width = _size(rows, box)
+    left, top, right, bottom = rows.table.boxes[box].tolist()
     return [(left + right) / 2 / width, (top + bottom) / 2 / height, (right - left) / width, (bottom - top) / height]
 
 
@@ -166,7 +166,7 @@ def label_text(written: LabelRows, boxes: list[int]) -> str:
     rows = written.rows
     numbers = {category_id: number for number, category_id in enumerate(rows.table.categories)}
     lines = []
-    for at in boxes:
-        words = [decimal(value, _DECIMALS) for value in written.numbers[at]]
-        lines.append(f"{numbers[int(rows.table.category_ids[at])]} {' '.join(words)}\n")
+    for box in boxes:
+        words = [decimal(value, _DECIMALS) for value in written.numbers[box]]
+        lines.append(f"{numbers[int(rows.table.category_ids[box])]} {' '.join(words)}\n")
     return "".join(lines)

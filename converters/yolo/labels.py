@@ -80,9 +80,9 @@ def read_boxes(text: str, form: RowForm, size: tuple[int, int], log: LabelLog) -
         if form.key_points:
             coordinates, more = coordinates[:4], coordinates[4:]
         if len(coordinates) == 4 and min(coordinates[2:]) < 0:  # a box drawn upwards in Label Studio
-            turned = [*coordinates[:2], *map(abs, coordinates[2:])]
-            log.add("box-reversed", line, coordinates, turned)
-            coordinates = turned
+            positive = [*coordinates[:2], *map(abs, coordinates[2:])]
+            log.add("box-reversed", line, coordinates, positive)
+            coordinates = positive
         box = box_in_image(coordinates, size, line, log)
         if box is None:
             continue
@@ -107,19 +107,19 @@ def _keys(numbers: list[float], form: RowForm, size: tuple[int, int]) -> dict[st
     return keys_of_corners(pixels) if form.rotated else keys_of_rings([pixels.clip(0, (width, height))])
 
 
-def _keys_of_key_points(numbers: list[float], each: int, size: tuple[int, int]) -> dict[str, Any]:
+def _keys_of_key_points(numbers: list[float], per_point: int, size: tuple[int, int]) -> dict[str, Any]:
     """Return COCO's keypoints, which count pixels from 0 at their centers.
 
     Of two numbers each, a point that is negative or 0, 0 is not labeled; Ultralytics' rule is negative alone.
     """
     height, width = size
-    found: list[float] = []
-    for at in range(0, len(numbers), each):
-        x, y = numbers[at : at + 2]
-        visible = int(numbers[at + 2]) if each == 3 else 2 * int(min(x, y) >= 0 and max(x, y) > 0)
+    keypoints: list[float] = []
+    for start in range(0, len(numbers), per_point):
+        x, y = numbers[start : start + 2]
+        visible = int(numbers[start + 2]) if per_point == 3 else 2 * int(min(x, y) >= 0 and max(x, y) > 0)
         point = (round(x * width - 0.5, DECIMALS), round(y * height - 0.5, DECIMALS), visible)
-        found += map(whole, point) if visible else (0, 0, 0)
-    return {"keypoints": found, "num_keypoints": sum(visible > 0 for visible in found[2::3])}
+        keypoints += map(whole, point) if visible else (0, 0, 0)
+    return {"keypoints": keypoints, "num_keypoints": sum(visible > 0 for visible in keypoints[2::3])}
 
 
 def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
@@ -137,7 +137,7 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
         raise _RowError("class-unknown", f"{rule}, got {words[0][:20]}")
     is_box = form.key_points or len(coordinates) == 4
     checked = [*coordinates[:2], *map(abs, coordinates[2:4])] if is_box else coordinates
-    wrong = [each for each, value in zip(coordinates, checked, strict=False) if not _is_relative(value)]
+    wrong = [coordinate for coordinate, value in zip(coordinates, checked, strict=False) if not _is_relative(value)]
     if form.key_points:
         wrong += _wrong_key_points(coordinates[4:], form.key_points[1])
     if wrong:
@@ -149,16 +149,16 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
     return int(number), coordinates
 
 
-def _wrong_key_points(numbers: list[float], each: int) -> list[float]:
+def _wrong_key_points(numbers: list[float], per_point: int) -> list[float]:
     """Return coordinates of labeled points that are not relative. Raises _RowError for a wrong visibility."""
-    if each == 3:
+    if per_point == 3:
         for visible in numbers[2::3]:
             if visible not in (0, 1, 2):
                 rule = "the visibility of a keypoint must be 0 (not labeled), 1 (hidden) or 2"
                 raise _RowError("row-invalid", f"{rule}, got {visible:g}")
-    points = [numbers[at : at + each] for at in range(0, len(numbers), each)]
-    labelled = [point[:2] for point in points if (point[2] if each == 3 else min(point) >= 0)]
-    return [value for point in labelled for value in point if not _is_relative(value)]
+    points = [numbers[start : start + per_point] for start in range(0, len(numbers), per_point)]
+    labeled = [point[:2] for point in points if (point[2] if per_point == 3 else min(point) >= 0)]
+    return [value for point in labeled for value in point if not _is_relative(value)]
 
 
 def _is_relative(coordinate: float) -> bool:
@@ -169,10 +169,10 @@ def _check_length(words: Sequence[str], numbers: Sequence[float], form: RowForm)
     """Raise _RowError for a row of a wrong number of numbers, or of several rows without a line end between them."""
     count = len(numbers)
     if form.key_points:
-        points, each = form.key_points
-        if count not in (5, 5 + points * each):
-            rule = f"must be a class, 4 numbers and {points} keypoints of {each} numbers (kpt_shape of data.yaml)"
-            raise _RowError("row-invalid", f"{rule}, {5 + points * each} numbers; got {count} numbers")
+        points, per_point = form.key_points
+        if count not in (5, 5 + points * per_point):
+            rule = f"must be a class, 4 numbers and {points} keypoints of {per_point} numbers (kpt_shape of data.yaml)"
+            raise _RowError("row-invalid", f"{rule}, {5 + points * per_point} numbers; got {count} numbers")
         return
     if form.rotated:
         if count != 9:

@@ -47,8 +47,8 @@ class Labels:
 
     def of_image(self, image: str) -> str | None:
         """Return the label file of an image, also of one that is not in the split; None where there is none."""
-        at = bisect_left(self._images, image)
-        has_usual = self._images[at : at + 1] == [image] and self._by_rule[at]
+        index = bisect_left(self._images, image)
+        has_usual = self._images[index : index + 1] == [image] and self._by_rule[index]
         return self._usual(image) if has_usual else self._others.get(image)
 
     def _usual(self, image: str) -> str:
@@ -123,8 +123,8 @@ def find_labels(images: SplitImages, data: DataYaml) -> Labels:
     listed = ImageNames(_files(folders, IMAGE_EXTENSIONS))
     names = ImageNames([*listed.names, *(path for path in _paths(images) if path not in listed)], place)
     labels = Labels(data.root, names)
-    found = {*_files(map(label_folder, folders), (".txt",)), *_hidden(map(place, names.names))}
-    unused = labels.claim(PairsByStem(sorted(found), names))
+    label_files = {*_files(map(label_folder, folders), (".txt",)), *_hidden(map(place, names.names))}
+    unused = labels.claim(PairsByStem(sorted(label_files), names))
     rest = [path for path in _paths(images) if not labels.of_image(path)]
     others = {os.path.dirname(path) for path in rest} - {*map(label_folder, folders)}
     labels.claim(PairsByStem(_files(others, (".txt",)), ImageNames(rest)), beside=True)
@@ -141,19 +141,19 @@ def _label_folder(images: str) -> str:
     """Return the folder of the labels of a folder's images: by the rule of label_file, or one that differs in case."""
     by_rule = os.path.dirname(label_file(f"{images}/a"))
     any_case = re.sub(r"^(.*)/images/", r"\1/labels/", f"{images}/", count=1, flags=re.DOTALL | re.IGNORECASE)
-    found = in_any_case(by_rule if by_rule != images else any_case)
-    return str(found) if found.is_dir() else by_rule
+    folder = in_any_case(by_rule if by_rule != images else any_case)
+    return str(folder) if folder.is_dir() else by_rule
 
 
 def _files(folders: Iterable[str], extensions: Iterable[str]) -> list[str]:
     """Return the files with an extension below folders, each once: also what is there and cannot be read."""
-    found: list[str] = []
+    files: list[str] = []
     last = ""
     for folder in sorted(filter(os.path.isdir, set(folders)), key=lambda folder: f"{folder}/"):
         if not last or not f"{folder}/".startswith(last):
             last = f"{folder}/".replace("//", "/")
-            found += [last + name for name in list_files(Path(folder), extensions, regular=False)]
-    return found
+            files += [last + name for name in list_files(Path(folder), extensions, regular=False)]
+    return files
 
 
 def _hidden(places: Iterable[str]) -> Iterator[str]:

@@ -43,10 +43,10 @@ class PoseSigns:
 
     def fault(self) -> str:
         """Return what is wrong, and a remedy; "" where rows may be polygons."""
-        each = 3 if self.triples else 2
+        per_point = 3 if self.triples else 2
         if self.rows < _FEWEST or not (self.pairs or self.triples):
             return ""
-        shape = f"[{(self.numbers - 4) // each}, {each}]"
+        shape = f"[{(self.numbers - 4) // per_point}, {per_point}]"
         return (
             f"all {self.rows:,} rows that are no boxes have {self.numbers + 1} numbers and look like boxes with "
             f"keypoints; write kpt_shape: {shape} into the data.yaml, or give convert-yolo --task segment for polygons"

@@ -122,7 +122,7 @@ def _contents(dataset: DataYaml, split: str) -> Contents:
         class_names=dataset.class_names,
         findings=[*images.findings, *labels.others],
         files=1,  # the name of an image tells its label file
-        found=Images(images.folder, images.names),
+        finder=Images(images.folder, images.names),
         images=images.names,
         title="YOLO labels",
         info={"split": split},
@@ -184,18 +184,16 @@ def _place(
         record.findings.append(unreadable(record.file, error))
         return [], []
     boxes = read_boxes(text, form, size, LabelLog(record.file, record.findings))
-    objects = [
-        Placed(class_names[each.number], each.box, each.keys, {}, False, None, {}, each.line, None) for each in boxes
-    ]
+    objects = [Placed(class_names[box.number], box.box, box.keys, {}, False, None, {}, box.line, None) for box in boxes]
     return objects, []
 
 
 def _category_keys(dataset: DataYaml) -> dict[str, dict[str, Any]]:
     """Return the further keys of the rows of classes."""
-    found = {}
+    keys = {}
     for name, names in zip(dataset.class_names, dataset.point_names, strict=True):
         if dataset.key_points:
-            count, flips = dataset.key_points[0], dataset.mirrored
+            count, flips = dataset.key_points[0], dataset.flip_idx
             names = names or [f"point_{number}" for number in range(1, count + 1) if flips]
-            found[name] = {key: value for key, value in (("keypoints", names), ("flip_idx", flips)) if value}
-    return found
+            keys[name] = {key: value for key, value in (("keypoints", names), ("flip_idx", flips)) if value}
+    return keys

@@ -82,20 +82,20 @@ def _near(folder: Path, value: str) -> Path:
     """Return the file that a path of Darknet means: below the folder of obj.data, or beside it, never elsewhere."""
     value = value.replace("\\", "/")
     inside = [value.removeprefix("data/"), value] if is_below(value) else []
-    tries = [in_any_case(folder / each) for each in (*inside, last_part(value))]
+    tries = [in_any_case(folder / entry) for entry in (*inside, last_part(value))]
     return next((path for path in tries if os.path.exists(path)), tries[0])
 
 
 def _names_file(folder: Path) -> Path:
     """Return the one file of classes below a folder. Raises ConversionError."""
-    found = [name for name in list_files(folder, (".txt", ".names")) if name.lower().endswith(_NAMES)]
-    found = [name for name in found if last_part(name).lower() in _NAMES] or found
-    if not found:
+    names = [name for name in list_files(folder, (".txt", ".names")) if name.lower().endswith(_NAMES)]
+    names = [name for name in names if last_part(name).lower() in _NAMES] or names
+    if not names:
         rule = f"{folder} must hold a data.yaml, obj.names or classes.txt, there is none"
         remedy = f"write {folder / 'classes.txt'}, the names of the classes one a line, in the order of their numbers"
         raise ConversionError(f"{rule}; {remedy}{what_folder_has(folder)}")
-    texts = {name: read_text(folder / name).split() for name in found}
-    first = min(found, key=lambda name: (name.count("/"), name))
+    texts = {name: read_text(folder / name).split() for name in names}
+    first = min(names, key=lambda name: (name.count("/"), name))
     for name, text in texts.items():
         if text != texts[first]:
             raise ConversionError(f"{folder} has {first} and {name} with other classes; convert the folder of each")
@@ -109,9 +109,9 @@ def _splits_of(folder: Path, images: Path) -> Splits:
         return lists
     folders: Splits = {}
     for name in _SPLITS:
-        tries = (images / each for each in (f"images/{name}", f"{name}/images", name))
-        found = next((path for path in map(in_any_case, tries) if path.is_dir()), None)
-        if found and not re.search(r"labels$", found.name, re.IGNORECASE):
-            folders[name] = (str(found.relative_to(images)),)
+        tries = (images / pattern for pattern in (f"images/{name}", f"{name}/images", name))
+        existing = next((path for path in map(in_any_case, tries) if path.is_dir()), None)
+        if existing and not re.search(r"labels$", existing.name, re.IGNORECASE):
+            folders[name] = (str(existing.relative_to(images)),)
     below = in_any_case(images / "images")
     return folders or {"train": (below.name if below.is_dir() else ".",)}
