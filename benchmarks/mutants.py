@@ -112,8 +112,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/mask_loops.py",
-        "out[at] = found < pixels",
-        "out[at] = found <= pixels",
+        "out[index] = shown < pixels",
+        "out[index] = shown <= pixels",
         "tests/boxes/test_masks.py::test_boxes_stay_if_their_masks_show_enough",
     ),
     Mutant(
@@ -166,8 +166,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/placement.py",
-        "of_class = classes[placement.rows[mirrored]] if",
-        "of_class = classes[mirrored] if",
+        "of_class = classes[placement.rows[flipped]] if",
+        "of_class = classes[flipped] if",
         "tests/boxes/test_keypoints.py::test_each_class_has_its_own_swaps_sides_and_lines",
     ),
     Mutant(
@@ -184,8 +184,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/point_loops.py",
-        "out[at, number, 2] = visibility if on_top == VISIBLE else HIDDEN",
-        "out[at, number, 2] = on_top",
+        "out[index, number, 2] = visibility if on_top == VISIBLE else HIDDEN",
+        "out[index, number, 2] = on_top",
         "tests/boxes/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
     ),
     Mutant(
@@ -202,8 +202,12 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/point_loops.py",
-        "    for at in range(len(rows)):\n        image, layer, row = own[at, 0], own[at, 1], rows[at]\n        a,",
-        "    for at in range(len(rows)):\n        image, layer, row = own[0, 0], own[at, 1], rows[at]\n        a,",
+        "    for index in range(len(rows)):\n"
+        "        image, layer, row = own[index, 0], own[index, 1], rows[index]\n"
+        "        a,",
+        "    for index in range(len(rows)):\n"
+        "        image, layer, row = own[0, 0], own[index, 1], rows[index]\n"
+        "        a,",
         "tests/boxes/test_cropped_points.py::test_points_and_boxes_are_seen_where_their_pixels_are",
     ),
     Mutant(
@@ -214,8 +218,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/rotated.py",
-        "turned = width < height",
-        "turned = width > height",
+        "swapped = width < height",
+        "swapped = width > height",
         "tests/boxes/test_rotated_boxes.py::test_forms_convert_there_and_back",
     ),
     Mutant(

@@ -50,9 +50,11 @@ def _clipped(points: Floats, count: Ints) -> tuple[Floats, Floats]:
     cut = np.flatnonzero((low < 0).any(1) | (high > 1).any(1))
     if len(cut):
         whole = padded(points, count, np.nan)[cut]
+        # Padding repeats the first point, which adds no area.
         whole = np.where(np.isnan(whole), points[first[cut], None], whole)
         left = polygons.clip(whole)
         before, after = polygons.area(whole), polygons.area(left)
         hulls[cut] = polygons.hull(left)
+        # An outline without an area loses nothing: 1 / 1.
         share[cut] = (np.where(before > 0, after, 1) / np.where(before > 0, before, 1)).clip(0, 1)
     return hulls, share

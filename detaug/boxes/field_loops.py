@@ -23,8 +23,8 @@ def undo_shifts(image, x, y, size, control, spacing):
     `image` (P,); `size` (N, 2), `control` (N, R, C, 2) and `spacing` (N,) as in `Field`.
     """
     before, seen_x, seen_y, a, b, c, d = -1, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0
-    for at in range(len(x)):
-        number, to_x, to_y = image[at], x[at], y[at]
+    for point in range(len(x)):
+        number, to_x, to_y = image[point], x[point], y[point]
         if not (np.isfinite(to_x) and np.isfinite(to_y)):
             continue
         height, width, own, step = size[number, 0], size[number, 1], control[number], spacing[number]
@@ -43,7 +43,7 @@ def undo_shifts(image, x, y, size, control, spacing):
             close = near if smooth else CLOSE
             if abs(off_x) < close and abs(off_y) < close:
                 break
-        x[at], y[at], before, seen_x, seen_y = at_x, at_y, at, to_x, to_y
+        x[point], y[point], before, seen_x, seen_y = at_x, at_y, point, to_x, to_y
 
 
 @compiled

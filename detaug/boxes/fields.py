@@ -59,13 +59,13 @@ class Field:
 
     def __getitem__(self, images: slice | Ints) -> Field:
         """Return the fields of some images."""
-        return Field(**{each.name: getattr(self, each.name)[images] for each in fields(self)})
+        return Field(**{member.name: getattr(self, member.name)[images] for member in fields(self)})
 
     def replace_at(self, images: Ints, other: Field) -> Field:
         """Return these fields with those at the indices `images` replaced by `other`, in order."""
         room = np.maximum(self.control.shape[1:3], other.control.shape[1:3]).tolist()
-        ours, theirs = (replace(each, control=_padded(each.control, room)) for each in (self, other))
-        changed = {each.name: getattr(ours, each.name).copy() for each in fields(self)}
+        ours, theirs = (replace(field, control=_padded(field.control, room)) for field in (self, other))
+        changed = {member.name: getattr(ours, member.name).copy() for member in fields(self)}
         for name, array in changed.items():
             array[images] = getattr(theirs, name)[: len(images)]
         return Field(**changed)
@@ -85,7 +85,7 @@ class Field:
 
         `image` holds their images, 0..N - 1, and broadcasts with x and y. Tensors must have double precision.
         """
-        height, width, lens = (_like(each[image], x) for each in (*self.size.T, self.lens))
+        height, width, lens = (_like(values[image], x) for values in (*self.size.T, self.lens))
         if self._shifts.any():
             to_right, down = self._shift(image, x.clip(0 * width, width), y.clip(0 * height, height))
             x, y = x + to_right, y + down
@@ -105,8 +105,8 @@ class Field:
         in_x, in_y = x / ONE, y / ONE
         at_x, at_y = self.undistorted(image, in_x + 0 * in_y, in_y + 0 * in_x)
         seen = (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
-        found = (np.where(seen, np.floor(each * ONE + 0.5), -FAR) for each in (at_x, at_y))
-        from_x, from_y = (each.astype(np.int64) for each in found)
+        units = (np.where(seen, np.floor(position * ONE + 0.5), -FAR) for position in (at_x, at_y))
+        from_x, from_y = (unit.astype(np.int64) for unit in units)
         return from_x, from_y
 
     def placed(self, image: Ints, x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -115,7 +115,7 @@ class Field:
         Beyond the corners, where the map of a negative coefficient folds over, points are placed outside of the output.
         """
         if self.lens.any():
-            height, width, lens = (each[image] for each in (*self.size.T, self.lens))
+            height, width, lens = (values[image] for values in (*self.size.T, self.lens))
             across, down = x - width / 2, y - height / 2
             radius = np.hypot(across / width, down / height)
             closer = _radius_before(lens, radius) / np.where(radius > 0, radius, 1) - 1
@@ -123,7 +123,7 @@ class Field:
             x, y = x + across * closer, y + down * closer
         if not self._shifts.any():
             return x, y
-        shape, moved = x.shape, [np.array(each, np.float64).ravel() for each in (x, y)]
+        shape, moved = x.shape, [np.array(coordinate, np.float64).ravel() for coordinate in (x, y)]
         numbers = np.ascontiguousarray(np.broadcast_to(image, shape)).ravel()
         undo_shifts(numbers, *moved, np.ascontiguousarray(self.size), self.control, self.spacing)
         return moved[0].reshape(shape), moved[1].reshape(shape)
@@ -131,7 +131,7 @@ class Field:
     def _shift(self, image: Any, x: Any, y: Any) -> tuple[Any, Any]:
         """Return how far the deformations shift points in the images, along x and y."""
         spacing, (rows, columns) = _like(self.spacing[image], x), self.control.shape[1:3]
-        (row, down), (column, across) = (_cell_of(each / spacing) for each in (y, x))
+        (row, down), (column, across) = (_cell_of(coordinate / spacing) for coordinate in (y, x))
         start = (_like(np.asarray(image), row) * rows + row) * columns + column
         control = _like(self.control.reshape(-1, 2), x)
         along_x, along_y = 0 * x, 0 * y
@@ -198,7 +198,7 @@ def _weights(part: Any) -> tuple[Any, Any, Any, Any]:
     return *first, (-3 * cubed + 3 * squared + 3 * part + 1) / 6, cubed / 6
 
 
-def cut_to_pictures(start: Floats, end: Floats, size: Floats) -> tuple[Bools, Floats, Floats]:
+def cut_to_images(start: Floats, end: Floats, size: Floats) -> tuple[Bools, Floats, Floats]:
     """Cut segments (P, 2) to (P, 2) to images of `size` (P, 2), height and width: return which are seen, and ends."""
     along, sides = end - start, size[:, ::-1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -207,7 +207,7 @@ def cut_to_pictures(start: Floats, end: Floats, size: Floats) -> tuple[Bools, Fl
     first = np.where(still, np.where(outside, np.inf, 0), np.minimum(to_low, to_high)).max(1).clip(0)
     last = np.where(still, 1, np.maximum(to_low, to_high)).min(1).clip(None, 1)
     seen = first <= last
-    first, last = (np.where(seen, each, 0)[:, None] for each in (first, last))
+    first, last = (np.where(seen, share, 0)[:, None] for share in (first, last))
     return seen, start + first * along, start + last * along
 
 
@@ -228,13 +228,13 @@ def _radius_before(lens: Floats, radius: Floats) -> Floats:
     """
     negative = np.minimum(lens, -1e-9)
     summit = np.where(lens < 0, np.sqrt((np.sqrt(9 - 20 / negative) - 3) / 10), np.inf)  # where the derivative is 0
-    found = np.minimum(radius, summit)
+    solution = np.minimum(radius, summit)
     with np.errstate(invalid="ignore", over="ignore"):
         for _ in range(40):
-            squared = found**2
-            value = found * (1 + lens * squared * (1 + squared)) - radius
+            squared = solution**2
+            value = solution * (1 + lens * squared * (1 + squared)) - radius
             slope = np.maximum(1 + lens * squared * (3 + 5 * squared), 1e-6)
-            before, found = found, np.minimum(found - value / slope, summit)
-            if not (np.abs(found - before) > 1e-13).any():
+            before, solution = solution, np.minimum(solution - value / slope, summit)
+            if not (np.abs(solution - before) > 1e-13).any():
                 break
-    return np.asarray(found)
+    return np.asarray(solution)

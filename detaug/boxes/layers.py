@@ -109,7 +109,7 @@ class Layers:
             own = None if stencil is None else np.roll(stencil, -1, axis=1).reshape(-1, 1)
             parts = parts.with_holes(after, np.roll(interval, -1, axis=1).reshape(-1, 1, 2), own)
         parts = replace(parts, copy=parts.copy + np.tile(copies, n)[:, None] * room(count))
-        joined = {name: each.reshape(n, -1, *each.shape[2:]) for name, each in parts._of_layers().items()}
+        joined = {name: array.reshape(n, -1, *array.shape[2:]) for name, array in parts._of_layers().items()}
         shown = used.reshape(n, tiles, count).any(2)
         mixed = self.mixed | (shown & (steps != 0)).any(1) | (shown.sum(1) > 1)
         return replace(self, **joined, mixed=mixed)
@@ -137,7 +137,7 @@ class Layers:
         """Return these layers with those at the indices `images` replaced by `other`, in order."""
         ours, theirs = self.padded_to(other.image.shape[1]), other.padded_to(self.image.shape[1])
         ours, theirs = _alike(ours, theirs)
-        values = {name: each.copy() for name, each in vars(ours).items() if each is not None}
+        values = {name: array.copy() for name, array in vars(ours).items() if array is not None}
         for name, array in values.items():
             array[images] = getattr(theirs, name)[: len(images)]
         return Layers(**values)
@@ -170,8 +170,8 @@ class Layers:
         stencil = self.stencil
         if stencil is not None:
             stencil = stencil.copy()
-            for at in places_of(stencil):
-                stencil[at] = stencil[at].moved(*shift[at])
+            for place in places_of(stencil):
+                stencil[place] = stencil[place].moved(*shift[place])
         rectangle = self.rectangle + np.tile(shift, 2)
         return replace(self, to_source=to_source, rectangle=rectangle, clip_region=region, stencil=stencil)
 
@@ -180,12 +180,12 @@ class Layers:
         own = self.stencil_or_none()
         cut = own.copy()
         for image, _ in places_of(stencil):
-            cut[image] = [stencil[image, 0].within(each) for each in own[image]]
+            cut[image] = [stencil[image, 0].within(own_stencil) for own_stencil in own[image]]
         return replace(self, stencil=cut)
 
     def _of_layers(self) -> dict[str, Any]:
         """Return the arrays (N, L, ...), by name."""
-        return {name: each for name, each in vars(self).items() if each is not None and name != "mixed"}
+        return {name: array for name, array in vars(self).items() if array is not None and name != "mixed"}
 
 
 def room(count: int) -> int:
@@ -258,7 +258,7 @@ def _alike(a: Layers, b: Layers) -> tuple[Layers, Layers]:
         ours, theirs = polygons.pad_to_same_length(a.clip_region_or_all(), b.clip_region_or_all())
         a, b = replace(a, clip_region=ours), replace(b, clip_region=theirs)
     if a.stencil is not None or b.stencil is not None:
-        a, b = (replace(each, stencil=each.stencil_or_none()) for each in (a, b))
+        a, b = (replace(layers, stencil=layers.stencil_or_none()) for layers in (a, b))
     return a, b
 
 

@@ -25,7 +25,7 @@ from detaug.boxes.units import (
 )
 from detaug.compiled import compiled
 
-SINGLE_ONE, SINGLE_FARTHEST, HALF, ZERO, MINUS_ONE = (np.float32(each) for each in (ONE, FARTHEST, 0.5, 0, -1))
+SINGLE_ONE, SINGLE_FARTHEST, HALF, ZERO, MINUS_ONE = (np.float32(number) for number in (ONE, FARTHEST, 0.5, 0, -1))
 
 SAMPLES = 4, 16, 1 << 30
 """Points along the longer side of a box, at most, that are looked at first, then, and at last: all."""
@@ -37,19 +37,19 @@ def fill(table, scene, rows, layer_of, alone, grid_y, grid_x, out):
 
     `alone`: (B,) whether no other layer shows the same copy. `grid_y`, `grid_x`: points (B or 1, R), (B or 1, C).
     """
-    for at in range(len(rows)):
-        y, x = grid_y[at if len(grid_y) > 1 else 0], grid_x[at if len(grid_x) > 1 else 0]
-        layer = scene[0][layer_of[at]]
-        outline = _place(table, layer, rows[at])
-        top, bottom, left, right = _window(outline[3], layer, alone[at], y, x)
+    for index in range(len(rows)):
+        y, x = grid_y[index if len(grid_y) > 1 else 0], grid_x[index if len(grid_x) > 1 else 0]
+        layer = scene[0][layer_of[index]]
+        outline = _place(table, layer, rows[index])
+        top, bottom, left, right = _window(outline[3], layer, alone[index], y, x)
         if top == bottom or left == right:
             continue
-        mask, y, x = out[at, top:bottom, left:right], y[top:bottom], x[left:right]
-        _fill_outline(table, rows[at], layer, outline, y, x, mask)
-        if _may_be_hidden(scene, layer_of[at], alone[at], y, x):
+        mask, y, x = out[index, top:bottom, left:right], y[top:bottom], x[left:right]
+        _fill_outline(table, rows[index], layer, outline, y, x, mask)
+        if _may_be_hidden(scene, layer_of[index], alone[index], y, x):
             for line in range(len(y)):
                 for column in range(len(x)):
-                    if mask[line, column] and not _is_seen(scene, layer_of[at], y[line], x[column]):
+                    if mask[line, column] and not _is_seen(scene, layer_of[index], y[line], x[column]):
                         mask[line, column] = False
 
 
@@ -60,19 +60,19 @@ def fill_points(table, scene, rows, layer_of, y, x, out):
     `y`, `x`: (R, C) units, not below 0, but for those far away that show nothing.
     """
     lines = y.max() // ONE + 1 if y.size else 0
-    for at in range(len(rows)):
-        layer = scene[0][layer_of[at]]
-        vertex_x, vertex_y, in_source, (x0, y0, x1, y1) = _place(table, layer, rows[at])
-        edges = _edges_of_lines(table, rows[at], vertex_y, 0 if in_source else lines)
+    for index in range(len(rows)):
+        layer = scene[0][layer_of[index]]
+        vertex_x, vertex_y, in_source, (x0, y0, x1, y1) = _place(table, layer, rows[index])
+        edges = _edges_of_lines(table, rows[index], vertex_y, 0 if in_source else lines)
         for line in range(y.shape[0]):
             for column in range(y.shape[1]):
                 point_y, point_x = y[line, column], x[line, column]
                 if x0 <= point_x <= x1 and y0 <= point_y <= y1 and point_y >= 0:
                     if in_source:
-                        inside = _in_source(table, rows[at], layer, vertex_x, vertex_y, point_y, point_x)
+                        inside = _in_source(table, rows[index], layer, vertex_x, vertex_y, point_y, point_x)
                     else:
                         inside = _in_edges(edges, vertex_x, vertex_y, point_y, point_x)
-                    out[at, line, column] = inside and _is_seen(scene, layer_of[at], point_y, point_x)
+                    out[index, line, column] = inside and _is_seen(scene, layer_of[index], point_y, point_x)
 
 
 @compiled
@@ -86,9 +86,9 @@ def _edges_of_lines(table, row, vertex_y, lines):
     for writes in (False, True):  # first they are counted
         for ring in range(first_ring[row], first_ring[row + 1]):
             begin, end = first_point[ring] - start, first_point[ring + 1] - start
-            for at in range(begin, end):
-                after = at + 1 if at + 1 < end else begin
-                low, high = (at, after) if vertex_y[at] <= vertex_y[after] else (after, at)
+            for vertex in range(begin, end):
+                after = vertex + 1 if vertex + 1 < end else begin
+                low, high = (vertex, after) if vertex_y[vertex] <= vertex_y[after] else (after, vertex)
                 first, last = max(vertex_y[low] // ONE, 0), min((vertex_y[high] - 1) // ONE, lines - 1)
                 for line in range(first, last + 1):
                     if writes:
@@ -119,14 +119,14 @@ def _in_edges(edges, vertex_x, vertex_y, y, x):
 @compiled
 def show_fewer(table, scene, rows, layer_of, boxes, pixels, out):
     """Set in `out`, (B,), which objects show fewer than `pixels` pixels in boxes (B, 4) XYXY of whole pixels."""
-    for at in range(len(rows)):
-        left, top, right, bottom = boxes[at]
-        outline, found = _place(table, scene[0][layer_of[at]], rows[at]), 0
+    for index in range(len(rows)):
+        left, top, right, bottom = boxes[index]
+        outline, shown = _place(table, scene[0][layer_of[index]], rows[index]), 0
         for samples in SAMPLES:
-            if found < pixels:
+            if shown < pixels:
                 step = max(1, -(-max(right - left, bottom - top) // samples))
-                found = _count(table, scene, rows[at], layer_of[at], outline, boxes[at], step, pixels)
-        out[at] = found < pixels
+                shown = _count(table, scene, rows[index], layer_of[index], outline, boxes[index], step, pixels)
+        out[index] = shown < pixels
 
 
 @compiled
@@ -136,13 +136,13 @@ def _count(table, scene, row, own, outline, box, step, pixels):
     x = np.arange(box[0] + step // 2, box[2], step) * ONE + ONE // 2
     mask = np.zeros((len(y), len(x)), np.bool_)
     _fill_outline(table, row, scene[0][own], outline, y, x, mask)
-    found = 0
+    shown = 0
     for line in range(len(y)):
         for column in range(len(x)):
-            found += mask[line, column] and _is_seen(scene, own, y[line], x[column])
-        if found >= pixels:
+            shown += mask[line, column] and _is_seen(scene, own, y[line], x[column])
+        if shown >= pixels:
             break
-    return found
+    return shown
 
 
 @compiled
@@ -175,16 +175,16 @@ def _place(table, layer, row):
             unit_x, unit_y, near = _moved(matrix, x, y)
             x0, y0, x1, y1 = min(x0, unit_x), min(y0, unit_y), max(x1, unit_x), max(y1, unit_y)
             behind |= not near
-    for at in range(begin, end):
-        unit_x, unit_y, near = _moved(matrix, np.float64(points[at, 0]), np.float64(points[at, 1]))
-        vertex_x[at - begin], vertex_y[at - begin] = unit_x, unit_y
+    for point in range(begin, end):
+        unit_x, unit_y, near = _moved(matrix, np.float64(points[point, 0]), np.float64(points[point, 1]))
+        vertex_x[point - begin], vertex_y[point - begin] = unit_x, unit_y
         x0, y0, x1, y1 = min(x0, unit_x), min(y0, unit_y), max(x1, unit_x), max(y1, unit_y)
         behind |= not near
     if behind:
         x0, y0, x1, y1 = -FAR, -FAR, FAR, FAR
-        for at in range(begin, end):
-            vertex_x[at - begin] = _units(np.float64(points[at, 0]))
-            vertex_y[at - begin] = _units(np.float64(points[at, 1]))
+        for point in range(begin, end):
+            vertex_x[point - begin] = _units(np.float64(points[point, 0]))
+            vertex_y[point - begin] = _units(np.float64(points[point, 1]))
     return vertex_x, vertex_y, has_runs or behind, (x0, y0, x1, y1)
 
 
@@ -239,9 +239,9 @@ def _fill_rings(table, row, vertex_x, vertex_y, y, x, mask):
     for ring in range(first_ring[row], first_ring[row + 1]):
         begin, end = first_point[ring] - start, first_point[ring + 1] - start
         crossings[:] = False
-        for at in range(begin, end):
-            after = at + 1 if at + 1 < end else begin
-            low, high = (at, after) if vertex_y[at] <= vertex_y[after] else (after, at)
+        for vertex in range(begin, end):
+            after = vertex + 1 if vertex + 1 < end else begin
+            low, high = (vertex, after) if vertex_y[vertex] <= vertex_y[after] else (after, vertex)
             dx, dy = vertex_x[high] - vertex_x[low], vertex_y[high] - vertex_y[low]
             first, last = np.searchsorted(y, vertex_y[low]), np.searchsorted(y, vertex_y[high])
             for line in range(first, last):
@@ -262,9 +262,9 @@ def _in_rings(table, row, vertex_x, vertex_y, y, x):
     for ring in range(first_ring[row], first_ring[row + 1]):
         begin, end = first_point[ring] - start, first_point[ring + 1] - start
         inside = False
-        for at in range(begin, end):
-            after = at + 1 if at + 1 < end else begin
-            low, high = (at, after) if vertex_y[at] <= vertex_y[after] else (after, at)
+        for vertex in range(begin, end):
+            after = vertex + 1 if vertex + 1 < end else begin
+            low, high = (vertex, after) if vertex_y[vertex] <= vertex_y[after] else (after, vertex)
             if vertex_y[low] <= y < vertex_y[high]:
                 dx, dy = vertex_x[high] - vertex_x[low], vertex_y[high] - vertex_y[low]
                 inside ^= (x - vertex_x[low]) * dy >= (y - vertex_y[low]) * dx
@@ -282,9 +282,9 @@ def _to_source(layer, y, x):
 
 
 @compiled
-def _sum(numbers, at, y, x):
+def _sum(numbers, first, y, x):
     """Return a x + b y + c, with the numbers from `at` on, in single precision."""
-    return (np.float32(numbers[at]) * x + np.float32(numbers[at + 1]) * y) + np.float32(numbers[at + 2])
+    return (np.float32(numbers[first]) * x + np.float32(numbers[first + 1]) * y) + np.float32(numbers[first + 2])
 
 
 @compiled

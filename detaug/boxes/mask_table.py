@@ -61,7 +61,7 @@ def boxes_of_outlines(outlines: OutlineColumns, heights: Ints) -> NDArray[np.flo
     first = outlines.first_point[outlines.first_ring]
     some = np.flatnonzero(np.diff(first) > 0)
     if len(some):
-        low, high = (each.reduceat(outlines.points, first[some]) for each in (np.minimum, np.maximum))
+        low, high = (reduce.reduceat(outlines.points, first[some]) for reduce in (np.minimum, np.maximum))
         around[some] = np.concatenate([low, high], axis=1)
     return around
 

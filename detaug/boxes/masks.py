@@ -90,7 +90,7 @@ def objects_of(placement: Placement) -> PlacedObjects:
         layers.interval,
         layers.copy,
     )
-    flat = [each.reshape(n, count, math.prod(each.shape[2:])) for each in (*parts, stencils)]
+    flat = [array.reshape(n, count, math.prod(array.shape[2:])) for array in (*parts, stencils)]
     numbers: Floats = np.concatenate(flat, axis=2)
     region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
     borders = _borders(region.reshape(n * count, region.shape[2], 2))
@@ -100,7 +100,9 @@ def objects_of(placement: Placement) -> PlacedObjects:
 
 def _borders(region: Floats) -> Floats:
     """Return the lines (B, V, 3) that bound convex polygons (B, V, 2); nothing is within one without an area."""
-    (x, y), (along_x, along_y) = (np.moveaxis(each, 2, 0) for each in (region, np.roll(region, -1, axis=1) - region))
+    (x, y), (along_x, along_y) = (
+        np.moveaxis(vectors, 2, 0) for vectors in (region, np.roll(region, -1, axis=1) - region)
+    )
     turn = polygons.turn_of(region)[:, None]
     constant = np.where(turn == 0, -1, turn * (along_y * x - along_x * y))
     return np.stack([-turn * along_y, turn * along_x, constant], axis=2)
@@ -193,9 +195,9 @@ def _rasterise_bent(table: MaskTable, objects: PlacedObjects, grid: Grid) -> Boo
             masks[these] = rasterise(table, replace(own, field=None), grid_here)
             continue
         x, y = field.undistorted_units(own.image[0], grid_here.x[0], grid_here.y[0, :, None])
-        found = np.zeros((len(these), *grid.shape), np.bool_)
-        mask_loops.fill_points(table.arrays, own.scene, own.rows, own.layer, y, x, found)
-        masks[these] = found
+        shown = np.zeros((len(these), *grid.shape), np.bool_)
+        mask_loops.fill_points(table.arrays, own.scene, own.rows, own.layer, y, x, shown)
+        masks[these] = shown
     return masks
 
 
@@ -204,10 +206,10 @@ def show_fewer(table: MaskTable, objects: PlacedObjects, boxes: Floats, pixels: 
     fewer = np.zeros(len(objects), np.bool_)
     whole = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1).astype(np.int64)
     if objects.bent.any():
-        for at in np.flatnonzero(objects.bent).tolist():
-            x0, y0, x1, y1 = whole[at].tolist()
+        for index in np.flatnonzero(objects.bent).tolist():
+            x0, y0, x1, y1 = whole[index].tolist()
             y, x = (np.arange(start, end)[None] * ONE + ONE // 2 for start, end in ((y0, y1), (x0, x1)))
-            fewer[at] = rasterise(table, objects.part(np.array([at])), Grid(y, x)).sum() < pixels
+            fewer[index] = rasterise(table, objects.part(np.array([index])), Grid(y, x)).sum() < pixels
         straight = np.flatnonzero(~objects.bent)
         fewer[straight] = show_fewer(table, replace(objects.part(straight), field=None), boxes[straight], pixels)
         return fewer
@@ -223,8 +225,8 @@ def label_map(masks: Bools, labels: NDArray[np.int32], counts: Sequence[int]) ->
     """
     result = np.full((len(counts), *masks.shape[1:]), -1, np.int32)
     image = np.repeat(np.arange(len(counts)), counts)
-    for at in np.argsort(-masks.sum((1, 2)), kind="stable").tolist():
-        result[image[at]][masks[at]] = labels[at]
+    for index in np.argsort(-masks.sum((1, 2)), kind="stable").tolist():
+        result[image[index]][masks[index]] = labels[index]
     return result
 
 
@@ -236,14 +238,14 @@ def placed_outlines(table: MaskTable, placement: Placement) -> tuple[NDArray[np.
     rows = placement.rows
     chosen = table.outlines.of(rows)
     points, of_ring, rings = chosen.points.astype(np.float64), np.diff(chosen.first_point), np.diff(chosen.first_ring)
-    for at in np.flatnonzero(table.has_runs[rows])[::-1].tolist():  # from the last one: earlier positions stay
-        ends = chosen.runs[chosen.first_run[at] : chosen.first_run[at + 1]].astype(np.int64)
-        height, ring = int(table.heights[rows[at]]), int(chosen.first_ring[at])
+    for index in np.flatnonzero(table.has_runs[rows])[::-1].tolist():  # from the last one: earlier positions stay
+        ends = chosen.runs[chosen.first_run[index] : chosen.first_run[index + 1]].astype(np.int64)
+        height, ring = int(table.heights[rows[index]]), int(chosen.first_ring[index])
         traced = rings_of_mask(mask_of_runs(ends, height, int(ends[-1]) // height))
         points = np.insert(points, chosen.first_point[ring], np.concatenate([np.zeros((0, 2)), *traced]), axis=0)
-        of_ring = np.insert(of_ring, ring, [len(each) for each in traced])
-        rings[at] = len(traced)
-    first_point, first_ring = (np.concatenate([[0], np.cumsum(each)]) for each in (of_ring, rings))
+        of_ring = np.insert(of_ring, ring, [len(trace) for trace in traced])
+        rings[index] = len(traced)
+    first_point, first_ring = (np.concatenate([[0], np.cumsum(counts)]) for counts in (of_ring, rings))
     moved = moved_points(points, first_point, first_ring, placement)
     return moved.astype(np.float32), first_point, first_ring
 

@@ -19,16 +19,16 @@ from detaug.compiled import compiled
 @compiled
 def contain(points, first, last, vertices, ring, following, out):
     """Set in `out`, (B, K) of False, which points (B, K, 2) lie in one of the rings of their object, even-odd."""
-    for at in range(points.shape[0]):
+    for index in range(points.shape[0]):
         for number in range(points.shape[1]):
-            x, y = points[at, number, 0], points[at, number, 1]
+            x, y = points[index, number, 0], points[index, number, 1]
             inside = False
-            for edge in range(first[at], last[at]):
-                if edge == first[at] or ring[edge] != ring[edge - 1]:
-                    out[at, number] |= inside
+            for edge in range(first[index], last[index]):
+                if edge == first[index] or ring[edge] != ring[edge - 1]:
+                    out[index, number] |= inside
                     inside = False
                 inside ^= _is_left_of(x, y, vertices[edge], vertices[following[edge]])
-            out[at, number] |= inside
+            out[index, number] |= inside
 
 
 @compiled
@@ -37,9 +37,9 @@ def enclose(points, first_point, first_ring, last_ring, to_output, windows, corn
 
     The first four arguments are `Rings`. The box of an object without points is inf, inf, -inf, -inf.
     """
-    for at in range(len(first_ring)):
-        first, last = first_point[first_ring[at]], first_point[last_ring[at]]
-        whole[at] = _enclose(points[first:last], to_output[at], windows[at], corners[at], boxes[at])
+    for index in range(len(first_ring)):
+        first, last = first_point[first_ring[index]], first_point[last_ring[index]]
+        whole[index] = _enclose(points[first:last], to_output[index], windows[index], corners[index], boxes[index])
 
 
 @compiled
@@ -76,22 +76,22 @@ def see(points, first_point, first_ring, last_ring, to_output, to_source, window
     The first four arguments are `Rings`; `to_source` (B, 3, 3): of the layers of the objects.
     """
     ends = np.empty((2, 9 + corners.shape[1]))
-    for at in range(len(first_ring)):
-        first, last = first_point[first_ring[at]], first_point[last_ring[at]]
-        own = windows[at], corners[at]
-        if _enclose(points[first:last], to_output[at], *own, boxes[at]):
+    for index in range(len(first_ring)):
+        first, last = first_point[first_ring[index]], first_point[last_ring[index]]
+        own = windows[index], corners[index]
+        if _enclose(points[first:last], to_output[index], *own, boxes[index]):
             continue
-        boxes[at, :2], boxes[at, 2:] = np.inf, -np.inf
+        boxes[index, :2], boxes[index, 2:] = np.inf, -np.inf
         leaves = False
-        for ring in range(first_ring[at], last_ring[at]):
+        for ring in range(first_ring[index], last_ring[index]):
             one_ring = points[first_point[ring] : first_point[ring + 1]]
-            leaves |= _see_ring(one_ring, to_output[at], *own, turns[at], boxes[at], ends)
+            leaves |= _see_ring(one_ring, to_output[index], *own, turns[index], boxes[index], ends)
         if leaves:
-            region = _region(to_source[at], *own, turns[at])
+            region = _region(to_source[index], *own, turns[index])
             for corner in range(len(region)):
-                x, y, depth = _moved(to_source[at], region[corner, 0], region[corner, 1])
-                if _contains(points, first_point, first_ring[at], last_ring[at], x / depth, y / depth):
-                    _widen(boxes[at], region[corner, 0], region[corner, 1])
+                x, y, depth = _moved(to_source[index], region[corner, 0], region[corner, 1])
+                if _contains(points, first_point, first_ring[index], last_ring[index], x / depth, y / depth):
+                    _widen(boxes[index], region[corner, 0], region[corner, 1])
 
 
 @compiled
@@ -168,20 +168,20 @@ def cut_edges(points, following, of_object, to_output, windows, corners, turns, 
     `cuts` (B,) of False becomes True for objects that have a vertex outside. `slack`: see `_cut`.
     """
     ends = np.empty((2, 9 + corners.shape[1]))
-    for at in range(len(points)):
-        number, after = of_object[at], following[at]
+    for vertex in range(len(points)):
+        number, after = of_object[vertex], following[vertex]
         borders = windows[number], corners[number], turns[number]
-        x, y, depth = _moved_in_pairs(to_output[number], points[at, 0], points[at, 1])
+        x, y, depth = _moved_in_pairs(to_output[number], points[vertex, 0], points[vertex, 1])
         to_x, to_y, to_depth = _moved_in_pairs(to_output[number], points[after, 0], points[after, 1])
-        _distances(points[at, 0], points[at, 1], x, y, depth, *borders, ends, 0)
+        _distances(points[vertex, 0], points[vertex, 1], x, y, depth, *borders, ends, 0)
         _distances(points[after, 0], points[after, 1], to_x, to_y, to_depth, *borders, ends, 1)
         first, last, outside = _cut(ends, 0, 1, slack)
         cuts[number] |= outside
-        seen[at] = first <= last
-        if seen[at]:
+        seen[vertex] = first <= last
+        if seen[vertex]:
             for share, out in ((first, start), (last, end)):
                 far = depth + share * (to_depth - depth)
-                out[at, 0], out[at, 1] = (x + share * (to_x - x)) / far, (y + share * (to_y - y)) / far
+                out[vertex, 0], out[vertex, 1] = (x + share * (to_x - x)) / far, (y + share * (to_y - y)) / far
 
 
 @compiled
@@ -215,25 +215,27 @@ def _distances(from_x, from_y, x, y, depth, window, corners, turn, out, row):
     out[row, 3], out[row, 4] = y - window[1] * depth, window[3] * depth - y
     out[row, 5], out[row, 7] = from_x - window[4], window[6] - from_x
     out[row, 6], out[row, 8] = from_y - window[5], window[7] - from_y
-    for at in range(len(corners)):
-        after = at + 1 if at + 1 < len(corners) else 0
-        along_x, along_y = corners[after, 0] - corners[at, 0], corners[after, 1] - corners[at, 1]
-        across = along_x * (y - corners[at, 1] * depth)
-        out[row, 9 + at] = turn * (across - along_y * (x - corners[at, 0] * depth))
+    for corner in range(len(corners)):
+        after = corner + 1 if corner + 1 < len(corners) else 0
+        along_x, along_y = corners[after, 0] - corners[corner, 0], corners[after, 1] - corners[corner, 1]
+        across = along_x * (y - corners[corner, 1] * depth)
+        out[row, 9 + corner] = turn * (across - along_y * (x - corners[corner, 0] * depth))
     inside = True
-    for at in range(out.shape[1]):
-        inside &= out[row, at] >= 0
+    for border in range(out.shape[1]):
+        inside &= out[row, border] >= 0
     return inside
 
 
 @compiled
 def are_in_view(points, source, of_object, to_output, windows, corners, turns, out):
     """Write to `out` (P,) if points (P, 2) of the output, which are at `source` (P, 2), are in what is seen."""
-    found = np.empty((1, 9 + corners.shape[1]))
-    for at in range(len(points)):
-        number = of_object[at]
+    distances = np.empty((1, 9 + corners.shape[1]))
+    for point in range(len(points)):
+        number = of_object[point]
         borders = windows[number], corners[number], turns[number]
-        out[at] = _distances(source[at, 0], source[at, 1], points[at, 0], points[at, 1], 1.0, *borders, found, 0)
+        out[point] = _distances(
+            source[point, 0], source[point, 1], points[point, 0], points[point, 1], 1.0, *borders, distances, 0
+        )
 
 
 @compiled
@@ -243,32 +245,34 @@ def regions(to_source, windows, corners, turns):
     `to_source` (B, 3, 3): of the layers of the objects. Where others have more points, the first one is repeated.
     """
     most = 1
-    for at in range(len(windows)):
-        most = max(most, len(_region(to_source[at], windows[at], corners[at], turns[at])))
+    for index in range(len(windows)):
+        most = max(most, len(_region(to_source[index], windows[index], corners[index], turns[index])))
     out = np.empty((len(windows), most, 2))
-    for at in range(len(windows)):
-        pad(_region(to_source[at], windows[at], corners[at], turns[at]), out[at])
+    for index in range(len(windows)):
+        pad(_region(to_source[index], windows[index], corners[index], turns[index]), out[index])
     return out
 
 
 @compiled
 def _region(matrix, window, corners, turn):
     region = np.empty((4, 2))
-    for at in range(4):
-        region[at, 0], region[at, 1] = window[2 * ((at + 1) // 2 % 2)], window[2 * (at // 2) + 1]
+    for corner in range(4):
+        region[corner, 0], region[corner, 1] = window[2 * ((corner + 1) // 2 % 2)], window[2 * (corner // 2) + 1]
     for axis in range(2):
         for side, sign in ((0, 1), (1, -1)):
             distance = np.empty(len(region))
-            for at in range(len(region)):
-                in_source = _moved(matrix, region[at, 0], region[at, 1])
-                distance[at] = sign * (in_source[axis] / in_source[2] - window[4 + 2 * side + axis])
+            for vertex in range(len(region)):
+                in_source = _moved(matrix, region[vertex, 0], region[vertex, 1])
+                distance[vertex] = sign * (in_source[axis] / in_source[2] - window[4 + 2 * side + axis])
             region = cut(region, distance)
     for border in range(len(corners)):
         start, end = corners[border], corners[border + 1 if border + 1 < len(corners) else 0]
         along_x, along_y = end[0] - start[0], end[1] - start[1]
         distance = np.empty(len(region))
-        for at in range(len(region)):
-            distance[at] = turn * (along_x * (region[at, 1] - start[1]) - along_y * (region[at, 0] - start[0]))
+        for vertex in range(len(region)):
+            distance[vertex] = turn * (
+                along_x * (region[vertex, 1] - start[1]) - along_y * (region[vertex, 0] - start[0])
+            )
         region = cut(region, distance)
     return region
 
@@ -276,7 +280,7 @@ def _region(matrix, window, corners, turn):
 @compiled
 def extend(points, of_object, axis, extents):
     """Widen `extents` (B, 2) to the smallest and the largest coordinate of points (P, 2) along axes (B, 2)."""
-    for at in range(len(points)):
-        number = of_object[at]
-        along = points[at, 0] * axis[number, 0] + points[at, 1] * axis[number, 1]
+    for point in range(len(points)):
+        number = of_object[point]
+        along = points[point, 0] * axis[number, 0] + points[point, 1] * axis[number, 1]
         extents[number, 0], extents[number, 1] = min(extents[number, 0], along), max(extents[number, 1], along)

@@ -51,7 +51,7 @@ class Placement:
 
     def some(self, chosen: Ints) -> Placement:
         """Return the places of some annotations."""
-        boxes, windows = (None if each is None else each[chosen] for each in (self.boxes, self.windows))
+        boxes, windows = (None if values is None else values[chosen] for values in (self.boxes, self.windows))
         own = self.image[chosen], self.layer[chosen], self.rows[chosen]
         return Placement(self.layers, *own, self.field, boxes, windows)
 
@@ -89,7 +89,7 @@ class Placement:
         return invert(self.layers.to_source.reshape(-1, 3, 3)).reshape(self.layers.to_source.shape)
 
     @cached_property
-    def mirrored(self) -> Bools:
+    def flipped(self) -> Bools:
         """Return (B,): whether the output shows the annotation as a mirror does."""
         return mirrors(self.to_output)
 
@@ -121,11 +121,11 @@ def in_their_places(key_points: KeyPoints, classes: Ints, placement: Placement) 
 def _shown_points(key_points: KeyPoints, classes: Ints, placement: Placement) -> Ints:
     """Return (B, K): which of its points each annotation has at each place."""
     shown = np.tile(np.arange(key_points.count), (len(placement.rows), 1))
-    mirrored = np.flatnonzero(placement.mirrored)
-    if len(mirrored):
+    flipped = np.flatnonzero(placement.flipped)
+    if len(flipped):
         key_points.check_flips()
-    of_class = classes[placement.rows[mirrored]] if len(key_points.swapped) > 1 else mirrored * 0
-    shown[mirrored] = key_points.swapped[of_class]
+    of_class = classes[placement.rows[flipped]] if len(key_points.swapped) > 1 else flipped * 0
+    shown[flipped] = key_points.swapped[of_class]
     return shown
 
 

@@ -21,52 +21,55 @@ def place(points, rows, swaps, to_output, own, edges, borders, layers, bits, out
 
     A point on a border is in view, whichever side that is on (decision 26), so that a flip changes nothing.
     """
-    for at in range(len(rows)):
-        image, layer, row = own[at, 0], own[at, 1], rows[at]
-        a, b, c, d, e, f, g, h, i = to_output[at].ravel()
-        x0, y0, x1, y1 = edges[at]
+    for index in range(len(rows)):
+        image, layer, row = own[index, 0], own[index, 1], rows[index]
+        a, b, c, d, e, f, g, h, i = to_output[index].ravel()
+        x0, y0, x1, y1 = edges[index]
         for number in range(swaps.shape[1]):
-            shown = swaps[at, number]
+            shown = swaps[index, number]
             x, y, visibility = points[row, shown, 0], points[row, shown, 1], points[row, shown, 2]
             if visibility == 0 or not (x0 - EDGE <= x <= x1 + EDGE and y0 - EDGE <= y <= y1 + EDGE):
                 continue
             depth = g * x + h * y + i
             to_x, to_y = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
-            if len(borders) and not inside_convex(borders[at], to_x, to_y, EDGE):
+            if len(borders) and not inside_convex(borders[index], to_x, to_y, EDGE):
                 continue
             on_top = _best_around(layers, image, layer, bits, to_x, to_y)
             if on_top:
-                out[at, number, 0], out[at, number, 1] = to_x, to_y
-                out[at, number, 2] = visibility if on_top == VISIBLE else HIDDEN
+                out[index, number, 0], out[index, number, 1] = to_x, to_y
+                out[index, number, 2] = visibility if on_top == VISIBLE else HIDDEN
 
 
 @compiled
 def _best_around(layers, image, own, bits, x, y):
     """Do as `_on_top` for the pixels that a point touches, up to four: it is seen if one of them shows the copy."""
-    found = 0
+    best = 0
     for side_y in (y + EDGE, y - EDGE):
         for side_x in (x + EDGE, x - EDGE):
-            if found < VISIBLE:
-                found = max(found, _on_top(layers, image, own, bits, side_x, side_y))
-    return found
+            if best < VISIBLE:
+                best = max(best, _on_top(layers, image, own, bits, side_x, side_y))
+    return best
 
 
 @compiled
 def _on_top(layers, image, own, bits, x, y):
     """Return VISIBLE if the copy of layer `own` is seen at a point, HIDDEN if another covers it, 0 where it is not."""
-    found = 0
-    for at in range(layers.shape[1]):
-        same = layers[image, at, 4] == layers[image, own, 4]
-        fills = layers[image, at, 5] <= layers[image, own, 5] and layers[image, at, 6] >= layers[image, own, 6]
+    state = 0
+    for layer in range(layers.shape[1]):
+        same = layers[image, layer, 4] == layers[image, own, 4]
+        fills = layers[image, layer, 5] <= layers[image, own, 5] and layers[image, layer, 6] >= layers[image, own, 6]
         if not (same or fills):  # see decision 29
             continue
-        inside = layers[image, at, 0] <= x < layers[image, at, 2] and layers[image, at, 1] <= y < layers[image, at, 3]
-        if inside and _shows(layers[image, at], bits, x, y):
+        inside = (
+            layers[image, layer, 0] <= x < layers[image, layer, 2]
+            and layers[image, layer, 1] <= y < layers[image, layer, 3]
+        )
+        if inside and _shows(layers[image, layer], bits, x, y):
             if same:
-                found = VISIBLE
-            elif found:
-                found = HIDDEN
-    return found
+                state = VISIBLE
+            elif state:
+                state = HIDDEN
+    return state
 
 
 @compiled
@@ -83,8 +86,8 @@ def _shows(layer, bits, x, y):
 def inside_convex(polygon, x, y, slack=0.0):
     """Return whether a point is in a convex polygon (V, 2), whichever way round it goes, or `slack` beside it."""
     left = right = True
-    for at in range(len(polygon)):
-        a, b = polygon[at], polygon[(at + 1) % len(polygon)]
+    for vertex in range(len(polygon)):
+        a, b = polygon[vertex], polygon[(vertex + 1) % len(polygon)]
         side = (b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0])
         most = slack * (abs(b[0] - a[0]) + abs(b[1] - a[1]))
         left, right = left and side >= -most, right and side <= most

@@ -14,13 +14,13 @@ def clip(polygons, real):
     Where others have more points, the first one is repeated, which is all that is left of a polygon outside.
     """
     most = 1
-    for at in range(len(polygons)):
-        if real[at]:
-            most = max(most, len(_clip(polygons[at])))
+    for index in range(len(polygons)):
+        if real[index]:
+            most = max(most, len(_clip(polygons[index])))
     out = np.zeros((len(polygons), most, 2))
-    for at in range(len(polygons)):
-        if real[at]:
-            pad(_clip(polygons[at]), out[at])
+    for index in range(len(polygons)):
+        if real[index]:
+            pad(_clip(polygons[index]), out[index])
     return out
 
 
@@ -28,11 +28,11 @@ def clip(polygons, real):
 def cut_each(polygons, distance):
     """Return (B, V', 2): what is left of polygons (B, V, 2), see `cut`. `distance`: (B, V)."""
     most = 1
-    for at in range(len(polygons)):
-        most = max(most, len(cut(polygons[at], distance[at])))
+    for index in range(len(polygons)):
+        most = max(most, len(cut(polygons[index], distance[index])))
     out = np.empty((len(polygons), most, 2))
-    for at in range(len(polygons)):
-        pad(cut(polygons[at], distance[at]), out[at])
+    for index in range(len(polygons)):
+        pad(cut(polygons[index], distance[index]), out[index])
     return out
 
 
@@ -60,16 +60,16 @@ def cut(polygon, distance):
     if np.all(distance >= 0):
         return polygon
     out, left = np.empty((2 * count, 2)), 0
-    for at in range(count):
-        after = at + 1 if at + 1 < count else 0
-        within = distance[at] >= 0
+    for vertex in range(count):
+        after = vertex + 1 if vertex + 1 < count else 0
+        within = distance[vertex] >= 0
         if within:
-            out[left, 0], out[left, 1] = polygon[at, 0], polygon[at, 1]
+            out[left, 0], out[left, 1] = polygon[vertex, 0], polygon[vertex, 1]
             left += 1
         if within != (distance[after] >= 0):
-            share = distance[at] / (distance[at] - distance[after])
+            share = distance[vertex] / (distance[vertex] - distance[after])
             for axis in range(2):
-                out[left, axis] = polygon[at, axis] + share * (polygon[after, axis] - polygon[at, axis])
+                out[left, axis] = polygon[vertex, axis] + share * (polygon[after, axis] - polygon[vertex, axis])
             left += 1
     return out[:left] if left else polygon[:1]
 
@@ -85,47 +85,47 @@ def pad(polygon, out):
 @compiled
 def areas(polygons):
     """Return (B,): the areas of polygons (B, V, 2)."""
-    found = np.zeros(len(polygons))
-    for at in range(len(polygons)):
+    out = np.zeros(len(polygons))
+    for index in range(len(polygons)):
         total = 0.0
         for number in range(polygons.shape[1]):
-            x, y = polygons[at, number]
+            x, y = polygons[index, number]
             after = number + 1 if number + 1 < polygons.shape[1] else 0
-            next_x, next_y = polygons[at, after]
+            next_x, next_y = polygons[index, after]
             total += x * next_y - next_x * y
-        found[at] = abs(total) / 2
-    return found
+        out[index] = abs(total) / 2
+    return out
 
 
 @compiled
 def hulls(polygons):
     """Return (B, 4) XYXY: the boxes around polygons (B, V, 2)."""
-    found = np.empty((len(polygons), 4))
-    for at in range(len(polygons)):
+    out = np.empty((len(polygons), 4))
+    for index in range(len(polygons)):
         for axis in range(2):
-            low = high = polygons[at, 0, axis]
+            low = high = polygons[index, 0, axis]
             for number in range(1, polygons.shape[1]):
-                value = polygons[at, number, axis]
+                value = polygons[index, number, axis]
                 low, high = value if value <= low else low, value if value >= high else high
-            found[at, axis], found[at, axis + 2] = low, high
-    return found
+            out[index, axis], out[index, axis + 2] = low, high
+    return out
 
 
 @compiled
 def transform(matrix, polygons, out):
     """Write the polygons (N, P, 2), moved by the maps (N, 3, 3), to `out`."""
-    for at in range(len(polygons)):
-        a, b, c, d, e, f, g, h, i = matrix[at].ravel()
+    for index in range(len(polygons)):
+        a, b, c, d, e, f, g, h, i = matrix[index].ravel()
         for number in range(polygons.shape[1]):
-            x, y = polygons[at, number]
+            x, y = polygons[index, number]
             depth = g * x + h * y + i
-            out[at, number, 0], out[at, number, 1] = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
+            out[index, number, 0], out[index, number, 1] = (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
 
 
 @compiled
 def relative(points, start, length, out):
     """Write points (N, P, 2), relative to parts that begin at `start` and are as long as `length`, (N, 2), to `out`."""
-    for at in range(len(points)):
+    for index in range(len(points)):
         for number in range(points.shape[1]):
             for axis in range(2):
-                out[at, number, axis] = (points[at, number, axis] - start[at, axis]) / length[at, axis]
+                out[index, number, axis] = (points[index, number, axis] - start[index, axis]) / length[index, axis]

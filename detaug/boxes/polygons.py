@@ -71,7 +71,10 @@ def turn_of(polygons: Floats) -> Floats:
 def pad_to_same_length(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     """Repeat the last point of the shorter polygons, so that both have as many."""
     length = max(a.shape[-2], b.shape[-2])
-    a, b = (np.concatenate([each, np.repeat(each[..., -1:, :], length - each.shape[-2], -2)], -2) for each in (a, b))
+    a, b = (
+        np.concatenate([polygon, np.repeat(polygon[..., -1:, :], length - polygon.shape[-2], -2)], -2)
+        for polygon in (a, b)
+    )
     return a, b
 
 

@@ -31,8 +31,8 @@ def rotated_boxes(corners: Floats, placement: Placement, angle: Angle, *, visibl
     if visible and len(cut := np.flatnonzero(~is_in_view(corners, moved, seen))):
         extremes = extremes_of(vertices_of(rings_of_polygons(corners[cut])), seen.some(cut))
         for span, axis in zip(spans, (along, across), strict=True):
-            found = extremes.extent(len(cut), axis[cut])
-            span[cut] = np.where(np.isfinite(found), found, 0)
+            extent = extremes.extent(len(cut), axis[cut])
+            span[cut] = np.where(np.isfinite(extent), extent, 0)
     middle = [span.mean(1)[:, None] * axis for span, axis in zip(spans, (along, across), strict=True)]
     sides = [span[:, 1] - span[:, 0] for span in spans]
     return np.concatenate([middle[0] + middle[1], in_form(sides[0], sides[1], direction, angle)], axis=1)
@@ -105,13 +105,13 @@ def in_form(width: Floats, height: Floats, direction: Floats, angle: Angle) -> F
     Detectron2's.
     """
     if angle == "oc":
-        turned = (direction + np.pi / 2) % np.pi >= np.pi / 2
+        swapped = (direction + np.pi / 2) % np.pi >= np.pi / 2
         direction = (direction + np.pi / 2) % (np.pi / 2) - np.pi / 2
     else:
-        turned = width < height
+        swapped = width < height
         start = -np.pi / 4 if angle in ("le135", "yolo") else -np.pi / 2
-        direction = (direction + turned * np.pi / 2 - start) % np.pi + start
-    width, height = np.where(turned, height, width), np.where(turned, width, height)
+        direction = (direction + swapped * np.pi / 2 - start) % np.pi + start
+    width, height = np.where(swapped, height, width), np.where(swapped, width, height)
     if angle == "torchvision":  # counter-clockwise
         direction = -np.rad2deg(direction)
     return np.stack([width, height, direction], axis=1)

@@ -56,16 +56,19 @@ class Shapes:
 
         `segmentations`: A of them, None for none. `others`: further fields. Raises InputError for one that is wrong.
         """
-        segmentations = [each if each is None or isinstance(each, dict) else rings_of(each) for each in segmentations]
-        for row, each in enumerate(segmentations):
-            if not (each is None or isinstance(each, list | dict)):
+        segmentations = [
+            segmentation if segmentation is None or isinstance(segmentation, dict) else rings_of(segmentation)
+            for segmentation in segmentations
+        ]
+        for row, segmentation in enumerate(segmentations):
+            if not (segmentation is None or isinstance(segmentation, list | dict)):
                 raise InputError(
                     f"segmentations[{row}] must be rings [[x, y, ...], ...], RLE {{size, counts}} or None, got "
-                    f"{type(each).__name__}; pycocotools.mask.encode makes RLE of a mask"
+                    f"{type(segmentation).__name__}; pycocotools.mask.encode makes RLE of a mask"
                 )
-        sizes = [each.get("size") if isinstance(each, dict) else None for each in segmentations]
-        given = [[*each] if isinstance(each, list | tuple | np.ndarray) else None for each in sizes]
-        size = np.array([each if is_wholes(each, 2, 1) else (0, 0) for each in given])
+        sizes = [segmentation.get("size") if isinstance(segmentation, dict) else None for segmentation in segmentations]
+        stated = [[*size] if isinstance(size, list | tuple | np.ndarray) else None for size in sizes]
+        size = np.array([sides if is_wholes(sides, 2, 1) else (0, 0) for sides in stated])
         outlines, faults = read_outlines(segmentations, [None] * len(size), *size.reshape(-1, 2).T)
         for row, fault in faults.segmentation.items():
             raise InputError(f"segmentations[{row}]: {fault}")
@@ -99,7 +102,7 @@ class Shapes:
         return self.outline_table
 
     def __bool__(self) -> bool:
-        return any(each is not None for each in (self.keypoints, self.corners, self.outlines))
+        return any(shape is not None for shape in (self.keypoints, self.corners, self.outlines))
 
     def some(self, rows: Ints) -> Shapes:
         """Return the shapes of some annotations."""

@@ -47,8 +47,8 @@ class Stencil:
     def shows(self, x: NDArray[Any], y: NDArray[Any]) -> Bools:
         """Return whether the pixels at positions of the output are shown: two arrays of one shape."""
         height, width = self.bits.shape[0], 8 * self.bits.shape[1]
-        whole = (np.floor(np.nan_to_num(each).clip(-FAR, FAR)).astype(np.int64) for each in (x, y))
-        column, row = (each - first for each, first in zip(whole, (self.x, self.y), strict=True))
+        whole = (np.floor(np.nan_to_num(coordinate).clip(-FAR, FAR)).astype(np.int64) for coordinate in (x, y))
+        column, row = (position - first for position, first in zip(whole, (self.x, self.y), strict=True))
         inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
         column, row = column.clip(0, width - 1), row.clip(0, height - 1)
         return np.asarray(inside & (self.bits[row, column // 8] >> (column % 8) & 1 > 0))
@@ -83,10 +83,10 @@ def joined_bits(stencils: Stencils | None, shape: tuple[int, int]) -> tuple[NDAr
     """Return (N, L, 4) where the bits of each stencil begin, -1 without one, x, y and bytes per row; and all bits."""
     table, parts = np.full((*shape, 4), -1.0), [np.zeros(0, np.uint8)]
     begin = 0
-    for at in places_of(stencils):
+    for place in places_of(stencils):
         assert stencils is not None
-        stencil: Stencil = stencils[at]
-        table[at] = begin, stencil.x, stencil.y, stencil.bits.shape[1]
+        stencil: Stencil = stencils[place]
+        table[place] = begin, stencil.x, stencil.y, stencil.bits.shape[1]
         parts.append(stencil.bits.ravel())
         begin += stencil.bits.size
     return table, np.concatenate(parts)

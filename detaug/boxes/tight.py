@@ -39,9 +39,9 @@ def _drop_flat(views: Views) -> Views:
     unsure |= shapes.stray_corners[rows] if len(shapes.stray_corners) else True
     if views.field is not None:
         unsure |= views.field.bends[image]
-    left, at = ~shapes.has_flat_corners[rows], np.flatnonzero(unsure)
-    if len(at):
-        left[at] &= is_seen(shapes.corners[rows[at]], Placement.of_views(views).some(at), MIN_SIDE)
+    left, uncertain = ~shapes.has_flat_corners[rows], np.flatnonzero(unsure)
+    if len(uncertain):
+        left[uncertain] &= is_seen(shapes.corners[rows[uncertain]], Placement.of_views(views).some(uncertain), MIN_SIDE)
     keep = np.ones(views.labels.shape, bool)
     keep[image, place] = left
     return views if left.all() else views.keep(keep)
@@ -73,7 +73,7 @@ def tighten(views: Views) -> Views:
     else:
         assert corners is not None
         rings = rings_of_polygons(corners[placement.rows])
-    found = seen_boxes(rings, placement)
+    seen = seen_boxes(rings, placement)
     sides = np.tile(views.size[:, ::-1], 2)[image]
     before = views.boxes[image, place] * sides
     if outlines is not None:
@@ -81,11 +81,13 @@ def tighten(views: Views) -> Views:
         unsure = np.repeat(rough[:, None], 4, axis=1)
         if views.drawing is not None:
             copied = _are_in_several_layers(placement)
-            found[copied], rough = before[copied], rough | copied
-            unsure = rough[:, None] | _covered_sides(placement, found)
-        at = np.flatnonzero(unsure.any(1))
-        found[at] = _as_rasterised(shapes.outline_table, placement.some(at), found[at], unsure[at], rough[at])
-    tight = np.concatenate([np.maximum(found[:, :2], before[:, :2]), np.minimum(found[:, 2:], before[:, 2:])], axis=1)
+            seen[copied], rough = before[copied], rough | copied
+            unsure = rough[:, None] | _covered_sides(placement, seen)
+        uncertain = np.flatnonzero(unsure.any(1))
+        seen[uncertain] = _as_rasterised(
+            shapes.outline_table, placement.some(uncertain), seen[uncertain], unsure[uncertain], rough[uncertain]
+        )
+    tight = np.concatenate([np.maximum(seen[:, :2], before[:, :2]), np.minimum(seen[:, 2:], before[:, 2:])], axis=1)
     left = (tight[:, 2:] - tight[:, :2] >= MIN_SIDE).all(1) & views.limits.allow(tight)
     boxes, labels = views.boxes.copy(), views.labels.copy()
     boxes[image[left], place[left]] = (tight / sides)[left]
@@ -120,19 +122,21 @@ def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats, unsure
     layers = objects.layers.copy()
     layers[..., INTERVAL : INTERVAL + 2] = np.arange(layers.shape[1])[:, None]  # apart, so that none covers another
     uncovered = replace(objects, layers=layers)
-    for at in np.flatnonzero(np.isfinite(boxes).all(1)).tolist():
-        window = np.concatenate([np.floor(boxes[at, :2]), np.ceil(boxes[at, 2:])]).astype(int)
-        own, whole = (partial(_outermost, table, each.part(np.array([at])), window) for each in (objects, uncovered))
-        seen = {side: own(side) for side in np.flatnonzero(unsure[at]).tolist()}
+    for index in np.flatnonzero(np.isfinite(boxes).all(1)).tolist():
+        window = np.concatenate([np.floor(boxes[index, :2]), np.ceil(boxes[index, 2:])]).astype(int)
+        own, whole = (
+            partial(_outermost, table, placed.part(np.array([index])), window) for placed in (objects, uncovered)
+        )
+        seen = {side: own(side) for side in np.flatnonzero(unsure[index]).tolist()}
         if None in seen.values():
-            is_large = bool((boxes[at, 2:] - boxes[at, :2] > NEAR).all())
-            if (rough[at] and is_large) or whole(0) is not None:  # else it is thinner than a pixel
-                boxes[at] = np.inf, np.inf, -np.inf, -np.inf
+            is_large = bool((boxes[index, 2:] - boxes[index, :2] > NEAR).all())
+            if (rough[index] and is_large) or whole(0) is not None:  # else it is thinner than a pixel
+                boxes[index] = np.inf, np.inf, -np.inf, -np.inf
             continue
         for side, place in seen.items():
             assert place is not None
-            if abs(place - boxes[at, side]) > NEAR and (rough[at] or place != whole(side)):
-                boxes[at, side] = place
+            if abs(place - boxes[index, side]) > NEAR and (rough[index] or place != whole(side)):
+                boxes[index, side] = place
     return boxes
 
 
@@ -147,7 +151,7 @@ def _outermost(table: MaskTable, objects: PlacedObjects, window: Ints, side: int
         strip = window.copy()
         if width < length:
             strip[opposite] = window[side] + inwards * width
-        y, x = (np.arange(strip[at], strip[at + 2])[None] * ONE + ONE // 2 for at in (1, 0))
+        y, x = (np.arange(strip[start], strip[start + 2])[None] * ONE + ONE // 2 for start in (1, 0))
         places = np.flatnonzero(rasterise(table, objects, Grid(y, x))[0].any(axis))
         if len(places):
             return int(strip[axis] + (places[0] if side < 2 else places[-1] + 1))

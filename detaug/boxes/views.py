@@ -137,7 +137,7 @@ class Views:
     def __getitem__(self, images: slice | Ints) -> Views:
         """Return the views of some images."""
         kinds = np.ndarray | Drawing | Field
-        arrays: dict[str, Any] = {name: each[images] for name, each in vars(self).items() if isinstance(each, kinds)}
+        arrays: dict[str, Any] = {name: array[images] for name, array in vars(self).items() if isinstance(array, kinds)}
         return replace(self, **arrays)
 
     def first_frames(self) -> Views:
@@ -146,7 +146,7 @@ class Views:
             return self
         shape = len(self) // self.frames, self.frames * self.labels.shape[1]
         arrays = self.box_arrays().items()
-        joined: dict[str, Any] = {name: each.reshape(*shape, *each.shape[2:]) for name, each in arrays}
+        joined: dict[str, Any] = {name: array.reshape(*shape, *array.shape[2:]) for name, array in arrays}
         return replace(self[:: self.frames], frames=1, **joined)
 
     def outlines_or_boxes(self) -> Floats:
@@ -272,7 +272,7 @@ class Views:
         `share` (N, M): the fraction of the area that is left, 0..1. Boxes with less than `min_share` are dropped, and
         those that got thinner than a pixel. Polygons are discarded, their hulls stay.
         """
-        before, after = ((each[..., 2:] - each[..., :2]) for each in (self.pixel_boxes(), boxes))
+        before, after = ((corners[..., 2:] - corners[..., :2]) for corners in (self.pixel_boxes(), boxes))
         sliver = ((after < 1 - 1e-6) & (after < before - 1e-6)).any(2)
         relative = boxes / np.tile(self.size[:, ::-1], 2)[:, None]
         relative = np.where((share < 1)[..., None], relative, self.boxes)  # uncovered ones stay bit for bit
@@ -281,14 +281,14 @@ class Views:
 
     def with_boxes_of(self, *others: Views) -> Views:
         """Return these views with the boxes of `others`, N views each, added. For ops after `Resize`."""
-        every = [replace(each, outlines=None).box_arrays() for each in (self, *others)]
-        joined: dict[str, Any] = {name: np.concatenate([each[name] for each in every], axis=1) for name in every[0]}
+        every = [replace(views, outlines=None).box_arrays() for views in (self, *others)]
+        joined: dict[str, Any] = {name: np.concatenate([arrays[name] for arrays in every], axis=1) for name in every[0]}
         real = joined["labels"] >= 0
         return replace(self, **joined, fill=None, outlines=None).select_boxes(np.flatnonzero(real), real.sum(1))
 
     def box_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays (N, M, ...) that have a row for each box, by name."""
-        return {name: each for name in _BOX_PADDING if (each := getattr(self, name)) is not None}
+        return {name: array for name in _BOX_PADDING if (array := getattr(self, name)) is not None}
 
     def select_boxes(self, places: Ints, counts: Ints, **changed: NDArray[Any]) -> Views:
         """Return these views with some of the boxes, in another order, or several times.
@@ -296,9 +296,9 @@ class Views:
         `places`: (B,) positions in the flattened (N * M,) boxes; `counts`: (N,) how many of them each view gets.
         `changed`: (B, ...) arrays that replace those of the boxes, by name, such as `boxes`.
         """
-        others = {name: each for name, each in self.box_arrays().items() if name not in changed}
-        chosen = {name: each.reshape(-1, *each.shape[2:])[places] for name, each in others.items()} | changed
-        arrays: dict[str, Any] = {name: padded(each, counts, _BOX_PADDING[name]) for name, each in chosen.items()}
+        others = {name: array for name, array in self.box_arrays().items() if name not in changed}
+        chosen = {name: array.reshape(-1, *array.shape[2:])[places] for name, array in others.items()} | changed
+        arrays: dict[str, Any] = {name: padded(array, counts, _BOX_PADDING[name]) for name, array in chosen.items()}
         return replace(self, **arrays)
 
     def pixel_boxes(self) -> Floats:
@@ -373,9 +373,9 @@ def replace_at(views: Views, images: Ints, other: Views) -> Views:
         both = replace(both, drawing=drawing, layer_of_box=views.layer_of_box_or_first())
         other = replace(other, layer_of_box=other.layer_of_box_or_first())
     if views.field is not None or other.field is not None:
-        bends = [Field.none(each.size) if each.field is None else each.field for each in (views, other)]
+        bends = [Field.none(either.size) if either.field is None else either.field for either in (views, other)]
         both = replace(both, field=bends[0].replace_at(images, bends[1]))
-    values = {name: each.copy() for name, each in vars(both).items() if isinstance(each, np.ndarray)}
+    values = {name: array.copy() for name, array in vars(both).items() if isinstance(array, np.ndarray)}
     for name, array in values.items():
         array[images] = getattr(other, name)[: len(images)]
     return replace(both, **values)
@@ -459,7 +459,7 @@ def mirrors(matrix: Floats) -> Bools:
 
 def relative_map(change: Floats, size: Floats, new_size: Floats) -> Floats:
     """Return (N, 3, 3), on relative points, of a map `change` from pixels of views of `size` to those of `new_size`."""
-    here, there = (np.concatenate([each[:, ::-1], np.ones((len(each), 1))], axis=1) for each in (size, new_size))
+    here, there = (np.concatenate([sizes[:, ::-1], np.ones((len(sizes), 1))], axis=1) for sizes in (size, new_size))
     return np.asarray(change * here[:, None] / there[..., None])
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints, pairs, start_offsets
 from detaug.boxes import outline_loops, polygons
-from detaug.boxes.fields import cut_to_pictures
+from detaug.boxes.fields import cut_to_images
 from detaug.boxes.placement import Placement
 from detaug.boxes.units import EDGE
 from detaug.coco.outlines import OutlineColumns, next_points
@@ -54,7 +54,7 @@ class Vertices(NamedTuple):
     def in_pieces(self, pieces: Ints) -> Vertices:
         """Return the same rings with more vertices: the edge from each one is cut into equal pieces, `pieces` (Q,)."""
         share = (np.arange(pieces.sum()) - np.repeat(start_offsets(pieces), pieces)) / np.repeat(pieces, pieces)
-        start, end = (np.repeat(self.points[at], pieces, axis=0) for at in (slice(None), self.following))
+        start, end = (np.repeat(self.points[chosen], pieces, axis=0) for chosen in (slice(None), self.following))
         ring, of_object = np.repeat(self.ring, pieces), np.repeat(self.of_object, pieces)
         first = np.flatnonzero(np.diff(ring, prepend=-1, append=-1))
         return Vertices(start + share[:, None] * (end - start), ring, next_points(first), of_object)
@@ -101,9 +101,9 @@ def rings_of(outlines: OutlineColumns, rows: Ints, height: Ints) -> Rings:
     if not len(masks):
         return Rings(outlines.points, outlines.first_point, outlines.first_ring[rows], outlines.first_ring[rows + 1])
     chosen = outlines.of(rows)
-    runs = (chosen.runs[chosen.first_run[at] : chosen.first_run[at + 1]] for at in masks.tolist())
-    around = [ring_of_runs(each, int(height[at])) for at, each in zip(masks.tolist(), runs, strict=True)]
-    ends = chosen.first_point[-1] + np.cumsum([len(each) for each in around])
+    runs = (chosen.runs[chosen.first_run[index] : chosen.first_run[index + 1]] for index in masks.tolist())
+    around = [ring_of_runs(own_runs, int(height[index])) for index, own_runs in zip(masks.tolist(), runs, strict=True)]
+    ends = chosen.first_point[-1] + np.cumsum([len(ring) for ring in around])
     first, last = chosen.first_ring[:-1].copy(), chosen.first_ring[1:].copy()
     first[masks] = len(chosen.first_point) - 1 + np.arange(len(masks))
     last[masks] = first[masks] + 1
@@ -142,10 +142,10 @@ def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
     whole = len(columns) - 2 * len(first)
     tops = np.concatenate([starts % height, np.where(spans, 0, starts % height), np.zeros(whole, np.int64)])
     bottoms = np.concatenate([np.where(spans, height, bottom_of_last), bottom_of_last, np.full(whole, height)])
-    column, at = np.unique(columns, return_inverse=True)
+    column, column_of = np.unique(columns, return_inverse=True)
     top, bottom = np.full(len(column), height), np.zeros(len(column), np.int64)
-    np.minimum.at(top, at, tops)
-    np.maximum.at(bottom, at, bottoms)
+    np.minimum.at(top, column_of, tops)
+    np.maximum.at(bottom, column_of, bottoms)
     x = np.stack([column, column + 1], axis=1).ravel()
     along = np.stack([x, np.repeat(top, 2)], axis=1)
     back = np.stack([x, np.repeat(bottom, 2)], axis=1)[::-1]
@@ -205,9 +205,9 @@ def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
     if placement.field is not None:
         borders = in_outline, in_outline & np.roll(in_outline, -1, axis=1)  # as points, and to the next one
         after = np.roll(corners, -1, axis=1)
-        start = np.concatenate([start, *(corners[each] for each in borders)])
+        start = np.concatenate([start, *(corners[border] for border in borders)])
         end = np.concatenate([end, corners[borders[0]], after[borders[1]]])
-        of_segment = np.concatenate([of_object[seen], *(owners[each] for each in borders)])
+        of_segment = np.concatenate([of_object[seen], *(owners[border] for border in borders)])
         return _bent(start, end, of_segment, vertices, placement)
     of_points = np.concatenate([of_object[seen], of_object[seen], owners[in_outline]])
     return Extremes(np.concatenate([start, end, corners[in_outline]]), of_points)
@@ -221,8 +221,8 @@ def _bent(start: Floats, end: Floats, of_object: Ints, vertices: Vertices, place
     field = placement.field
     assert field is not None
     image = placement.image[of_object]
-    start, end = (field.place(image, each) for each in (start, end))
-    seen, start, end = cut_to_pictures(start, end, field.size[image])
+    start, end = (field.place(image, ends) for ends in (start, end))
+    seen, start, end = cut_to_images(start, end, field.size[image])
     objects = np.unique(of_object[~seen])
     corners = polygons.UNIT_SQUARE * field.size[placement.image[objects], None, ::-1]
     image = placement.image[objects, None]
