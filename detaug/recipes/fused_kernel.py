@@ -119,9 +119,9 @@ class FusedKernel:
         A start is a byte of `decoded`, an address in memory, or what `in_copied` returns.
         """
         joined = np.concatenate(parameters)
-        slots = [each[..., -1] for each in parameters]
+        slots = [group[..., -1] for group in parameters]
         joined[..., -1] = np.concatenate([start[slot] for slot, start in zip(slots, starts, strict=True)])
-        return list(to_device(joined, self.device).split_with_sizes([len(each) for each in parameters]))
+        return list(to_device(joined, self.device).split_with_sizes([len(group) for group in parameters]))
 
     def render(self, decoded: Tensor, copied: Tensor, parameters: Tensor, canvas: tuple[int, int]) -> Tensor:
         """Return (N, bands, *canvas): the images at the top left, zeros beside them.
@@ -137,13 +137,13 @@ class FusedKernel:
         shape, dtype = (images, self.pixels.count, *canvas), self.normalize.torch_dtype
         out = torch.empty(shape, dtype=dtype, device=self.device, memory_format=memory_format)
         grays = torch.zeros(images if self.in_steps else 1, dtype=torch.int64, device=self.device)
-        given = decoded, copied, parameters.view(torch.float32), parameters, grays
+        tensors = decoded, copied, parameters.view(torch.float32), parameters, grays
         how = images, tiles, 2 * length, *canvas
         options = {"VIEW": self.view, "maxnreg": REGISTERS}
         if self.in_steps:
-            launch(sum_grays, self.device, *given, *how, **options)
+            launch(sum_grays, self.device, *tensors, *how, **options)
         options |= {"COLORS": self.colors, **bands_argument(self.pixels.count)}
-        launch(render, self.device, *given, out, *how, *out.stride(), **options)
+        launch(render, self.device, *tensors, out, *how, *out.stride(), **options)
         return out
 
 

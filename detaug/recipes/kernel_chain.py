@@ -59,18 +59,20 @@ class KernelChain:
         `sizes` (N, 2): height and width of the sources; `views`, `inputs`: those of `Recipe.plan`.
         """
         parameters = {"tiles": self.first.tile_parameters(views.slot, sizes, inputs)}
-        return parameters | _numbered([each.parameters(views, inputs) for each in self.passes])
+        return parameters | _numbered([gpu_pass.parameters(views, inputs) for gpu_pass in self.passes])
 
     def to_device(self, parameters: Sequence[Arrays], starts: Sequence[Ints]) -> list[Tensors]:
         """Copy the parameters of several groups to the device at once; `starts`: see `FusedKernel.to_device`."""
-        tiles = self.first.to_device([each["tiles"] for each in parameters], starts)
-        lengths = [len(each) for each in tiles]
+        tiles = self.first.to_device([group["tiles"] for group in parameters], starts)
+        lengths = [len(group) for group in tiles]
         names = [name for name in parameters[0] if name != "tiles"]
         others = {
-            name: to_device(np.concatenate([each[name] for each in parameters]), self.device).split_with_sizes(lengths)
+            name: to_device(np.concatenate([group[name] for group in parameters]), self.device).split_with_sizes(
+                lengths
+            )
             for name in names
         }
-        return [{"tiles": each} | {name: others[name][at] for name in names} for at, each in enumerate(tiles)]
+        return [{"tiles": group} | {name: others[name][index] for name in names} for index, group in enumerate(tiles)]
 
     def render(self, decoded: Tensor, copied: Tensor, parameters: Tensors, canvas: tuple[int, int]) -> Tensor:
         """Return (N, bands, *canvas): the images at the top left, zeros beside them. See `FusedKernel.render`."""
@@ -80,12 +82,12 @@ class KernelChain:
 
 def _numbered(parameters: Sequence[Arrays]) -> Arrays:
     """Return the parameters of passes as one dict, as `values_of_step` takes it apart."""
-    return {f"{at}.{name}": array for at, each in enumerate(parameters) for name, array in each.items()}
+    return {f"{index}.{name}": array for index, of_pass in enumerate(parameters) for name, array in of_pass.items()}
 
 
 def _run(passes: Sequence[GpuPass], images: Tensor, parameters: Tensors) -> Tensor:
-    for at, each in enumerate(passes):
-        images = each.run(images, values_of_step(at, parameters))
+    for index, gpu_pass in enumerate(passes):
+        images = gpu_pass.run(images, values_of_step(index, parameters))
     return images
 
 
@@ -114,7 +116,7 @@ class _OpPass:
     own: GpuPass
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        own_inputs = {name: inputs[each] for name, each in self.step.inputs.items()}
+        own_inputs = {name: inputs[key] for name, key in self.step.inputs.items()}
         with name_op_in_errors(self.step.label, "gpu_pass"):
             return check_drawn(self.own.parameters(views, own_inputs), len(views), "parameters")
 
@@ -135,13 +137,13 @@ class _ChosenPass:
 
     chosen: str
     """Name of the recipe's input, (N, S)."""
-    at: int
+    position: int
     """The step."""
     passes: tuple[GpuPass, ...]
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
-        chosen = inputs[self.chosen][:, self.at] != 0
-        return {"chosen": chosen} | _numbered([each.parameters(views, inputs) for each in self.passes])
+        chosen = inputs[self.chosen][:, self.position] != 0
+        return {"chosen": chosen} | _numbered([gpu_pass.parameters(views, inputs) for gpu_pass in self.passes])
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         changed = _run(self.passes, images.clone(memory_format=torch.preserve_format), parameters)
@@ -165,7 +167,9 @@ def chain_of(recipe: Recipe, device: torch.device) -> KernelChain | None:
 def op_without_kernel(recipe: Recipe, device: torch.device) -> str:
     """Return the name and place of the first op up to which `chain_of` has no kernels."""
     steps = recipe.pixel_steps
-    return next(step.label for at, step in enumerate(steps, 1) if _chain_of(steps[:at], recipe.pixels, device) is None)
+    return next(
+        step.label for count, step in enumerate(steps, 1) if _chain_of(steps[:count], recipe.pixels, device) is None
+    )
 
 
 def _chain_of(steps: Sequence[PixelStep], pixels: PixelFormat, device: torch.device) -> KernelChain | None:
@@ -202,8 +206,8 @@ def _continues(before: PixelStep, step: PixelStep) -> bool:
 
 def _passes(segments: Sequence[tuple[PixelStep, ...]], device: torch.device) -> tuple[GpuPass, ...] | None:
     """Return the passes of segments after the first one; None if an op has no pass."""
-    found = [_passes_of(segment, device) for segment in segments]
-    return None if None in found else tuple(each for passes in found for each in passes or ())
+    of_segments = [_passes_of(segment, device) for segment in segments]
+    return None if None in of_segments else tuple(gpu_pass for passes in of_segments for gpu_pass in passes or ())
 
 
 def _passes_of(segment: tuple[PixelStep, ...], device: torch.device) -> tuple[GpuPass, ...] | None:
@@ -220,12 +224,12 @@ def _passes_of(segment: tuple[PixelStep, ...], device: torch.device) -> tuple[Gp
 
 def _passes_of_container(step: PixelStep, container: Container, device: torch.device) -> tuple[GpuPass, ...] | None:
     chosen = []
-    for at, index in enumerate(container.sequence):
-        inner = PixelStep(container.ops[index], step.label, values_of_step(at, step.inputs), step.views)
+    for position, index in enumerate(container.sequence):
+        inner = PixelStep(container.ops[index], step.label, values_of_step(position, step.inputs), step.views)
         passes = _passes([(inner,)], device)
         if passes is None:
             return None
-        chosen.append(_ChosenPass(step.inputs["chosen"], at, passes))
+        chosen.append(_ChosenPass(step.inputs["chosen"], position, passes))
     return tuple(chosen)
 
 
@@ -260,10 +264,14 @@ def triton_works(chain: KernelChain, recipe: Recipe) -> bool:
     return True
 
 
-def _variant(each: GpuPass) -> tuple[Any, ...]:
+def _variant(gpu_pass: GpuPass) -> tuple[Any, ...]:
     """Return what decides which kernels are compiled for a pass: its class, its op's class and its inner passes."""
-    fused, step, passes = getattr(each, "kernel", None), getattr(each, "step", None), getattr(each, "passes", ())
-    return type(each), fused and _variant_of(fused), step and type(step.op), *map(_variant, passes)
+    fused, step, passes = (
+        getattr(gpu_pass, "kernel", None),
+        getattr(gpu_pass, "step", None),
+        getattr(gpu_pass, "passes", ()),
+    )
+    return type(gpu_pass), fused and _variant_of(fused), step and type(step.op), *map(_variant, passes)
 
 
 def _variant_of(kernel: FusedKernel) -> tuple[Any, ...]:

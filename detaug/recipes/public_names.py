@@ -104,6 +104,6 @@ def explain_missing(name: str, known: Iterable[str]) -> str:
     """Return the error for a name that detaug does not have, with the name that was probably meant."""
     if name in _OURS:
         return f"detaug has no {name}: use da.{_OURS[name]} (docs/ops.md has the names of other libraries)"
-    by_lower_case = {each.lower(): each for each in known}
+    by_lower_case = {public.lower(): public for public in known}
     close = get_close_matches(name.lower(), by_lower_case, 1, cutoff=0.75)
     return f"module 'detaug' has no attribute {name!r}" + (f"; is it da.{by_lower_case[close[0]]}?" if close else "")

@@ -116,16 +116,16 @@ class Recipe:
         The colors of an AutoAugment change directly after Resize, with what the op drew. If ops move the view after
         Resize, it only sets the size, and the pixels are rendered after them: one resample in any case.
         """
-        colors = [(op.color_steps, at) for at, op in enumerate(self.ops) if isinstance(op, AutoAugment)]
+        colors = [(op.color_steps, index) for index, op in enumerate(self.ops) if isinstance(op, AutoAugment)]
         before, after = self._moved_before_rendering
-        steps: list[tuple[Op, int]] = [(op, at) for at, op in enumerate(self.ops[:after])]
+        steps: list[tuple[Op, int]] = [(op, index) for index, op in enumerate(self.ops[:after])]
         if after - before > 1:
             resize = self.ops[before]
             assert isinstance(resize, Render)
             steps[before] = (SizeOnly(resize), before)
             steps.append((OwnSize(), before))
-        steps += [(op, at) for op, at in colors if op and after]
-        return (*steps, *((op, len(steps) + at) for at, op in enumerate(self.ops[after:])))
+        steps += [(op, index) for op, index in colors if op and after]
+        return (*steps, *((op, len(steps) + index) for index, op in enumerate(self.ops[after:])))
 
     @property
     def _moved_before_rendering(self) -> tuple[int, int]:
@@ -153,7 +153,7 @@ class Recipe:
 
     def plan(self, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None) -> Plan:
         """Plan all ops for these images, with numbers from `draws`, or with those in `drawn`, of an earlier plan."""
-        if drawn is not None and [each.keys() for each in drawn] != self._drawn_names:
+        if drawn is not None and [arrays.keys() for arrays in drawn] != self._drawn_names:
             raise InputError("the params are those of another recipe: replay with the ops that drew them")
         used: list[Arrays] = []
         inputs: Arrays = {}
@@ -179,7 +179,7 @@ class Recipe:
     @cached_property
     def _drawn_names(self) -> list[Set[str]]:
         """Return the names of what each step draws."""
-        return [each.keys() for each in self.plan(example_view(), draws_from(np.random.default_rng(0))).drawn]
+        return [arrays.keys() for arrays in self.plan(example_view(), draws_from(np.random.default_rng(0))).drawn]
 
     def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views after the op of a step, and its inputs."""
@@ -198,7 +198,7 @@ class Recipe:
         `feed`: a function that returns the node of an input by its name, see `input_names`.
         """
         steps = [
-            _FedStep(op, label, {name: feed(each) for name, each in inputs.items()}, views)
+            _FedStep(op, label, {name: feed(key) for name, key in inputs.items()}, views)
             for op, label, inputs, views in self.pixel_steps
         ]
         if canvas is not None:
@@ -214,10 +214,10 @@ class Recipe:
         views, draws = replace(example_view(), pixels=self.pixels), draws_from(np.random.default_rng(0))
         drawn: list[Arrays] = []
         steps = []
-        for at, (op, _) in enumerate(self.steps):
-            drawn.append(self._draw(at, views, draws, drawn))
-            after, planned = self._plan_step(at, views, drawn[-1])
-            steps.append(PixelStep(op, self.labels[at], {name: f"{at}.{name}" for name in planned}, views))
+        for index, (op, _) in enumerate(self.steps):
+            drawn.append(self._draw(index, views, draws, drawn))
+            after, planned = self._plan_step(index, views, drawn[-1])
+            steps.append(PixelStep(op, self.labels[index], {name: f"{index}.{name}" for name in planned}, views))
             views = after
         return tuple(step for step in steps if step.op.stage != "view" and _changes_pixels(step.op))
 
@@ -225,8 +225,8 @@ class Recipe:
     def cpu_kernels(self) -> tuple[tuple[CpuKernel, dict[str, str]], ...] | None:
         """Return the CPU kernel of each pixel step with the names of its inputs; None if a step has no kernel."""
         kernels = [(_cpu_kernel(step), step.inputs) for step in self.pixel_steps]
-        found = tuple((kernel, inputs) for kernel, inputs in kernels if kernel)
-        return found if len(found) == len(kernels) else None
+        known = tuple((kernel, inputs) for kernel, inputs in kernels if kernel)
+        return known if len(known) == len(kernels) else None
 
     @property
     def region_input(self) -> str | None:
@@ -275,7 +275,9 @@ class Recipe:
 
     def _is_fixed(self, sizes: list[bool]) -> bool:
         """Return whether the size is fixed after the last op that sets it. `sizes`: whether it is, for each op."""
-        last = max((at for at, op in enumerate(self.ops) if op.stage == "view" and op.size_after == "fixed"), default=0)
+        last = max(
+            (index for index, op in enumerate(self.ops) if op.stage == "view" and op.size_after == "fixed"), default=0
+        )
         return all(sizes[last:])
 
 
@@ -311,8 +313,8 @@ def make_rendering_recipe(ops: Iterable[Op]) -> Recipe:
         raise InputError("OpticalFlow needs a Loader of clips on a GPU: leave it out here")
     if any(op.stage == "render" for op in ops if isinstance(op, Op)):
         return Recipe(ops)
-    at = sum(1 for _ in takewhile(lambda op: isinstance(op, Op) and op.stage == "view", ops))
-    return Recipe((*ops[:at], OwnSize(), *ops[at:]))
+    count = sum(1 for _ in takewhile(lambda op: isinstance(op, Op) and op.stage == "view", ops))
+    return Recipe((*ops[:count], OwnSize(), *ops[count:]))
 
 
 def _changes_pixels(op: Op) -> bool:
@@ -374,7 +376,7 @@ def _check_rows(views: Views) -> None:
 
 def _check_order(ops: Sequence[Op], index: int) -> None:
     """Raise InputError if the op at this index cannot stand there."""
-    op, name, stages = ops[index], name_and_place(ops, index), [each.stage for each in ops]
+    op, name, stages = ops[index], name_and_place(ops, index), [other.stage for other in ops]
     if "output" in stages[:index]:
         last = name_and_place(ops, stages.index("output"))
         raise InputError(f"{name} comes after {last}, which must be the last op: put it earlier in the recipe")
@@ -401,7 +403,7 @@ def _check_order(ops: Sequence[Op], index: int) -> None:
 
 def _check_bends(ops: Sequence[Op], index: int) -> None:
     """Raise InputError for an op at this index that cannot come after one that bends the finished image."""
-    bending, op = next((at for at, each in enumerate(ops[:index]) if each.bends), None), ops[index]
+    bending, op = next((position for position, other in enumerate(ops[:index]) if other.bends), None), ops[index]
     if bending is None:
         return
     name, before = name_and_place(ops, index), name_and_place(ops, bending)

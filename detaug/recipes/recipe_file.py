@@ -59,7 +59,7 @@ def save_recipe(ops: Iterable[Op] | Stages, path: str | Path, *, comment: str = 
         min_ratio: 1.0
     """
     if isinstance(ops, Stages):
-        entries = [{_FROM: start, _OPS: [_entry(op) for op in each]} for start, each in ops.stages]
+        entries = [{_FROM: start, _OPS: [_entry(op) for op in stage_ops]} for start, stage_ops in ops.stages]
     else:
         entries = [_entry(op) for op in ops]
     is_json = Path(path).suffix == ".json"
@@ -80,7 +80,7 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
     >>> da.load_recipe("ssd300.json") == da.presets.ssd300()
     True
     """
-    types = library() | {each.__name__: each for each in ops}
+    types = library() | {op.__name__: op for op in ops}
     try:
         text = Path(path).read_text(encoding="utf-8")
         entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
@@ -88,8 +88,8 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
         if not isinstance(entries, list):
             raise InputError(f"a recipe is a list of ops, or of stages, {_STAGE}; got {type(entries).__name__}")
         if any(isinstance(entry, dict) and {_FROM, _OPS} & set(entry) for entry in entries):
-            return Stages([_load_stage(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)])
-        return [_load_entry(f"entry {at}", entry, types) for at, entry in enumerate(entries, 1)]
+            return Stages([_load_stage(f"entry {number}", entry, types) for number, entry in enumerate(entries, 1)])
+        return [_load_entry(f"entry {number}", entry, types) for number, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     except RecursionError:
@@ -131,10 +131,10 @@ def import_ops(module: str) -> list[type[Op]]:
     finally:
         sys.path.remove(folder)
     ours = {*library().values(), Op, GeometricOp, PixelOp}
-    ops = [each for each in vars(content).values() if isinstance(each, type) and issubclass(each, Op)]
+    ops = [member for member in vars(content).values() if isinstance(member, type) and issubclass(member, Op)]
     if not {*ops} - ours:
         raise InputError(f"--ops {module} has no op: a dataclass derived from da.GeometricOp or da.PixelOp")
-    return [each for each in ops if each not in ours]
+    return [op for op in ops if op not in ours]
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -151,8 +151,8 @@ def library() -> dict[str, type[Op]]:
     """Return the ops of detaug by name."""
     modules = {name: module for name, module in public_names().items() if module.startswith("detaug.ops.")}
     public = {name: getattr(import_module(module), name) for name, module in sorted(modules.items())}
-    ops = {name: each for name, each in public.items() if isinstance(each, type) and issubclass(each, Op)}
-    return {name: each for name, each in ops.items() if each.__module__ != Op.__module__}
+    ops = {name: member for name, member in public.items() if isinstance(member, type) and issubclass(member, Op)}
+    return {name: op for name, op in ops.items() if op.__module__ != Op.__module__}
 
 
 def _entry(op: Op) -> dict[str, Any]:
@@ -167,8 +167,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Op):
         return _entry(value)
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+        return {name: _plain(member) for name, member in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _load_stage(position: str, entry: Any, types: Types) -> tuple[int, list[Op]]:
@@ -176,7 +176,7 @@ def _load_stage(position: str, entry: Any, types: Types) -> tuple[int, list[Op]]
     if not (isinstance(entry, dict) and set(entry) == {_FROM, _OPS} and isinstance(entry[_OPS], list)):
         raise InputError(f"{position}: a stage is {_STAGE}; got {entry!r:.80}")
     ops = enumerate(entry[_OPS], 1)
-    return entry[_FROM], [_load_entry(f"{position}, op {at}", each, types) for at, each in ops]
+    return entry[_FROM], [_load_entry(f"{position}, op {number}", inner, types) for number, inner in ops]
 
 
 def _load_entry(position: str, entry: Any, types: Types) -> Op:
@@ -190,7 +190,9 @@ def _load_entry(position: str, entry: Any, types: Types) -> Op:
 def _make_op(entry: Any, types: Types) -> Op:
     """Make an op from its name, or from a dict of its name and arguments."""
     named = {entry: {}} if isinstance(entry, str) else entry
-    if not (isinstance(named, dict) and len(named) == 1 and all(isinstance(each, dict) for each in named.values())):
+    if not (
+        isinstance(named, dict) and len(named) == 1 and all(isinstance(arguments, dict) for arguments in named.values())
+    ):
         raise InputError(f"an op is a name, or {{name: {{argument: value, ...}}}}; got {entry!r}")
     ((name, arguments),) = named.items()
     if name not in types:
@@ -211,11 +213,11 @@ def _explain_unknown(name: str, types: Types) -> str:
 
 def _value(argument: str, value: Any, types: Types) -> Any:
     if argument == "ops" and isinstance(value, list):
-        return tuple(_load_entry(f"op {at}", each, types) for at, each in enumerate(value, 1))
+        return tuple(_load_entry(f"op {number}", inner, types) for number, inner in enumerate(value, 1))
     if isinstance(value, list):
-        return tuple(_value("", each, types) for each in value)
+        return tuple(_value("", item, types) for item in value)
     if not isinstance(value, dict):
         return value
     if len(value) == 1 and set(value) <= set(types) and isinstance(next(iter(value.values())), dict):
         return _make_op(value, types)
-    return {name: _value("", each, types) for name, each in value.items()}
+    return {name: _value("", member, types) for name, member in value.items()}

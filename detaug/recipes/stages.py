@@ -43,8 +43,8 @@ class Stages:
 
     @checks_names
     def __init__(self, stages: Iterable[tuple[int, Iterable[Op]]]) -> None:
-        checked = tuple(Stage(_epoch(at, each), listed(each[1])) for at, each in enumerate(_pairs(stages), 1))
-        starts = [each.from_epoch for each in checked]
+        checked = tuple(Stage(_epoch(number, pair), listed(pair[1])) for number, pair in enumerate(_pairs(stages), 1))
+        starts = [stage.from_epoch for stage in checked]
         if not starts or starts[0] != 0 or sorted(set(starts)) != starts:
             raise InputError(f"the epochs of stages must begin with 0 and grow, got {starts}")
         object.__setattr__(self, "stages", checked)
@@ -60,9 +60,9 @@ class Stages:
 
 def _pairs(stages: object) -> Sequence[tuple[int, Iterable[Op]]]:
     pairs = list(stages) if isinstance(stages, Iterable) else [stages]
-    for each in pairs:
-        if not isinstance(each, tuple | list) or len(each) != 2:
-            name = f"the op {type(each).__name__}" if isinstance(each, Op) else f"{each!r:.80}"
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            name = f"the op {type(pair).__name__}" if isinstance(pair, Op) else f"{pair!r:.80}"
             raise TypeError(f"stages are a list of (epoch, ops), such as [(0, recipe), (90, other)], got {name}")
     return cast(list[tuple[int, Iterable[Op]]], pairs)
 
