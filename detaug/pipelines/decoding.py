@@ -124,14 +124,14 @@ def _contents(source: Source, indices: Ints, read: Ints, unread: Bytes, layout: 
     What DALI's decoder cannot read, or not with all its bands, is written again.
     """
     contents, as_rgb = [unread] * len(indices), source.pixel_format.is_rgb8
-    found = source.contents(indices[read]) if len(read) else []
+    encoded = source.contents(indices[read]) if len(read) else []
     if not source.decodes and (source.has_heif or not as_rgb):
         sizes = map(tuple, source.sizes[indices[read]].tolist())
         with Threads(available_cores()) as pool:
-            found = pool.map(partial(as_decodable, as_rgb=as_rgb), found, [*sizes])
-    for at, content in zip(read.tolist(), found, strict=True):
-        contents[at] = content
-    return [tensors.TensorCPU(each, layout) for each in contents]
+            encoded = pool.map(partial(as_decodable, as_rgb=as_rgb), encoded, [*sizes])
+    for index, content in zip(read.tolist(), encoded, strict=True):
+        contents[index] = content
+    return [tensors.TensorCPU(content, layout) for content in contents]
 
 
 def of_size(encoded: Node, size: Node) -> Node:

@@ -33,8 +33,8 @@ def failed_op(pipeline: Pipeline, error: Exception) -> Exception | None:
 
     None where DALI's own operators failed, and for errors of memory and of the device, whatever op they met.
     """
-    ours = [each for each in errors_of(pipeline) if isinstance(each, InputError | RuntimeError)]
-    if recorded := next((each for each in ours if str(each) in str(error)), None):
+    ours = [candidate for candidate in errors_of(pipeline) if isinstance(candidate, InputError | RuntimeError)]
+    if recorded := next((candidate for candidate in ours if str(candidate) in str(error)), None):
         return recorded
     labels = re.findall(r", in (\w+ \(\d+\w\w op .+\))$", str(error), re.MULTILINE)
     if not labels or is_of_device(error):

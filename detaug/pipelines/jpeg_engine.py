@@ -55,7 +55,7 @@ def _ask_nvjpeg(device_index: int) -> bool:
 def _load_nvjpeg() -> ctypes.CDLL | None:
     """Return the nvJPEG that came with DALI, or None."""
     package = find_spec("nvidia.nvjpeg")
-    folders = [Path(each) / "lib" for each in (package.submodule_search_locations or [])] if package else []
+    folders = [Path(location) / "lib" for location in (package.submodule_search_locations or [])] if package else []
     for file in (file for folder in folders for file in folder.glob("libnvjpeg.so.*")):
         try:
             return ctypes.CDLL(str(file))

@@ -34,9 +34,9 @@ def choose_scales(region: Floats, sizes: Ints) -> NDArray[np.int32]:
     """Return (N,): the scale to decode each image at. `region`: the input of Resize; `sizes`: (N, 2) of the images."""
     window = np.abs(region[:, 1] - region[:, 0])
     shrinks = (window / region[:, 2]).min(1)  # source pixels for one of the output
-    at = np.searchsorted(2 * SCALES[1:], shrinks, side="right")
-    pays = (window / sizes).prod(1) >= _LEAST_SHARES[at]
-    return np.asarray(SCALES[np.where(pays, at, 0)])
+    index = np.searchsorted(2 * SCALES[1:], shrinks, side="right")
+    pays = (window / sizes).prod(1) >= _LEAST_SHARES[index]
+    return np.asarray(SCALES[np.where(pays, index, 0)])
 
 
 def decoded_sizes(sizes: Ints, scales: NDArray[np.int32]) -> Ints:
@@ -57,9 +57,9 @@ def decode_scaled(nodes: Nodes) -> Node:
 def _decode(encoded: Bytes, scale: NDArray[np.int32], window: NDArray[np.int32]) -> NDArray[Any]:
     orientation = parse_image_header(BytesIO(encoded.data)).orientation
     with allow_pixels(ANY_NUMBER), _open(encoded) as image:  # `of_size` has checked the size
-        turned = _turned_at_scale(image, int(scale), orientation)
+        rotated = _upright_at_scale(image, int(scale), orientation)
     (top, left), (height, width) = window.tolist()
-    return np.asarray(turned.crop((left, top, left + width, top + height)))
+    return np.asarray(rotated.crop((left, top, left + width, top + height)))
 
 
 def _open(encoded: Bytes) -> Image.Image:
@@ -67,7 +67,7 @@ def _open(encoded: Bytes) -> Image.Image:
     return JpegImageFile(file) if bytes(encoded[:3]) == b"\xff\xd8\xff" else Image.open(file)  # the former is faster
 
 
-def _turned_at_scale(image: Image.Image, scale: int, orientation: int) -> Image.Image:
+def _upright_at_scale(image: Image.Image, scale: int, orientation: int) -> Image.Image:
     """Return the image as RGB, upright: its pixel i is made of the pixels from i * scale to (i + 1) * scale.
 
     What the decoder leaves to do is done by averaging, as all is for other formats than JPEG.
@@ -76,8 +76,8 @@ def _turned_at_scale(image: Image.Image, scale: int, orientation: int) -> Image.
     if (smaller := _scale_of_decoder(image, scale, orientation)) > 1:
         image.draft(None, (width // smaller, image.height // smaller))
     left = scale if image.width == width else scale // smaller
-    turned: Image.Image = upright(image, orientation).convert("RGB")
-    return turned if left == 1 else turned.reduce(left)
+    rotated: Image.Image = upright(image, orientation).convert("RGB")
+    return rotated if left == 1 else rotated.reduce(left)
 
 
 def _scale_of_decoder(image: Image.Image, scale: int, orientation: int) -> int:

@@ -31,7 +31,7 @@ def _on_threads(sample: Callable[..., Array]) -> Callable[..., list[Array]]:
         with running_in(reference):
             futures = list[Future[Array]]()
             try:
-                futures.extend(pool.submit(sample, *each) for each in zip(*columns, strict=True))
+                futures.extend(pool.submit(sample, *inputs) for inputs in zip(*columns, strict=True))
                 return [future.result() for future in futures]
             finally:  # DALI frees the columns after an error: no sample may still read them
                 wait([future for future in futures if not future.cancel()])

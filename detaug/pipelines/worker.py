@@ -52,8 +52,8 @@ class PipelineWorker:
 
     def close(self) -> None:
         """End the pipeline, and wait until it has ended."""
-        if found := self._finalizer.detach():
-            _, _, arguments, _ = found
+        if detached := self._finalizer.detach():
+            _, _, arguments, _ = detached
             _end(*arguments)
 
     def _feed(self, inputs: dict[str, Any], *, real: bool) -> None:
