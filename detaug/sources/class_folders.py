@@ -29,16 +29,16 @@ def find_classes(root: Path) -> tuple[list[str], list[str], Ints, Ints]:
     class_names = sorted(entry.name for entry in entries if entry.is_dir())
     if not class_names:
         raise InputError(f"{root}: has no class folders; {_REMEDY}")
-    found = [[*_images_below(root, name)] for name in class_names]
-    empty = [name for name, images in zip(class_names, found, strict=True) if not images]
+    by_class = [[*_images_below(root, name)] for name in class_names]
+    empty = [name for name, images in zip(class_names, by_class, strict=True) if not images]
     if empty:
         raise InputError(
             f"{root}: {len(empty)} of {len(class_names)} class folders have no images, the first is {empty[0]!r}; "
             f"remove it, or put images into it ({', '.join(IMAGE_EXTENSIONS)})"
         )
-    classes = np.repeat(np.arange(len(found)), [len(images) for images in found])
-    names = [name for images in found for name, _ in images]
-    return names, class_names, classes, np.array([status for images in found for _, status in images], np.int64)
+    classes = np.repeat(np.arange(len(by_class)), [len(images) for images in by_class])
+    names = [name for images in by_class for name, _ in images]
+    return names, class_names, classes, np.array([status for images in by_class for _, status in images], np.int64)
 
 
 def _images_below(root: Path, class_name: str) -> Iterator[tuple[str, Status]]:
@@ -93,9 +93,9 @@ def read_class_list(path: Path) -> tuple[list[str], list[str], Ints]:
     if not rows:
         raise InputError(f"{path}: has no lines; each is the path of an image and its class, such as cats/1.jpg 0")
     images, classes = [image for _, image, _ in rows], [class_ for _, _, class_ in rows]
-    numeric = [_is_number(each) for each in classes]
+    numeric = [_is_number(class_) for class_ in classes]
     if all(numeric):
-        numbers = np.array([int(each) for each in classes])
+        numbers = np.array([int(class_) for class_ in classes])
         return images, [str(number) for number in range(int(numbers.max()) + 1)], numbers
     if any(numeric):
         other = rows[numeric.index(not numeric[0])]

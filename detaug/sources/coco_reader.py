@@ -110,10 +110,10 @@ class CocoReader(FolderSource):
             raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
         names = dict.fromkeys([*column_names(columns), *(["iscrowd"] if crowds == "keep" else [])])
         wanted = WantedShapes(keypoints, flip_pairs, rotated, tight, masks)
-        read = wanted.with_columns(names)
+        wanted_columns = wanted.with_columns(names)
         file = local_json(self.annotations, cache_folder)
         with named(self.annotations, file):
-            data = read_annotations(file, columns=read, outlines=wanted.outlines, cache=cache)
+            data = read_annotations(file, columns=wanted_columns, outlines=wanted.outlines, cache=cache)
         data, self.json_file = replace(data, path=self.annotations), file.absolute()
         self._video_files = data.video_files
         self._keep_columns(data)

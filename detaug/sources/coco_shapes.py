@@ -91,8 +91,8 @@ def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyP
     categories = [*data.category_keys.values()]
     names = [names_of_points(category) for category in categories]
     class_of_box = np.searchsorted([*data.categories], data.category_ids[keep])
-    known = np.array([len(each) for each in names])[class_of_box]
-    values = [None if _is_missing(each) else each for each in data.columns["keypoints"][keep].tolist()]
+    known = np.array([len(own_names) for own_names in names])[class_of_box]
+    values = [None if _is_missing(value) else value for value in data.columns["keypoints"][keep].tolist()]
     points, faults = read_key_points(values, known.tolist())
     for row, (_, fault) in faults.items():
         image = int(np.searchsorted(data.first, np.flatnonzero(keep)[row], side="right")) - 1
@@ -109,10 +109,10 @@ def key_points_of(data: Annotations, keep: Bools, flip_pairs: FlipPairs) -> KeyP
             f"{data.path}: no annotation has keypoints; give a JSON file with keypoints, or leave out keypoints=True: "
             "da.ConcatReader joins a reader of background images without it to one with it"
         )
-    labelled = points[..., 2] > 0
-    points[..., :2] = np.where(labelled[..., None], points[..., :2] + 0.5, 0)  # COCO counts pixels
+    labeled = points[..., 2] > 0
+    points[..., :2] = np.where(labeled[..., None], points[..., :2] + 0.5, 0)  # COCO counts pixels
     skeletons = [bones_of(category, count) for category in categories]
-    counts = [count_of_points(labelled[class_of_box == at]) for at in range(len(names))]
+    counts = [count_of_points(labeled[class_of_box == index]) for index in range(len(names))]
     swaps, unknown = _swaps(data, names, counts, count, flip_pairs)
     return KeyPoints(points, names, skeletons, swaps, unknown)
 
@@ -131,11 +131,11 @@ def _swaps(
     if flip_pairs is not None:
         return swaps_of_classes(flip_pairs, names, count), ""
     swaps, unknown = np.tile(np.arange(count), (len(names), 1)), ""
-    for at, category in enumerate(data.category_keys.values()):
+    for index, category in enumerate(data.category_keys.values()):
         try:
-            own = places_in_mirror(category, counts[at])
-            swaps[at, : len(own)] = own
+            own = places_in_mirror(category, counts[index])
+            swaps[index, : len(own)] = own
         except InputError as error:
-            if counts[at]:
-                unknown = unknown or f"{data.path}: category {shown([*data.categories.values()][at])}: {error}"
+            if counts[index]:
+                unknown = unknown or f"{data.path}: category {shown([*data.categories.values()][index])}: {error}"
     return swaps, unknown

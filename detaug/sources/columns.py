@@ -32,7 +32,7 @@ def as_columns(columns: Mapping[str, ArrayLike], rows: int, origin: str) -> dict
 
 def gather(columns: Mapping[str, Column], rows: Ints) -> dict[str, Column]:
     """Return the columns of boxes, (N, M, ...). `rows`: (N, M); where negative: -1 in whole numbers, NaN, or None."""
-    return {name: _gather(each, rows) for name, each in columns.items()}
+    return {name: _gather(column, rows) for name, column in columns.items()}
 
 
 def _gather(column: Column, rows: Ints) -> Column:
@@ -49,8 +49,8 @@ def _padding(column: Column) -> Any:
 
 def join(columns: Sequence[Mapping[str, Column]], lengths: Sequence[int]) -> dict[str, Column]:
     """Return the columns of concatenated annotations; where a part lacks one, it has what pads it."""
-    names = dict.fromkeys(name for each in columns for name in each)
-    return {name: _join([each.get(name) for each in columns], lengths) for name in names}
+    names = dict.fromkeys(name for part in columns for name in part)
+    return {name: _join([part.get(name) for part in columns], lengths) for name in names}
 
 
 def _has_type(part: Column) -> bool:
@@ -60,14 +60,14 @@ def _has_type(part: Column) -> bool:
 
 def _join(parts: Sequence[Column | None], lengths: Sequence[int]) -> Column:
     known = [part for part in parts if part is not None]
-    given = [part for part in known if _has_type(part)] or known[:1]
+    typed = [part for part in known if _has_type(part)] or known[:1]
     parts = [part if part is not None and _has_type(part) else None for part in parts]
-    if len({part.shape[1:] for part in given}) > 1 or len({part.dtype.kind == "O" for part in given}) > 1:
-        given = [as_objects(part.tolist()) for part in given]
+    if len({part.shape[1:] for part in typed}) > 1 or len({part.dtype.kind == "O" for part in typed}) > 1:
+        typed = [as_objects(part.tolist()) for part in typed]
         parts = [None if part is None else as_objects(part.tolist()) for part in parts]
-    if any(part.dtype.kind == "f" for part in given):
-        given = [part.astype(np.float64) for part in given]
-    example = given[0]
+    if any(part.dtype.kind == "f" for part in typed):
+        typed = [part.astype(np.float64) for part in typed]
+    example = typed[0]
     filled = [
         np.full((length, *example.shape[1:]), _padding(example), example.dtype) if part is None else part
         for part, length in zip(parts, lengths, strict=True)

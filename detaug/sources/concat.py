@@ -64,7 +64,7 @@ class ConcatReader(DerivedSource):
         }
         super().__init__(sources, np.arange(len(image_ids)), joined)
         origins = [source.origin for source in sources]
-        origin_of = np.repeat([origins.index(each) for each in origins], [len(boxes) for boxes, _, _ in objects])
+        origin_of = np.repeat([origins.index(origin) for origin in origins], [len(boxes) for boxes, _, _ in objects])
         _renumber(self.columns, origin_of, np.repeat(self.image_ids, counts), np.array(self.category_ids)[labels])
 
     def source_of(self, index: int) -> tuple[int, int]:
@@ -97,13 +97,15 @@ def _renamed(source: Source, names: list[str]) -> Ints:
 
 
 def _classes(sources: Sequence[Source], names: list[str]) -> Ints | None:
-    given = [source.classes for source in sources if source.classes is not None]
-    if not given:
+    known = [source.classes for source in sources if source.classes is not None]
+    if not known:
         return None
-    if len(given) < len(sources):
+    if len(known) < len(sources):
         without = next(source.origin for source in sources if source.classes is None)
         raise InputError(f"sources must all have a class for each image, or none; {without} has none")
-    return np.concatenate([_renamed(source, names)[1:][each] - 1 for source, each in zip(sources, given, strict=True)])
+    return np.concatenate(
+        [_renamed(source, names)[1:][classes] - 1 for source, classes in zip(sources, known, strict=True)]
+    )
 
 
 def join_shapes(sources: Sequence[Source], names: list[str]) -> Shapes:
@@ -114,16 +116,16 @@ def join_shapes(sources: Sequence[Source], names: list[str]) -> Shapes:
     masks.
     """
     shapes = [source.shapes for source in sources]
-    masks, tight = {each.has_masks for each in shapes}, {each.tight for each in shapes}
+    masks, tight = {shape.has_masks for shape in shapes}, {shape.tight for shape in shapes}
     for name, values in (("masks", masks), ("tight", tight)):
         if len(values) > 1:
             raise InputError(f"sources must all be made with {name}=True, or none")
     corners = None
-    if any(each.corners is not None for each in shapes):
+    if any(shape.corners is not None for shape in shapes):
         corners = np.concatenate([_corners(source) for source in sources])
     outlines = None
-    if any(each.outlines is not None for each in shapes):
-        outlines = join_outlines([each.outlines or _nothing(len(each.classes)) for each in shapes])
+    if any(shape.outlines is not None for shape in shapes):
+        outlines = join_outlines([shape.outlines or _nothing(len(shape.classes)) for shape in shapes])
     return Shapes(_join_key_points(sources, names), corners, outlines, masks.pop(), tight.pop())
 
 
@@ -151,12 +153,14 @@ def _join_key_points(sources: Sequence[Source], names: list[str]) -> KeyPoints |
         if own is not None:
             points[first : first + len(own.points), : own.count] = own.points
             unknown = unknown or own.flips_unknown
-            for at, name in enumerate(source.class_names[1:]):
-                each = own.of_class(at, count)
-                known = of_classes.setdefault(name, each)
-                if known[0] != each[0]:
-                    raise InputError(f"the keypoints of {name!r} differ: {known[0]} and {each[0]}, of {source.origin}")
-                if not np.array_equal(known[2], each[2]):
+            for index, name in enumerate(source.class_names[1:]):
+                of_class = own.of_class(index, count)
+                known = of_classes.setdefault(name, of_class)
+                if known[0] != of_class[0]:
+                    raise InputError(
+                        f"the keypoints of {name!r} differ: {known[0]} and {of_class[0]}, of {source.origin}"
+                    )
+                if not np.array_equal(known[2], of_class[2]):
                     raise InputError(
                         f"the keypoints of {name!r} swap in other ways when an image is flipped, in {source.origin}: "
                         "give all readers the same flip_pairs"
@@ -174,5 +178,5 @@ def _category_ids(sources: Sequence[Source], names: Sequence[str]) -> list[int] 
         for name, number in zip(source.class_names[1:], source.category_ids[1:], strict=True):
             if ids.setdefault(name, number) != number:
                 return None
-    found = [ids[name] for name in names]
-    return found if len({*found}) == len(found) else None
+    numbers = [ids[name] for name in names]
+    return numbers if len({*numbers}) == len(numbers) else None

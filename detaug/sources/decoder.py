@@ -73,7 +73,7 @@ class SourceDecoder:
                 self._pipeline = self._pipeline or _pipeline(self._source.pixel_format)
                 self._pipeline.feed_input("bytes", encoded)
                 (images,) = self._pipeline.run()
-                return [np.array(images.at(at)) for at in range(len(encoded))]
+                return [np.array(images.at(index)) for index in range(len(encoded))]
             except RuntimeError:
                 self._pipeline = None  # a pipeline cannot be used after an error
                 raise OSError("does not decode") from None

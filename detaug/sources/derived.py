@@ -54,7 +54,7 @@ class DerivedSource(Source):
             super().__init__(**arguments)
         if not self.decodes:
             self._pass_on_pixels()
-        faults = [source.missing + at for source, at in zip(self.sources, self._first, strict=False)]
+        faults = [source.missing + first for source, first in zip(self.sources, self._first, strict=False)]
         self.missing = np.flatnonzero(np.isin(self._shown, np.concatenate(faults)).any(1))
         self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
         self.rounds = self._rounds()
@@ -62,11 +62,11 @@ class DerivedSource(Source):
     def _take_clips(self, source: Source, rows: Ints) -> None:
         if source.frames is None:
             return
-        at: Ints = np.full(len(source), -1)
-        at[self._shown[:, 0]] = np.arange(len(self))
-        if (at >= 0).sum() < len(self):
+        position_of: Ints = np.full(len(source), -1)
+        position_of[self._shown[:, 0]] = np.arange(len(self))
+        if (position_of >= 0).sum() < len(self):
             raise InputError(f"{self.origin}: images of clips can be taken once each")
-        clips = at[source.clips]
+        clips = position_of[source.clips]
         self._items = np.flatnonzero((clips >= 0).all(1))
         if not len(self._items):
             raise InputError(f"{self.origin}: no clip has all its frames among the images that are taken")
@@ -96,9 +96,12 @@ class DerivedSource(Source):
         """Return the images of each epoch: those that each source takes, whose turns may have other lengths."""
         if all(source.rounds is None for source in self.sources):
             return None
-        rounds = [np.ones((1, len(each)), bool) if each.rounds is None else each.rounds for each in self.sources]
-        turns = lcm(*(len(each) for each in rounds))
-        return np.concatenate([np.tile(each, (turns // len(each), 1)) for each in rounds], axis=1)[:, self._shown[:, 0]]
+        rounds = [
+            np.ones((1, len(source)), bool) if source.rounds is None else source.rounds for source in self.sources
+        ]
+        # Each source repeats after its own number of epochs, all together after their least common multiple.
+        turns = lcm(*(len(own) for own in rounds))
+        return np.concatenate([np.tile(own, (turns // len(own), 1)) for own in rounds], axis=1)[:, self._shown[:, 0]]
 
     @cached_property
     def stretch_of_clip(self) -> Ints | None:  # type: ignore[override]
@@ -108,51 +111,51 @@ class DerivedSource(Source):
 
     def path(self, index: int) -> Path:
         """Return the file that an image shows, one that is missing first."""
-        source, at = self._origin(index)
-        return source.path(at)
+        source, position = self._origin(index)
+        return source.path(position)
 
     def read(self, index: int) -> bytes:
         """Return the encoded image. Raises OSError if it cannot be read."""
-        source, at = self._origin(index)
-        return source.read(at)
+        source, position = self._origin(index)
+        return source.read(position)
 
     def contents(self, indices: Ints) -> list[NDArray[Any]]:
         """Return the encoded images at these positions: each source is asked once."""
         shown = self._shown[indices, 0]
         source_of = np.searchsorted(self._first, shown, side="right") - 1
         parts = {
-            at: iter(self.sources[at].contents(shown[source_of == at] - self._first[at]))
-            for at in np.unique(source_of).tolist()
+            number: iter(self.sources[number].contents(shown[source_of == number] - self._first[number]))
+            for number in np.unique(source_of).tolist()
         }
-        return [next(parts[at]) for at in source_of.tolist()]
+        return [next(parts[number]) for number in source_of.tolist()]
 
     def prefetch(self, upcoming: Iterator[Upcoming]) -> None:
         """Tell each source which of its images will be read."""
         lock = Lock()
-        for at, (source, copy) in enumerate(zip(self.sources, tee(upcoming, len(self.sources)), strict=True)):
-            source.prefetch(self._upcoming_of(at, copy, lock))
+        for number, (source, copy) in enumerate(zip(self.sources, tee(upcoming, len(self.sources)), strict=True)):
+            source.prefetch(self._upcoming_of(number, copy, lock))
 
-    def _upcoming_of(self, at: int, upcoming: Iterator[Upcoming], lock: Lock) -> Iterator[Upcoming]:
+    def _upcoming_of(self, number: int, upcoming: Iterator[Upcoming], lock: Lock) -> Iterator[Upcoming]:
         """Yield the images of one source. Threads of several sources ask; `tee` allows one at a time."""
-        first, end = self._first[at : at + 2]
+        first, end = self._first[number : number + 2]
         while True:
             with lock:
-                each = next(upcoming, None)
-            if each is None:
+                images = next(upcoming, None)
+            if images is None:
                 return
-            shown = self._shown[each.indices].ravel()
-            every = Upcoming(shown - first, each.mine.repeat(self._shown.shape[1]))
+            shown = self._shown[images.indices].ravel()
+            every = Upcoming(shown - first, images.mine.repeat(self._shown.shape[1]))
             yield every.part((shown >= first) & (shown < end))
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used."""
-        source, at = self._origin(index)
-        return source.why_missing(at)
+        source, position = self._origin(index)
+        return source.why_missing(position)
 
     def explain_size(self, index: int, size: tuple[int, int]) -> str:
         """Return why an image of this size cannot be used."""
-        source, at = self._origin(index)
-        return source.explain_size(at, size)
+        source, position = self._origin(index)
+        return source.explain_size(position, size)
 
     def check_files(self) -> None:
         """Raise InputError if an image was missing when its source was made."""
@@ -168,13 +171,13 @@ class DerivedSource(Source):
         """Return the source of an image and its position there; of several that it shows, one that is missing first."""
         places = [self._place(shown) for shown in self._shown[index].tolist()]
         missing = (place for place in places[1:] and places if place[1] in self.sources[place[0]].missing)
-        source, at = next(missing, places[0])
-        return self.sources[source], at
+        source, position = next(missing, places[0])
+        return self.sources[source], position
 
     def _place(self, shown: int) -> tuple[int, int]:
         """Return the position in `sources` of an image of all of them, and that of the image in its source."""
-        at = int(np.searchsorted(self._first, shown, side="right")) - 1
-        return at, shown - int(self._first[at])
+        number = int(np.searchsorted(self._first, shown, side="right")) - 1
+        return number, shown - int(self._first[number])
 
     def _names(self) -> bytes:
         fingerprints = b"\0".join(source.fingerprint.encode() for source in self.sources)

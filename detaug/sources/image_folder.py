@@ -76,7 +76,7 @@ class ImageFolder(FolderSource):
     @property
     def class_to_idx(self) -> dict[str, int]:
         """Return the number of each class in `Batch.classes`, 0..K-1, by its name."""
-        return {name: at for at, name in enumerate(self.class_names[1:])}
+        return {name: number for number, name in enumerate(self.class_names[1:])}
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used: "is empty (0 bytes)"."""

@@ -48,7 +48,7 @@ def with_sizes(folder: Path, cached_as: Path, files: FileTable, *, cache: bool) 
     key = short_digest(*readers, os.fsencode(folder))
     sizes = _cached_sizes(cached_as, key, files) if cache else np.zeros((len(files.names), 2), np.int64)
     unknown = np.flatnonzero(sizes[:, 0] == 0).tolist()
-    faults = _read_into(sizes, unknown, [os.path.join(folder, files.names[at]) for at in unknown])
+    faults = _read_into(sizes, unknown, [os.path.join(folder, files.names[index]) for index in unknown])
     if cache and len(unknown) > len(faults):
         names = np.frombuffer("\0".join(files.names).encode("utf-8", "surrogateescape"), np.uint8)
         save_columns(cached_as, key, {"names": names, "status": files.status, "sizes": sizes})
@@ -73,6 +73,6 @@ def _cached_sizes(cached_as: Path, key: str, files: FileTable) -> Ints:
     status, sizes = np.asarray(saved["status"], np.int64), np.asarray(saved["sizes"], np.int64)
     if names == files.names:
         return np.asarray(np.where((status == files.status).all(1)[:, None], sizes, 0))
-    known = {(name, *each): at for at, (name, each) in enumerate(zip(names, status.tolist(), strict=True))}
-    at = [known.get((name, *each), -1) for name, each in zip(files.names, files.status.tolist(), strict=True)]
-    return np.concatenate([sizes, np.zeros((1, 2), np.int64)])[at]
+    known = {(name, *own): index for index, (name, own) in enumerate(zip(names, status.tolist(), strict=True))}
+    rows = [known.get((name, *own), -1) for name, own in zip(files.names, files.status.tolist(), strict=True)]
+    return np.concatenate([sizes, np.zeros((1, 2), np.int64)])[rows]

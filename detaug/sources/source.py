@@ -98,23 +98,23 @@ class Source:
         counts = np.zeros(n, np.int64) if counts is None else np.asarray(counts, np.int64)
         self._box_offsets: Ints = np.concatenate([[0], np.cumsum(counts)])
         self._labels: Ints = np.asarray(labels, np.int64)
-        given = np.asarray(boxes, np.float64).reshape(-1, 4)
-        _check_lengths(self, counts, given)
+        xyxy = np.asarray(boxes, np.float64).reshape(-1, 4)
+        _check_lengths(self, counts, xyxy)
         self._check_values(counts, np.asarray(labels))
         sides = np.tile(np.repeat(self.sizes[:, ::-1], counts, 0), 2)
-        if fault := find_fault(given, sides, relative=relative):
-            raise InputError(f"{origin}: boxes must be {fault.rule}, got {given[fault.row]} in row {fault.row}")
-        self.columns = as_columns(columns or {}, len(given), origin)
-        pixels = given * sides if relative else given
+        if fault := find_fault(xyxy, sides, relative=relative):
+            raise InputError(f"{origin}: boxes must be {fault.rule}, got {xyxy[fault.row]} in row {fault.row}")
+        self.columns = as_columns(columns or {}, len(xyxy), origin)
+        pixels = xyxy * sides if relative else xyxy
         self.shapes = (shapes or Shapes()).of(self._labels - 1, np.repeat(self.sizes[:, 0], counts), origin, pixels)
-        self._boxes: Floats = given.clip(0, 1) if relative else to_relative(given, sides)
+        self._boxes: Floats = xyxy.clip(0, 1) if relative else to_relative(xyxy, sides)
 
     def _check_values(self, counts: Ints, labels: NDArray[Any]) -> None:
         classes = len(self.class_names) - 1
-        _, at, times = np.unique(self.image_ids, return_inverse=True, return_counts=True)
+        _, inverse, times = np.unique(self.image_ids, return_inverse=True, return_counts=True)
         in_names = (labels >= 1) & (labels <= classes) & np.equal(labels, self._labels)
         _check_rows(self, "counts", counts, counts >= 0, "at least 0")
-        _check_rows(self, "image_ids", self.image_ids, times[at] == 1, "different for each image")
+        _check_rows(self, "image_ids", self.image_ids, times[inverse] == 1, "different for each image")
         _check_rows(self, "labels", labels, in_names, f"whole numbers in 1..{classes}, the number of class_names")
         if self.classes is not None:
             in_names = (self.classes >= 0) & (self.classes < classes)
@@ -152,9 +152,12 @@ class Source:
 
     def views(self, indices: Ints) -> Views:
         """Return the whole images at these positions, with their boxes."""
-        count, (_, at) = self._box_offsets[indices + 1] - self._box_offsets[indices], pairs(self._box_offsets, indices)
-        boxes, labels = padded(self._boxes.take(at, 0), count, 0), padded(self._labels.take(at), count, -1)
-        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64), padded(at, count, -1), self.shapes)
+        count, (_, rows) = (
+            self._box_offsets[indices + 1] - self._box_offsets[indices],
+            pairs(self._box_offsets, indices),
+        )
+        boxes, labels = padded(self._boxes.take(rows, 0), count, 0), padded(self._labels.take(rows), count, -1)
+        return whole_images(boxes, labels, self.sizes[indices].astype(np.float64), padded(rows, count, -1), self.shapes)
 
     def clip_views(self, indices: Ints) -> Views:
         """Return the whole images of items, F consecutive `indices` each: of clips, with one row for each object."""
@@ -164,9 +167,9 @@ class Source:
         image, box = pairs(self._box_offsets, indices)
         row, rows = self.tracks.rows(image // frames, box, len(indices) // frames)
         shape = len(indices), rows
-        boxes, labels, at = np.zeros((*shape, 4)), np.full(shape, -1), np.full(shape, -1)
-        boxes[image, row], labels[image, row], at[image, row] = self._boxes[box], self._labels[box], box
-        views = whole_images(boxes, labels, self.sizes[indices].astype(np.float64), at, self.shapes)
+        boxes, labels, annotations = np.zeros((*shape, 4)), np.full(shape, -1), np.full(shape, -1)
+        boxes[image, row], labels[image, row], annotations[image, row] = self._boxes[box], self._labels[box], box
+        views = whole_images(boxes, labels, self.sizes[indices].astype(np.float64), annotations, self.shapes)
         return replace(views, frames=frames)
 
     def image_ids_of_rows(self, rows: Ints) -> Ints:
@@ -190,11 +193,11 @@ class Source:
     def indices_of(self, image_ids: Ints) -> Ints:
         """Return the positions of the images with these ids. Raises InputError for an unknown id."""
         order = np.argsort(self.image_ids)
-        at = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(self) - 1)]
-        unknown = image_ids[self.image_ids[at] != image_ids]
+        positions = order[np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(self) - 1)]
+        unknown = image_ids[self.image_ids[positions] != image_ids]
         if len(unknown):
             raise InputError(f"{self.origin} has no image with id {unknown[0]}")
-        return np.asarray(at)
+        return np.asarray(positions)
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used, as the end of a sentence about its file."""
@@ -264,7 +267,7 @@ def _check_rows(source: Source, name: str, column: NDArray[Any], good: Any, rule
 
 def check_sources(sources: Any, clips: str) -> None:
     """Raise InputError for anything but a list of sources of images. `clips`: what it says of clips."""
-    fits = isinstance(sources, Sequence) and len(sources) and all(isinstance(each, Source) for each in sources)
+    fits = isinstance(sources, Sequence) and len(sources) and all(isinstance(source, Source) for source in sources)
     if not fits:
         raise InputError("sources must be a list of sources, such as [da.CocoReader(...), da.CocoReader(...)]")
     if any(source.frames is not None for source in sources):

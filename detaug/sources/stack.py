@@ -59,14 +59,17 @@ class StackReader(DerivedSource):
 
     def contents(self, indices: Ints) -> list[NDArray[Any]]:
         """Return images, (H, W, bands). Raises OSError for a file that cannot be read, or does not decode to them."""
-        images, dtype = [self._of_source(at, indices) for at in range(len(self.sources))], self.pixel_format.dtype
+        images, dtype = (
+            [self._of_source(number, indices) for number in range(len(self.sources))],
+            self.pixel_format.dtype,
+        )
         stacked = (np.concatenate(bands, axis=2, dtype=dtype) for bands in zip(*images, strict=True))
-        return [np.ascontiguousarray(each) for each in stacked]
+        return [np.ascontiguousarray(image) for image in stacked]
 
-    def _of_source(self, at: int, indices: Ints) -> list[NDArray[Any]]:
-        source, positions = self.sources[at], self._shown[indices, at] - self._first[at]
+    def _of_source(self, number: int, indices: Ints) -> list[NDArray[Any]]:
+        source, positions = self.sources[number], self._shown[indices, number] - self._first[number]
         try:
-            images = self._decoders[at].decode(positions)
+            images = self._decoders[number].decode(positions)
         except OSError as error:
             if len(indices) > 1 or error.filename:
                 raise
@@ -89,10 +92,10 @@ def _same_images(first: Source, source: Source) -> Ints:
     positions = source.indices_of(first.image_ids)
     others = np.flatnonzero((source.sizes[positions] != first.sizes).any(1))
     if len(others):
-        at = int(others[0])
-        (height, width), (other_height, other_width) = first.sizes[at], source.sizes[positions[at]]
+        differing = int(others[0])
+        (height, width), (other_height, other_width) = first.sizes[differing], source.sizes[positions[differing]]
         raise InputError(
-            f"stacked images must have one size: image {first.image_ids[at]} has {width} x {height} pixels in "
+            f"stacked images must have one size: image {first.image_ids[differing]} has {width} x {height} pixels in "
             f"{first.origin}, {other_width} x {other_height} in {source.origin}; resample the files of one"
         )
     return positions
