@@ -449,7 +449,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/tiles/annotations.py",
-        "for point in shapes.corners[at].tolist()",
+        "for point in shapes.corners[index].tolist()",
         "for point in shapes.corners[0].tolist()",
         "tests/tiles/test_numbers_of_tiles.py::test_numbers_of_rotated_boxes",
     ),
@@ -503,8 +503,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/tiles/windows.py",
-        "round(picture[0] * scale)), max(1, round(picture[1] * scale))",
-        "round(picture[0] * scale)), max(1, round(picture[0] * scale))",
+        "round(image_size[0] * scale)), max(1, round(image_size[1] * scale))",
+        "round(image_size[0] * scale)), max(1, round(image_size[0] * scale))",
         "tests/tiles/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
     ),
     Mutant(
@@ -515,8 +515,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/tiles/windows.py",
-        "(min(size[0], picture[0] - top), min(size[1], picture[1] - left))",
-        "(min(size[0], picture[0] - top), min(size[1], picture[1] - top))",
+        "(min(size[0], image_size[0] - top), min(size[1], image_size[1] - left))",
+        "(min(size[0], image_size[0] - top), min(size[1], image_size[1] - top))",
         "tests/tiles/test_numbers_of_tiles.py::test_windows_of_aligned_grids",
     ),
     Mutant(

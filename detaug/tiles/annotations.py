@@ -24,33 +24,35 @@ def annotation_rows(table: Table, reader: TileReader) -> Iterator[dict[str, Any]
     order = np.argsort(table.image_index, kind="stable")  # rows of the reader, grouped by image
     _, counts, _ = reader.objects()
     tile_of_box = np.repeat(np.arange(len(reader)), counts)
-    for at, (row, tile) in enumerate(zip(reader.cut.rows.tolist(), tile_of_box.tolist(), strict=True)):
+    for index, (row, tile) in enumerate(zip(reader.cut.rows.tolist(), tile_of_box.tolist(), strict=True)):
         entry = table.row("annotations", int(order[row]))
-        x0, y0, x1, y1 = reader.cut.boxes[at].tolist()
+        x0, y0, x1, y1 = reader.cut.boxes[index].tolist()
         yield {
             **entry,
-            "id": at + 1,
+            "id": index + 1,
             "image_id": tile + 1,
             "bbox": [whole(round(value, _BOX_DECIMALS)) for value in (x0, y0, x1 - x0, y1 - y0)],
-            **_shapes(entry, reader, at, tile),
+            **_shapes(entry, reader, index, tile),
             "part_of": entry["id"],
         }
 
 
-def _shapes(entry: dict[str, Any], reader: TileReader, at: int, tile: int) -> dict[str, Any]:
+def _shapes(entry: dict[str, Any], reader: TileReader, index: int, tile: int) -> dict[str, Any]:
     """Return the keys of an annotation that change with what the tile shows."""
     height, width = reader.sizes[tile].tolist()
     scale = width * height / float(reader.windows[tile, 2:].prod())
-    visible, shapes, keys = float(reader.cut.visible[at]), reader.cut.shapes, dict[str, Any]()
+    visible, shapes, keys = float(reader.cut.visible[index]), reader.cut.shapes, dict[str, Any]()
     is_cut = visible < 1 - 1e-9
     if isinstance(entry.get("area"), int | float) and (is_cut or scale != 1):
         keys["area"] = whole(round(entry["area"] * visible * scale, DECIMALS))
     if shapes.outlines is not None and entry.get("segmentation"):
-        keys |= _outline(shapes.outlines, at, height, width)
+        keys |= _outline(shapes.outlines, index, height, width)
     if shapes.corners is not None and (entry.get("corners") or is_cut):
-        keys["corners"] = [[whole(round(each, DECIMALS)) for each in point] for point in shapes.corners[at].tolist()]
+        keys["corners"] = [
+            [whole(round(coordinate, DECIMALS)) for coordinate in point] for point in shapes.corners[index].tolist()
+        ]
     if shapes.keypoints is not None and entry.get("keypoints"):
-        points = shapes.keypoints.points[at, : len(entry["keypoints"]) // 3]
+        points = shapes.keypoints.points[index, : len(entry["keypoints"]) // 3]
         keys["keypoints"] = [number for point in points.tolist() for number in _key_point(*point)]
         if "num_keypoints" in entry:
             keys["num_keypoints"] = int((points[:, 2] > 0).sum())
@@ -63,12 +65,12 @@ def _key_point(x: float, y: float, visibility: float) -> list[float | int]:
     """Return a point as COCO has it, which counts pixels from 0 at their centers."""
     if not visibility:
         return [0, 0, 0]
-    return [*(whole(round(each - 0.5, _BOX_DECIMALS)) for each in (x, y)), int(visibility)]
+    return [*(whole(round(coordinate - 0.5, _BOX_DECIMALS)) for coordinate in (x, y)), int(visibility)]
 
 
-def _outline(outlines: OutlineColumns, at: int, height: int, width: int) -> dict[str, Any]:
+def _outline(outlines: OutlineColumns, index: int, height: int, width: int) -> dict[str, Any]:
     """Return the polygon of an object that is in the tile, as COCO has it; for an RLE mask also its area."""
-    runs: NDArray[Any] = outlines.runs[outlines.first_run[at] : outlines.first_run[at + 1]].astype(np.int64)
+    runs: NDArray[Any] = outlines.runs[outlines.first_run[index] : outlines.first_run[index + 1]].astype(np.int64)
     if len(runs):
         lengths = np.diff(runs, prepend=0)
         return {
@@ -76,9 +78,9 @@ def _outline(outlines: OutlineColumns, at: int, height: int, width: int) -> dict
             "area": int(lengths[1::2].sum()),
         }
     rings = []
-    for ring in range(outlines.first_ring[at], outlines.first_ring[at + 1]):
+    for ring in range(outlines.first_ring[index], outlines.first_ring[index + 1]):
         points = outlines.points[outlines.first_point[ring] : outlines.first_point[ring + 1]].astype(np.float64)
         inside = cut_ring(points, width, height)
         if len(inside) >= 3 and area_of(inside) > 0:
-            rings.append([whole(round(each, DECIMALS)) for each in inside.ravel().tolist()])
+            rings.append([whole(round(coordinate, DECIMALS)) for coordinate in inside.ravel().tolist()])
     return {"segmentation": rings}

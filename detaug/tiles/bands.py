@@ -12,13 +12,13 @@ from torch.nn.functional import interpolate
 from detaug.arrays import Ints
 
 
-def part_of_bands(picture: NDArray[Any], window: Ints, size: Ints) -> NDArray[Any]:
+def part_of_bands(image: NDArray[Any], window: Ints, size: Ints) -> NDArray[Any]:
     """Return a tile of a source image (H, W, bands): `window` x, y, width, height; `size` (height, width).
 
     Scaled as `Resize` does, bilinear with antialiasing, and rounded to the values of the type.
     """
     x, y, width, height = window.tolist()
-    part = picture[y : y + height, x : x + width]
+    part = image[y : y + height, x : x + width]
     if part.shape[:2] == tuple(size.tolist()):
         return np.array(part)
     values = torch.from_numpy(part.astype(np.float32)).permute(2, 0, 1)[None]

@@ -56,7 +56,7 @@ def cut_objects(source: Source, tiles: TileWindows, min_visibility: float) -> Cu
     parts = [_cut(source, tiles, chunk, min_visibility) for chunk in _chunks(source, tiles)]
     if not parts:
         return _cut(source, tiles, slice(0, 0), min_visibility)
-    tile, rows, boxes, visible = (np.concatenate([part[at] for part in parts]) for at in range(4))
+    tile, rows, boxes, visible = (np.concatenate([part[column] for part in parts]) for column in range(4))
     shapes = [part.shapes for part in parts]
     return CutObjects(tile, rows, boxes, visible, _joined(shapes), np.sum([part.left_out for part in parts], axis=0))
 
@@ -64,12 +64,12 @@ def cut_objects(source: Source, tiles: TileWindows, min_visibility: float) -> Cu
 def _chunks(source: Source, tiles: TileWindows) -> Iterator[slice]:
     """Yield slices of the tiles, of whole source images."""
     _, counts, _ = source.objects()
-    work = np.cumsum(counts[tiles.picture] + 1)
+    work = np.cumsum(counts[tiles.image] + 1)
     start = 0
     while start < len(work):
         done = int(work[start - 1]) if start else 0
         end = int(np.searchsorted(work, done + PAIRS, side="right"))
-        end = int(np.searchsorted(tiles.picture, tiles.picture[min(max(end, start + 1), len(work)) - 1], side="right"))
+        end = int(np.searchsorted(tiles.image, tiles.image[min(max(end, start + 1), len(work)) - 1], side="right"))
         yield slice(start, end)
         start = end
 
@@ -92,17 +92,17 @@ def _cut(source: Source, tiles: TileWindows, chunk: slice, min_visibility: float
     boxes, shapes = whole_where_close(views.unpadded()[0]), shapes.some(left)
     tile = image[left] + (chunk.start or 0)
     missing = before - np.bincount(image[left], minlength=len(before))
-    left_out = np.bincount(own.picture, missing, len(source)).astype(np.int64)
+    left_out = np.bincount(own.image, missing, len(source)).astype(np.int64)
     return CutObjects(tile, placement.rows[left], boxes, visible[left], shapes, left_out)
 
 
 def _views(source: Source, tiles: TileWindows) -> Views:
     """Return the tiles as views of their source images, with the boxes that reach into them, not clipped."""
     boxes, counts, labels = source.objects()
-    size = source.sizes[tiles.picture].astype(np.float64)
+    size = source.sizes[tiles.image].astype(np.float64)
     start = tiles.windows[:, :2] / size[:, ::-1]
     end = (tiles.windows[:, :2] + tiles.windows[:, 2:]) / size[:, ::-1]
-    tile, row = pairs(np.concatenate([[0], np.cumsum(counts)]), tiles.picture)
+    tile, row = pairs(np.concatenate([[0], np.cumsum(counts)]), tiles.image)
     meets = (boxes[row, :2] < end[tile]).all(1) & (boxes[row, 2:] > start[tile]).all(1)
     tile, row = tile[meets], row[meets]
     count = np.bincount(tile, minlength=len(size))
@@ -112,7 +112,7 @@ def _views(source: Source, tiles: TileWindows) -> Views:
     return views.crop_to(start, end).at_size(tiles.sizes.astype(np.float64))
 
 
-def _visible(of_pictures: Shapes, placed: Shapes, placement: Placement, of_boxes: Floats) -> Floats:
+def _visible(of_images: Shapes, placed: Shapes, placement: Placement, of_boxes: Floats) -> Floats:
     """Return (B,): the visible fraction of each object: of its polygon if it has one, else its rotated box or box.
 
     `placed`: the shapes in pixels of the tiles; `of_boxes`: (B,) the visible fraction of their boxes.
@@ -124,8 +124,8 @@ def _visible(of_pictures: Shapes, placed: Shapes, placement: Placement, of_boxes
         outlines = placed.outlines.of(cut)
         whole, seen = _areas(outlines, sides[cut])
         runs = np.diff(outlines.first_run) > 0
-        assert of_pictures.outlines is not None
-        whole[runs] += of_pictures.outlines.of(placement.rows[cut[runs]]).pixels_of_runs()
+        assert of_images.outlines is not None
+        whole[runs] += of_images.outlines.of(placement.rows[cut[runs]]).pixels_of_runs()
         seen += outlines.pixels_of_runs()
     elif placed.corners is not None:
         relative = placed.corners[cut] / sides[cut, None]
@@ -144,10 +144,10 @@ def _areas(outlines: OutlineColumns, sides: Floats) -> tuple[Floats, Floats]:
     whole, seen = np.zeros((2, len(sides)))
     order = np.argsort(lengths, kind="stable")  # rings of about the same length are padded together
     for rings in np.split(order, np.arange(RINGS, len(order), RINGS)) if len(order) else ():
-        at = outlines.first_point[rings][:, None] + np.minimum(
+        vertex = outlines.first_point[rings][:, None] + np.minimum(
             np.arange(lengths[rings[-1]]), lengths[rings][:, None] - 1
         )
-        points, scale = outlines.points[at] / sides[owner[rings], None], sides[owner[rings]].prod(1)
+        points, scale = outlines.points[vertex] / sides[owner[rings], None], sides[owner[rings]].prod(1)
         np.add.at(whole, owner[rings], polygons.area(points) * scale)
         np.add.at(seen, owner[rings], polygons.area(polygons.clip(points)) * scale)
     return whole, seen
@@ -187,18 +187,18 @@ def _placed_outlines(table: MaskTable, placement: Placement) -> OutlineColumns:
     if (of_runs := np.flatnonzero(table.has_runs[rows])).size:
         objects, sides = objects_of(placement), placement.layers.rectangle[placement.image, placement.layer, 2:]
         hulls = polygons.hull(placement.move(corners_of_boxes(table.run_boxes[rows].astype(np.float64))))
-        for at in of_runs.tolist():
-            width, height = sides[at].astype(int).tolist()
-            left, top = np.floor(hulls[at, :2]).clip(0).astype(int).tolist()
-            right, bottom = np.ceil(hulls[at, 2:]).clip(0, sides[at]).astype(int).tolist()
-            y, x = (np.arange(*each)[None] * ONE + ONE // 2 for each in ((top, bottom), (left, right)))
-            (mask,) = rasterise(table, objects.part(np.array([at])), Grid(y, x))
-            runs[at] = ends_of_part(mask, (left, top), (height, width))
+        for index in of_runs.tolist():
+            width, height = sides[index].astype(int).tolist()
+            left, top = np.floor(hulls[index, :2]).clip(0).astype(int).tolist()
+            right, bottom = np.ceil(hulls[index, 2:]).clip(0, sides[index]).astype(int).tolist()
+            y, x = (np.arange(*span)[None] * ONE + ONE // 2 for span in ((top, bottom), (left, right)))
+            (mask,) = rasterise(table, objects.part(np.array([index])), Grid(y, x))
+            runs[index] = ends_of_part(mask, (left, top), (height, width))
     corners = placement.move(np.nan_to_num(chosen.corners))
     return chosen._replace(
         points=moved_points(points, chosen.first_point, chosen.first_ring, placement).astype(np.float32),
         runs=np.concatenate([np.zeros(0, np.int64), *runs]).astype(np.int32),
-        first_run=np.concatenate([[0], np.cumsum([len(each) for each in runs], dtype=np.int64)]),
+        first_run=np.concatenate([[0], np.cumsum([len(own_runs) for own_runs in runs], dtype=np.int64)]),
         corners=np.where(np.isnan(chosen.corners), np.nan, corners),
     )
 
@@ -207,10 +207,10 @@ def _joined(parts: list[Shapes]) -> Shapes:
     first = parts[0]
     key_points, corners, outlines = first.keypoints, first.corners, first.outlines
     if key_points is not None:
-        points = [each.keypoints.points for each in parts if each.keypoints is not None]
+        points = [part.keypoints.points for part in parts if part.keypoints is not None]
         key_points = replace(key_points, points=np.concatenate(points))
     if corners is not None:
-        corners = np.concatenate([each.corners for each in parts if each.corners is not None])
+        corners = np.concatenate([part.corners for part in parts if part.corners is not None])
     if outlines is not None:
-        outlines = join_outlines([each.outlines for each in parts if each.outlines is not None])
+        outlines = join_outlines([part.outlines for part in parts if part.outlines is not None])
     return Shapes(key_points, corners, outlines, first.masks, first.tight)

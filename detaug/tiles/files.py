@@ -66,7 +66,7 @@ class TileFiles(NamedTuple):
         """Return the extension of each tile's file: with quality keep only some are JPEGs."""
         if self.quality != "keep":
             return [_EXTENSIONS[self.format]] * len(reader)
-        can = np.array([can_cut(reader.reader.read(at)) for at in range(len(reader.reader))], bool)
+        can = np.array([can_cut(reader.reader.read(index)) for index in range(len(reader.reader))], bool)
         return [".jpg" if cut else ".png" for cut in can[reader.pictures] & ~reader.is_scaled]
 
     def write(
@@ -92,29 +92,29 @@ class TileFiles(NamedTuple):
 
     def _write_picture(self, reader: TileReader, tiles: Ints, paths: list[Path], threads: Threads) -> None:
         """Write the tiles of one source image that Pillow reads."""
-        at, blocks = int(reader.pictures[tiles[0]]), None
+        index, blocks = int(reader.pictures[tiles[0]]), None
         is_copy = reader.is_copy[tiles[0]]
         try:
-            picture = read_picture(reader.reader, at)
-            content = reader.reader.read(at) if is_copy else b""
+            image = read_picture(reader.reader, index)
+            content = reader.reader.read(index) if is_copy else b""
             if self.quality == "keep" and paths[0].suffix == ".jpg" and not is_copy:
-                blocks = JpegBlocks(reader.reader.read(at), paths[0].parent)
+                blocks = JpegBlocks(reader.reader.read(index), paths[0].parent)
         except OSError as error:
             raise _unusable(reader, tiles, f"{error.strerror or error}; {reader.remedy}") from None
         if is_copy:
             paths[0].write_bytes(content)
             return
-        picture = picture.convert("RGB") if picture.mode == "CMYK" else picture
+        image = image.convert("RGB") if image.mode == "CMYK" else image
         form = "png" if self.quality == "keep" else self.format
-        if picture.mode not in _MODES[form]:
-            other = "--format png does" if picture.mode in _MODES["png"] else "--channels and --dtype do"
-            raise _unusable(reader, tiles, f"has pixels of mode {picture.mode}, which {form} does not keep; {other}")
+        if image.mode not in _MODES[form]:
+            other = "--format png does" if image.mode in _MODES["png"] else "--channels and --dtype do"
+            raise _unusable(reader, tiles, f"has pixels of mode {image.mode}, which {form} does not keep; {other}")
 
         def save(tile: int, path: Path) -> None:
             if blocks and path.suffix == ".jpg":
                 blocks.save(reader.windows[tile], path)
                 return
-            part = part_of(picture, reader.windows[tile], reader.sizes[tile])
+            part = part_of(image, reader.windows[tile], reader.sizes[tile])
             if path.suffix == ".jpg":
                 part.save(path, "JPEG", quality=self.quality)
             else:

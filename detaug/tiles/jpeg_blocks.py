@@ -53,20 +53,20 @@ class JpegBlocks:
             file.write(content)
             file.flush()
             try:
-                self._picture = self._library.read_dct(file.name)
-                self._picture.load()
+                self._jpeg = self._library.read_dct(file.name)
+                self._jpeg.load()
             except OSError:  # names the file here
                 raise OSError("is a JPEG that jpeglib does not read; give another quality than 'keep'") from None
 
     def save(self, window: Ints, path: Path) -> None:
         """Write the part in a window x, y, width, height, whose x and y are multiples of `ALIGN`."""
         x, y, width, height = window.tolist()
-        picture, parts = self._picture, []
-        factors = np.asarray(picture.samp_factor)  # blocks of each component, down and across, in a unit of the grid
-        for own, blocks in zip(factors, (picture.Y, picture.Cb, picture.Cr), strict=False):
+        jpeg, parts = self._jpeg, []
+        factors = np.asarray(jpeg.samp_factor)  # blocks of each component, down and across, in a unit of the grid
+        for own, blocks in zip(factors, (jpeg.Y, jpeg.Cb, jpeg.Cr), strict=False):
             sides = 8 * factors[0] // own  # pixels of a block
             first, end = np.array([y, x]) // sides, -(-np.array([y + height, x + width]) // sides)
             parts.append(blocks[first[0] : end[0], first[1] : end[1]])
-        tile = self._library.from_dct(*parts, qt=picture.qt, quant_tbl_no=picture.quant_tbl_no)
-        tile.height, tile.width, tile.samp_factor = height, width, picture.samp_factor
+        tile = self._library.from_dct(*parts, qt=jpeg.qt, quant_tbl_no=jpeg.quant_tbl_no)
+        tile.height, tile.width, tile.samp_factor = height, width, jpeg.samp_factor
         tile.write_dct(os.fspath(path))

@@ -53,19 +53,21 @@ def read_picture(source: Source, index: int, content: bytes | None = None) -> Im
     except PILLOW_ERRORS as error:
         why = "" if isinstance(error, UnidentifiedImageError) else f" ({error})"
         raise OSError(header.pixels.fault(3, "uint8") or f"does not decode{why}") from None
-    turned: Image.Image = upright(image, header.orientation)
-    if turned.mode in ("P", "1"):
-        return turned.convert("RGBA" if "transparency" in turned.info else "RGB" if turned.mode == "P" else "L")
-    return turned
+    displayed: Image.Image = upright(image, header.orientation)
+    if displayed.mode in ("P", "1"):
+        return displayed.convert(
+            "RGBA" if "transparency" in displayed.info else "RGB" if displayed.mode == "P" else "L"
+        )
+    return displayed
 
 
-def part_of(picture: Image.Image, window: Ints, size: Ints) -> Image.Image:
+def part_of(image: Image.Image, window: Ints, size: Ints) -> Image.Image:
     """Return a tile of a source image: `window` x, y, width, height; scaled to `size` (height, width) if smaller.
 
     Scaled as `Resize` does, bilinear with antialiasing.
     """
     x, y, width, height = window.tolist()
-    part = picture.crop((x, y, x + width, y + height))
+    part = image.crop((x, y, x + width, y + height))
     sides = (int(size[1]), int(size[0]))
     return part if part.size == sides else part.resize(sides, Image.Resampling.BILINEAR)
 
@@ -99,36 +101,36 @@ class ImageParts:
         absent = [index for index in absent if self.tiff(index) is None]
         asked = [*dict.fromkeys(absent)] if self._source.files else absent
         contents = self._source.contents(np.array(asked)) if asked else []
-        found = dict(zip(asked, contents, strict=True))
-        return {index: content.tobytes() for index, content in found.items()}
+        by_index = dict(zip(asked, contents, strict=True))
+        return {index: content.tobytes() for index, content in by_index.items()}
 
     def parts(self, index: int, windows: Ints, sizes: Ints, content: bytes | None = None) -> list[NDArray[Any]]:
         """Return tiles of one source image: `windows` (K, 4), `sizes` (K, 2), see `Tiles`. Raises OSError."""
         tiff = self.tiff(index)
         if tiff is not None and (sizes[:, ::-1] == windows[:, 2:]).all():
             return tiff.parts(windows)
-        picture = self._whole(index, content)
-        if isinstance(picture, Image.Image):
-            return [np.array(part_of(picture, *each)) for each in zip(windows, sizes, strict=True)]
-        return [part_of_bands(picture, *each) for each in zip(windows, sizes, strict=True)]
+        image = self._whole(index, content)
+        if isinstance(image, Image.Image):
+            return [np.array(part_of(image, *tile)) for tile in zip(windows, sizes, strict=True)]
+        return [part_of_bands(image, *tile) for tile in zip(windows, sizes, strict=True)]
 
     def _whole(self, index: int, content: bytes | None) -> Image.Image | NDArray[Any]:
         with self._lock:
             if index in self._kept:
                 self._kept.move_to_end(index)
                 return self._kept[index]
-        picture = self._decoder.decode(np.array([index]))[0] if self._decoder else self._rgb(index, content)
+        image = self._decoder.decode(np.array([index]))[0] if self._decoder else self._rgb(index, content)
         with self._lock:
-            self._kept[index] = picture
-            while sum(self._bytes(each) for each in self._kept) > self._memory:
+            self._kept[index] = image
+            while sum(self._bytes(kept) for kept in self._kept) > self._memory:
                 self._kept.popitem(last=False)
-        return picture
+        return image
 
     def _rgb(self, index: int, content: bytes | None) -> Image.Image:
-        picture = read_picture(self._source, index, content)
-        if picture.mode[0] in "IF":
-            raise OSError(f"has pixels of mode {picture.mode}, more than 8 bits, which a batch would not have")
-        return picture.convert("RGB")
+        image = read_picture(self._source, index, content)
+        if image.mode[0] in "IF":
+            raise OSError(f"has pixels of mode {image.mode}, more than 8 bits, which a batch would not have")
+        return image.convert("RGB")
 
     def _bytes(self, index: int) -> int:
         pixels = self._source.pixel_format

@@ -80,24 +80,24 @@ class TileReader(DerivedSource):
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.pixel_format = reader, reader.pixel_format
         tiles = plan_tiles(reader.sizes, size, overlap, whole, grids, align)
-        found = cut_objects(reader, tiles, min_visibility)
-        counts = np.bincount(found.tile, minlength=len(tiles.picture))
+        objects = cut_objects(reader, tiles, min_visibility)
+        counts = np.bincount(objects.tile, minlength=len(tiles.image))
         without = np.flatnonzero(counts == 0)
         some = np.random.default_rng(seed).permutation(without)[: round(empty * len(without))]
         chosen = np.union1d(np.flatnonzero(counts), some)
         if not len(chosen):
             raise InputError(f"empty={empty} leaves no tile of {reader.origin}: no tile shows an object; give empty=1")
         own = tiles.some(chosen)
-        self.cut, self.pictures, self.windows, self.is_scaled = found, own.picture, own.windows, own.is_scaled
+        self.cut, self.pictures, self.windows, self.is_scaled = objects, own.image, own.windows, own.is_scaled
         cut = {
             "sizes": own.sizes,
-            "boxes": found.boxes,
+            "boxes": objects.boxes,
             "counts": counts[chosen],
             "image_ids": None,
             "relative": False,
-            "shapes": found.shapes,
+            "shapes": objects.shapes,
         }
-        super().__init__([reader], self.pictures, of_images(reader, self.pictures, found.rows) | cut)
+        super().__init__([reader], self.pictures, of_images(reader, self.pictures, objects.rows) | cut)
         self.rounds = None if grids == 1 else own.grids.T
         self._read = ImageParts(reader, parse_size("memory", memory))
 
@@ -106,12 +106,12 @@ class TileReader(DerivedSource):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the threads behind: another process starts its own."""
-        return {name: each for name, each in vars(self).items() if name != "_threads"}
+        return {name: value for name, value in vars(self).items() if name != "_threads"}
 
     @cached_property
     def stretch_of_clip(self) -> Ints | None:  # type: ignore[override]
         """Return (n,): a number of the tiles whose source image is decoded at once; training takes them together."""
-        in_parts = [at for at in np.unique(self.pictures).tolist() if self._read.tiff(at) is not None]
+        in_parts = [image for image in np.unique(self.pictures).tolist() if self._read.tiff(image) is not None]
         alone = np.isin(self.pictures, in_parts) & ~self.is_scaled
         numbers = np.where(alone, len(self.reader) + np.arange(len(self)), self.pictures)
         return None if alone.all() else numbers
@@ -139,8 +139,8 @@ class TileReader(DerivedSource):
         parts = self._threads.map(self._parts, [indices[group] for group in groups], files)
         result: list[NDArray[Any]] = [np.zeros(0, np.uint8)] * len(indices)
         for group, tiles in zip(groups, parts, strict=True):
-            for at, tile in zip(group.tolist(), tiles, strict=True):
-                result[at] = tile
+            for index, tile in zip(group.tolist(), tiles, strict=True):
+                result[index] = tile
         return result
 
     def _parts(self, indices: Ints, content: bytes | None) -> list[NDArray[Any]]:

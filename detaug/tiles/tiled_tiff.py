@@ -44,22 +44,22 @@ class TiledTiff:
         part = np.empty((height, width, bands), page.dtype)
         steps = range(y // rows, -(-(y + height) // rows)), range(x // columns, -(-(x + width) // columns))
         for plane, row, column in product(range(bands // together), *steps):
-            at = plane * of_plane + row * across + column
-            if at not in decoded:
-                decoded[at] = self._decode(file, at, together)
+            number = plane * of_plane + row * across + column
+            if number not in decoded:
+                decoded[number] = self._decode(file, number, together)
             top, left = row * rows, column * columns
             y0, x0 = max(y, top), max(x, left)
             y1, x1 = min(y + height, top + rows), min(x + width, left + columns)
             into = part[y0 - y : y1 - y, x0 - x : x1 - x, plane * together : (plane + 1) * together]
-            into[...] = decoded[at][y0 - top : y1 - top, x0 - left : x1 - left]
+            into[...] = decoded[number][y0 - top : y1 - top, x0 - left : x1 - left]
         return part
 
-    def _decode(self, file: Any, at: int, bands: int) -> NDArray[Any]:
+    def _decode(self, file: Any, number: int, bands: int) -> NDArray[Any]:
         page = self._page
-        if not page.databytecounts[at]:  # a tile without bytes, as GDAL leaves out empty ones
+        if not page.databytecounts[number]:  # a tile without bytes, as GDAL leaves out empty ones
             return np.full((page.tilelength, page.tilewidth, bands), page.nodata, page.dtype)
-        file.seek(page.dataoffsets[at])
-        tile, _, _ = page.decode(file.read(page.databytecounts[at]), at, jpegtables=page.jpegtables)
+        file.seek(page.dataoffsets[number])
+        tile, _, _ = page.decode(file.read(page.databytecounts[number]), number, jpegtables=page.jpegtables)
         if tile is None:
             raise ValueError("a tile is damaged")
         return np.asarray(tile[0])

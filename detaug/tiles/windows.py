@@ -16,7 +16,7 @@ Size = int | tuple[int, int]
 class TileWindows(NamedTuple):
     """T tiles of source images: those of one are consecutive, row by row, and then the one that shows all of it."""
 
-    picture: Ints
+    image: Ints
     """(T,): the position of each one's source image."""
     windows: Ints
     """(T, 4): x, y, width, height, in pixels of the source image."""
@@ -27,7 +27,7 @@ class TileWindows(NamedTuple):
 
     def some(self, chosen: Ints | slice) -> TileWindows:
         """Return some of the tiles."""
-        return TileWindows(self.picture[chosen], self.windows[chosen], self.sizes[chosen], self.grids[chosen])
+        return TileWindows(self.image[chosen], self.windows[chosen], self.sizes[chosen], self.grids[chosen])
 
     @property
     def is_scaled(self) -> Bools:
@@ -50,7 +50,7 @@ def check_grid(size: Size, overlap: float, whole: int | None = None, grids: int 
 
 
 def plan_tiles(
-    pictures: Ints, size: Size, overlap: float, whole: int | None = None, grids: int = 1, align: int = 1
+    image_sizes: Ints, size: Size, overlap: float, whole: int | None = None, grids: int = 1, align: int = 1
 ) -> TileWindows:
     """Return the tiles of source images, (n, 2) (height, width) each.
 
@@ -64,29 +64,29 @@ def plan_tiles(
     height, width = check_grid(size, overlap, whole, grids, align)
     of_size: dict[tuple[int, int], tuple[Ints, Ints, Bools]] = {}
     rows = []
-    for at, picture in enumerate(map(tuple, pictures.tolist())):
-        if picture not in of_size:
-            of_size[picture] = _windows(picture, (height, width), overlap, whole, grids, align)
-        rows.append((np.full(len(of_size[picture][0]), at), *of_size[picture]))
+    for index, image_size in enumerate(map(tuple, image_sizes.tolist())):
+        if image_size not in of_size:
+            of_size[image_size] = _windows(image_size, (height, width), overlap, whole, grids, align)
+        rows.append((np.full(len(of_size[image_size][0]), index), *of_size[image_size]))
     nothing = (*(np.zeros((0, *shape), np.int64) for shape in ((), (4,), (2,))), np.zeros((0, grids), bool))
-    return TileWindows(*(np.concatenate(each) for each in zip(nothing, *rows, strict=True)))
+    return TileWindows(*(np.concatenate(columns) for columns in zip(nothing, *rows, strict=True)))
 
 
 def _windows(
-    picture: tuple[int, int], size: tuple[int, int], overlap: float, whole: int | None, grids: int, align: int
+    image_size: tuple[int, int], size: tuple[int, int], overlap: float, whole: int | None, grids: int, align: int
 ) -> tuple[Ints, Ints, Bools]:
     corners: dict[tuple[int, int], list[int]] = {}
     for grid in range(grids):
-        y, x = (_starts(side, tile, overlap, grid / grids, align) for side, tile in zip(picture, size, strict=True))
+        y, x = (_starts(side, tile, overlap, grid / grids, align) for side, tile in zip(image_size, size, strict=True))
         for corner in product(y, x):
             corners.setdefault(corner, []).append(grid)
-    sizes = [(min(size[0], picture[0] - top), min(size[1], picture[1] - left)) for top, left in corners]
+    sizes = [(min(size[0], image_size[0] - top), min(size[1], image_size[1] - left)) for top, left in corners]
     windows = [(left, top, width, height) for (top, left), (height, width) in zip(corners, sizes, strict=True)]
     if whole is not None and len(windows) > 1:
-        scale = min(1.0, whole / max(picture))
-        windows.append((0, 0, picture[1], picture[0]))
-        sizes.append((max(1, round(picture[0] * scale)), max(1, round(picture[1] * scale))))
-    in_grid = np.array([[grid in each for grid in range(grids)] for each in corners.values()])
+        scale = min(1.0, whole / max(image_size))
+        windows.append((0, 0, image_size[1], image_size[0]))
+        sizes.append((max(1, round(image_size[0] * scale)), max(1, round(image_size[1] * scale))))
+    in_grid = np.array([[grid in own_grids for grid in range(grids)] for own_grids in corners.values()])
     in_grid = np.concatenate([in_grid, np.ones((len(windows) - len(in_grid), grids), bool)])
     return np.array(windows, np.int64), np.array(sizes, np.int64), in_grid
 
@@ -103,7 +103,7 @@ def _starts(side: int, tile: int, overlap: float, phase: float, align: int) -> l
 def covers(windows: Ints, height: int, width: int) -> bool:
     """Return whether windows (T, 4) x, y, width, height show every pixel of a source image."""
     start, end = windows[:, :2], windows[:, :2] + windows[:, 2:]
-    x, y = (np.unique([0, side, *start[:, at], *end[:, at]]) for at, side in ((0, width), (1, height)))
+    x, y = (np.unique([0, side, *start[:, axis], *end[:, axis]]) for axis, side in ((0, width), (1, height)))
     shown = np.zeros((len(y) - 1, len(x) - 1), bool)
     for (left, top), (right, bottom) in zip(start, end, strict=True):
         shown[np.searchsorted(y, top) : np.searchsorted(y, bottom), slice(*np.searchsorted(x, [left, right]))] = True

@@ -71,10 +71,10 @@ class TileSummary:
     """Further arguments of the reader that loads them; None if no reader loads all of them."""
 
     def __str__(self) -> str:
-        pictures, tiles = counted(self.pictures, "source image"), counted(self.tiles, "tile")
+        source_images, tiles = counted(self.pictures, "source image"), counted(self.tiles, "tile")
         return "\n".join(
             [
-                f"{pictures} in {tiles} ({self.tiles_without_boxes:,} without boxes)",
+                f"{source_images} in {tiles} ({self.tiles_without_boxes:,} without boxes)",
                 f"{counted(self.objects, 'object')} as {counted(self.boxes, 'box', 'boxes')}, {self.cut:,} of them cut",
                 f"{counted(self.left_out, 'part')} left out, of which too little is visible",
                 *([f"{counted(self.lost, 'object')} in no tile"] if self.lost else []),
@@ -157,20 +157,20 @@ def tile_coco(
     if table.coco.has_videos:
         raise ConversionError(f"{source} has frames of videos, which are not cut: their tiles would be no video")
     options: dict[str, Any] = {"whole": whole, "seed": seed, "align": ALIGN if keep else 1, "memory": 1}
-    pictures = _reader_of(table, images, pixels)
+    source_reader = _reader_of(table, images, pixels)
     if not pixels.is_rgb8:  # that its tiles are cut from
-        options["memory"] = int(pictures.pixels.max()) * channels * np.dtype(dtype).itemsize
-    reader = TileReader(pictures, size, overlap, min_visibility, empty, **options)
+        options["memory"] = int(source_reader.pixels.max()) * channels * np.dtype(dtype).itemsize
+    reader = TileReader(source_reader, size, overlap, min_visibility, empty, **options)
     reader.check_files()
     names = _file_names(table, reader, files.extensions(reader))
     chosen = _ChosenImages.of(reader, own)
-    objects = int(chosen.pictures[table.image_index].sum())
+    objects = int(chosen.images[table.image_index].sum())
     if own is None and objects and not len(chosen.boxes):
         raise ConversionError(
             f"{source}: no object is left to write, of {counted(objects, 'object')}; nothing was written; each tile "
             f"shows less of them than min_visibility, {min_visibility}: lower it, or make the tiles larger"
         )
-    own_names = [names[at] for at in chosen.tiles.tolist()]
+    own_names = [names[tile] for tile in chosen.tiles.tolist()]
     json_name = f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"
     text = _document(table, reader, names, chosen, own, f"{min_visibility} {files.quality}")
     moved = [*(f"images/{name}" for name in own_names), json_name] if own else []
@@ -181,13 +181,13 @@ def tile_coco(
     return TileSummary(
         annotations=folder / json_name,
         images=folder / "images",
-        pictures=int(chosen.pictures.sum()),
+        pictures=int(chosen.images.sum()),
         tiles=len(chosen.tiles),
         tiles_without_boxes=len(chosen.tiles) - len(np.unique(reader.cut.tile[chosen.boxes])),
         objects=objects,
         boxes=len(chosen.boxes),
         cut=int((reader.cut.visible[chosen.boxes] < 1 - 1e-9).sum()),
-        left_out=int(reader.cut.left_out[chosen.pictures].sum()),
+        left_out=int(reader.cut.left_out[chosen.images].sum()),
         lost=objects - len(np.unique(reader.cut.rows[chosen.boxes])),
         unfinished=tuple(earlier),
         reading=_reading(pixels, types, shapes_of(table.coco.document["annotations"])),
@@ -196,18 +196,22 @@ def tile_coco(
 
 def _reading(pixels: PixelFormat, types: Collection[PixelType], shapes: Collection[str]) -> str | None:
     """Return the arguments of the reader of tiles with these types: tiles of 8-bit RGB keep 16 bits of gray, too."""
-    given = shape_arguments(shapes)
-    if pixels.is_rgb8 and not any(each.loss for each in types):
-        return given
-    found = {(pixels.channels, pixels.dtype)} if not pixels.is_rgb8 else {(each.bands, each.dtype) for each in types}
-    (channels, dtype), *others = found
-    return None if others or dtype not in DTYPES else f'{given}, channels={channels}, dtype="{dtype}"'
+    arguments = shape_arguments(shapes)
+    if pixels.is_rgb8 and not any(pixel_type.loss for pixel_type in types):
+        return arguments
+    kinds = (
+        {(pixels.channels, pixels.dtype)}
+        if not pixels.is_rgb8
+        else {(pixel_type.bands, pixel_type.dtype) for pixel_type in types}
+    )
+    (channels, dtype), *others = kinds
+    return None if others or dtype not in DTYPES else f'{arguments}, channels={channels}, dtype="{dtype}"'
 
 
 class _ChosenImages(NamedTuple):
     """What a part of a dataset has, or all."""
 
-    pictures: Bools
+    images: Bools
     """(n,): which of them."""
     tiles: Ints
     """Their positions."""
@@ -217,12 +221,12 @@ class _ChosenImages(NamedTuple):
     @classmethod
     def of(cls, reader: TileReader, part: Part | None) -> _ChosenImages:
         """Return the tiles of a part of the source images, consecutive ones; of None all."""
-        pictures = np.zeros(len(reader.reader), bool)
-        everything = range(len(pictures))
-        pictures[[*(part.items(everything) if part else everything)]] = True
+        images = np.zeros(len(reader.reader), bool)
+        everything = range(len(images))
+        images[[*(part.items(everything) if part else everything)]] = True
         _, counts, _ = reader.objects()
-        is_own = pictures[reader.pictures]
-        return cls(pictures, np.flatnonzero(is_own), np.flatnonzero(np.repeat(is_own, counts)))
+        is_own = images[reader.pictures]
+        return cls(images, np.flatnonzero(is_own), np.flatnonzero(np.repeat(is_own, counts)))
 
 
 def _document(
@@ -241,26 +245,26 @@ def _document(
 
 def _some(rows: Iterator[dict[str, Any]], positions: Sequence[int]) -> Iterator[dict[str, Any]]:
     wanted = frozenset(positions)
-    return (row for at, row in enumerate(rows) if at in wanted)
+    return (row for position, row in enumerate(rows) if position in wanted)
 
 
 def _reader_of(table: Table, images: PathLike, pixels: PixelFormat) -> CocoReader:
     """Return a reader of all that the JSON file has of its objects."""
     objects = table.coco.document["annotations"]
-    outlines = [each["segmentation"] for each in objects if each.get("segmentation")]
+    outlines = [entry["segmentation"] for entry in objects if entry.get("segmentation")]
     quadrangles = bool(outlines) and all(
-        isinstance(each, list) and len(each) == 1 and len(each[0]) == 8 for each in outlines
+        isinstance(outline, list) and len(outline) == 1 and len(outline[0]) == 8 for outline in outlines
     )
-    rotated = quadrangles or any(each.get("corners") for each in objects)
+    rotated = quadrangles or any(entry.get("corners") for entry in objects)
     return CocoReader(
         images,
         table.path,
-        keypoints=any(each.get("keypoints") for each in objects),
+        keypoints=any(entry.get("keypoints") for entry in objects),
         flip_pairs=[],
         masks=bool(outlines),
         rotated=rotated,
         tight=bool(outlines) or rotated,
-        crowds="keep" if any(each.get("iscrowd") for each in objects) else "drop",
+        crowds="keep" if any(entry.get("iscrowd") for entry in objects) else "drop",
         channels=pixels.channels,
         dtype=pixels.dtype,
         cache=False,
@@ -271,15 +275,15 @@ def _file_names(table: Table, reader: TileReader, extensions: Sequence[str]) -> 
     """Return the file name of each tile. Raises ConversionError where tiles of two would have one name."""
     names, first = list[str](), dict[str, int]()
     columns = reader.pictures.tolist(), reader.windows.tolist(), reader.is_copy.tolist(), extensions
-    for picture, window, is_copy, extension in zip(*columns, strict=True):
-        stem, own = posixpath.splitext(posixpath.normpath(table.file_names[picture]))
-        is_whole = window[2:] == table.sizes[picture, ::-1].tolist()
+    for image, window, is_copy, extension in zip(*columns, strict=True):
+        stem, own = posixpath.splitext(posixpath.normpath(table.file_names[image]))
+        is_whole = window[2:] == table.sizes[image, ::-1].tolist()
         place = "whole" if is_whole else f"{window[0]}_{window[1]}"
         name = f"{stem}_{place}{own if is_copy else extension}"
-        other = first.setdefault(name, picture)
-        if other != picture:
+        other = first.setdefault(name, image)
+        if other != image:
             raise ConversionError(
-                f"{table.file_names[other]} and {table.file_names[picture]} would both have the tile {name}; rename one"
+                f"{table.file_names[other]} and {table.file_names[image]} would both have the tile {name}; rename one"
             )
         names.append(name)
     return names
@@ -287,8 +291,8 @@ def _file_names(table: Table, reader: TileReader, extensions: Sequence[str]) -> 
 
 def _image_rows(table: Table, reader: TileReader, names: list[str]) -> Iterator[dict[str, Any]]:
     sizes, columns = reader.sizes.tolist(), (reader.pictures.tolist(), reader.windows.tolist())
-    for number, (picture, window, name, (height, width)) in enumerate(zip(*columns, names, sizes, strict=True), 1):
-        row = table.row("images", picture)
+    for number, (image, window, name, (height, width)) in enumerate(zip(*columns, names, sizes, strict=True), 1):
+        row = table.row("images", image)
         yield {
             "id": number,
             "file_name": name,

@@ -51,7 +51,7 @@ def test_windows_of_aligned_grids(size: tuple[int, int], overlap: float, grids: 
         several = len(expected) > 1
         if several:
             expected[0, 0, width, height] = {*range(grids)}
-        own = tiles.picture == at
+        own = tiles.image == at
         found = [*map(tuple, tiles.windows[own].tolist())]
         assert found == [*expected]
         assert [{*np.flatnonzero(each)} for each in tiles.grids[own]] == [*expected.values()]
