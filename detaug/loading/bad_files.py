@@ -129,15 +129,15 @@ class SkippedImages:
 def files_behind(error: Exception, reader: Source, indices: Ints, device: torch.device) -> BadFiles:
     """Return the files that made a pipeline fail. Raises `error` itself if no file is at fault (decision 14)."""
     indices = np.unique(indices)
-    if _is_of_files(error) and (found := _unreadable(reader, indices) or _undecodable(reader, indices, device)):
-        return found
+    if _is_of_files(error) and (files := _unreadable(reader, indices) or _undecodable(reader, indices, device)):
+        return files
     raise error
 
 
 def unreadable_files(error: OSError, reader: Source, indices: Ints) -> BadFiles:
     """Return the files that a source cannot read. Raises `error` itself if it can read them all now."""
-    if found := _unreadable(reader, np.unique(indices)):
-        return found
+    if files := _unreadable(reader, np.unique(indices)):
+        return files
     raise error
 
 
@@ -192,19 +192,19 @@ def _undecodable(reader: Source, indices: Ints, device: torch.device) -> BadFile
 
     Where it decodes none of them on a GPU, they are at fault if the CPU does not decode them either.
     """
-    found, worker = BadFiles(), _decoding_worker(reader, device)
+    undecodable, worker = BadFiles(), _decoding_worker(reader, device)
     for index in indices:
         try:
             worker.start(inputs(reader, index[None]))
             worker.finish()
         except DALI_ERRORS as error:  # a pipeline cannot be used after an error
-            found[int(index)] = f"{reader.path(index)}: DALI does not decode it ({reason_of(error)})"
+            undecodable[int(index)] = f"{reader.path(index)}: DALI does not decode it ({reason_of(error)})"
             worker.close()
             worker = _decoding_worker(reader, device)
     worker.close()
-    if len(found) == len(indices) and device.type == "cuda" and reader.pixel_format.is_rgb8:
+    if len(undecodable) == len(indices) and device.type == "cuda" and reader.pixel_format.is_rgb8:
         return _undecodable(reader, indices, torch.device("cpu"))
-    return found if len(found) < len(indices) or SourceDecoder(reader).works() else BadFiles()
+    return undecodable if len(undecodable) < len(indices) or SourceDecoder(reader).works() else BadFiles()
 
 
 def _decoding_worker(reader: Source, device: torch.device) -> PipelineWorker:

@@ -234,7 +234,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         classes = torch.cat([self.labels.new_zeros((len(self), 1)), self.labels.clamp(min=1) - 1], 1)
         index = (places + 1).long().flatten(1)
         of_places = {"masks": numbers, "sem_masks": classes.float()}
-        return {name: each.gather(1, index).view(places.shape) for name, each in of_places.items()}
+        return {name: values.gather(1, index).view(places.shape) for name, values in of_places.items()}
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with every tensor on `device`."""
@@ -271,7 +271,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
             "orig_size": self.source_size,
             "size": size,
         }  # None: a DALI pipeline without this output
-        on_device = {name: each.to(self.boxes.device) for name, each in of_images.items() if each is not None}
+        on_device = {name: values.to(self.boxes.device) for name, values in of_images.items() if values is not None}
         if not masks:
             return split_by_image(of_boxes, on_device, self.counts)
         of_objects = self.masks()
@@ -285,10 +285,10 @@ def change_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
     def changed(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: changed(each) for name, each in value.items()}
+            return {name: changed(item) for name, item in value.items()}
         return change(value) if isinstance(value, Tensor) else value
 
-    return replace(batch, **{each.name: changed(getattr(batch, each.name)) for each in fields(batch)})
+    return replace(batch, **{member.name: changed(getattr(batch, member.name)) for member in fields(batch)})
 
 
 def clone_batch(batch: Any) -> Any:
@@ -299,4 +299,4 @@ def clone_batch(batch: Any) -> Any:
 
 def as_tensors(columns: Mapping[str, NDArray[Any]]) -> dict[str, Columns]:
     """Return columns as tensors; those of objects stay arrays."""
-    return {name: each if each.dtype == object else torch.from_numpy(each) for name, each in columns.items()}
+    return {name: column if column.dtype == object else torch.from_numpy(column) for name, column in columns.items()}

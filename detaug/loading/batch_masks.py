@@ -140,7 +140,7 @@ class MasksOfBoxes(ShapesOfBoxes):
         table = self._group.shapes.mask_table
         assert self.moved is not None
         placement = self._group.placement.some(np.arange(self.moved.boxes.start, self.moved.boxes.stop))
-        return Polygons(*(torch.from_numpy(each) for each in placed_outlines(table, placement)))
+        return Polygons(*(torch.from_numpy(array) for array in placed_outlines(table, placement)))
 
     def marks(self) -> list[Marks | None]:
         """Return what images show of the objects of each image or frame, beside boxes."""
@@ -150,8 +150,8 @@ class MasksOfBoxes(ShapesOfBoxes):
         table, objects = self._objects()
         ends = np.cumsum(self._is_real.sum(1)).tolist()
         return [
-            with_masks(each, table, objects.part(slice(start, end)), self._size)
-            for each, start, end in zip(marks, [0, *ends], ends, strict=False)
+            with_masks(image_marks, table, objects.part(slice(start, end)), self._size)
+            for image_marks, start, end in zip(marks, [0, *ends], ends, strict=False)
         ]
 
     @property

@@ -43,8 +43,8 @@ def marks_of_classes(names: KeyPoints, classes: Ints, keypoints: Any) -> Marks:
     """
     if keypoints.shape[-1] == 2:
         keypoints = np.concatenate([keypoints, np.full((*keypoints.shape[:-1], 1), 2.0)], axis=-1)
-    skeletons = [names.of_class(at, names.count)[1] for at in classes.tolist()]
-    return Marks(keypoints, skeletons, [names.sides_of_class(at) for at in classes.tolist()])
+    skeletons = [names.of_class(number, names.count)[1] for number in classes.tolist()]
+    return Marks(keypoints, skeletons, [names.sides_of_class(number) for number in classes.tolist()])
 
 
 class ShapesOfBoxes:
@@ -115,9 +115,9 @@ class ShapesOfBoxes:
         corners = None if self.shapes.corners is None else self.corners.flatten(0, -4).cpu().numpy()
         assert self.moved is not None
         marks, first, in_shapes = [], 0, self.moved.rows
-        for at, rows in enumerate(self.rows.cpu().flatten(0, -2).numpy()):
+        for index, rows in enumerate(self.rows.cpu().flatten(0, -2).numpy()):
             real = rows >= 0
-            own = [None if each is None else each[at][real] for each in (keypoints, corners)]
+            own = [None if values is None else values[index][real] for values in (keypoints, corners)]
             marks.append(marks_of(self.shapes, in_shapes[first : first + real.sum()], *own))
             first += real.sum()
         return marks

@@ -83,8 +83,8 @@ class BatchStream:
                 self._jobs = self._planner.jobs_from(*position)
             try:
                 self._fill()
-            except BadFilesFound as found:
-                self._skip(found.files, position)
+            except BadFilesFound as error:
+                self._skip(error.files, position)
         self._claims += 1
         self._is_claimed = True
         return self._claims
@@ -112,8 +112,8 @@ class BatchStream:
         jobs = self._planner.replay(indices, params, epoch)
         try:
             parts = [part for job in jobs for part in job.images(self._engine.run_alone(job))]
-        except BadFilesFound as found:
-            raise bad_files_error(found.files, self._planner.reader) from None
+        except BadFilesFound as error:
+            raise bad_files_error(error.files, self._planner.reader) from None
         batch = self._assemble(jobs[0].group.batches[0].plan, join(parts))
         assert batch is not None, "a replayed batch has no stand-ins"
         return batch
@@ -167,8 +167,8 @@ class BatchStream:
             self._fill()
             job, outputs = self._engine.finish()
             self._fill()
-        except BadFilesFound as found:
-            bad = found.files
+        except BadFilesFound as error:
+            bad = error.files
         if bad:
             self._skip(bad, position)
             return

@@ -115,7 +115,7 @@ class Targets:
         return batches
 
 
-_COLUMNS = [each for each in fields(Targets) if each.metadata]
+_COLUMNS = [column for column in fields(Targets) if column.metadata]
 
 
 def _with_keypoints(moved: PartOfGroup | None, keypoints: Tensor | None) -> PartOfGroup | None:
@@ -166,13 +166,15 @@ def _grouped(views: Views, batches: list[slice], counts: Ints) -> list[PartOfGro
     size = max(1, GROUP_IMAGES // (batches[0].stop - batches[0].start))
     first = np.concatenate([[0], np.cumsum(counts if views.frames == 1 else (views.labels >= 0).sum(1))])
     parts = []
-    for at in range(0, len(batches), size):
-        together = batches[at : at + size]
+    for start in range(0, len(batches), size):
+        together = batches[start : start + size]
         images = slice(together[0].start, together[-1].stop)
         group = ShapeGroup(views.shapes, partial(Placement.of_views, views[images]))
         group.prepare()
         starts = first[images.start]
-        parts += [PartOfGroup(group, slice(*(first[[each.start, each.stop]] - starts).tolist())) for each in together]
+        parts += [
+            PartOfGroup(group, slice(*(first[[batch.start, batch.stop]] - starts).tolist())) for batch in together
+        ]
     return parts
 
 
@@ -274,7 +276,7 @@ def _clip_batch(
         matrix=targets.matrix[::frames],
         rows=by_clip(targets.rows),
         moved=targets.moved,
-        columns=as_tensors({name: each.reshape(*clips.shape, *each.shape[1:]) for name, each in columns.items()}),
+        columns=as_tensors({name: column.reshape(*clips.shape, *column.shape[1:]) for name, column in columns.items()}),
         params=params,
         epoch=epoch,
         classes=None if targets.classes is None else targets.classes[::frames],

@@ -88,8 +88,8 @@ class ClipBatch(OldNames, MasksOfBoxes):
         """Draw the first frames for notebooks, with the numbers and colors of their tracks."""
         numbers = torch.where(self.track_id < 0, self.labels, self.track_id)
         seen = list(self.valid.flatten(0, 1))
-        boxes = [each[mask].tolist() for each, mask in zip(self.boxes.flatten(0, 1), seen, strict=True)]
-        shown = [each[mask].tolist() for each, mask in zip(numbers.flatten(0, 1), seen, strict=True)]
+        boxes = [frame_boxes[mask].tolist() for frame_boxes, mask in zip(self.boxes.flatten(0, 1), seen, strict=True)]
+        shown = [frame_numbers[mask].tolist() for frame_numbers, mask in zip(numbers.flatten(0, 1), seen, strict=True)]
         sizes = self.image_size.repeat_interleave(self.frame.shape[1], 0).tolist()
         return notebook_png(list(self.images.flatten(0, 1)), boxes, shown, sizes)
 
@@ -102,7 +102,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
         order = torch.sort(self.valid.flatten(0, 1).int(), dim=1, descending=True, stable=True).indices
         counts = self.valid.flatten(0, 1).sum(1).tolist()
         order = order[:, : max(counts, default=0)]
-        boxes, labels, valid = (each.flatten(0, 1) for each in (self.boxes, self.labels, self.valid))
+        boxes, labels, valid = (values.flatten(0, 1) for values in (self.boxes, self.labels, self.valid))
         return Batch(
             images=self.images.flatten(0, 1),
             boxes=boxes.gather(1, order[..., None].expand(-1, -1, 4)),
@@ -116,7 +116,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
             rows=None if self.rows is None else self.rows.flatten(0, 1).gather(1, order.cpu()),
             image_id_of_box=torch.where(valid.gather(1, order).cpu(), self.image_id.flatten().cpu()[:, None], -1),
             moved=self.moved,
-            columns={name: _in_order(each, order.cpu()) for name, each in self.columns.items()},
+            columns={name: _in_order(column, order.cpu()) for name, column in self.columns.items()},
             params=self.params,
             epoch=self.epoch,
             classes=None if self.classes is None else self.classes.repeat_interleave(frames),

@@ -21,20 +21,20 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = torch.device(device)
+        resolved = torch.device(device)
     except RuntimeError:
-        found = torch.device("meta")
-    if found.type not in ("cpu", "cuda"):
+        resolved = torch.device("meta")
+    if resolved.type not in ("cpu", "cuda"):
         raise InputError(f"device must be None, 'cpu', 'cuda' or 'cuda:N', got {str(device)!r}")
-    return torch.device("cpu") if found.type == "cpu" else _cuda_device(found)
+    return torch.device("cpu") if resolved.type == "cpu" else _cuda_device(resolved)
 
 
 def _cuda_device(device: torch.device) -> torch.device:
     count = torch.cuda.device_count()
     index = _local_device() if device.index is None else device.index
     if index >= count:
-        found = f"found {count} CUDA device{'s' * (count != 1)}"
-        raise InputError(f"device {str(device)!r} is not there ({found}); device='cpu' runs without one")
+        reason = f"found {count} CUDA device{'s' * (count != 1)}"
+        raise InputError(f"device {str(device)!r} is not there ({reason}); device='cpu' runs without one")
     return torch.device("cuda", index)
 
 

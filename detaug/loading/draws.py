@@ -95,11 +95,14 @@ class DrawsAt:
     def _blocks(self, slots: Ints) -> tuple[list[PositionBlock], Ints]:
         """Return the blocks around the positions, and where each position is among those of the blocks, (N,)."""
         row, column = self.steps // STEPS, slots // SLOTS
-        rows, columns = (range(int(each.min()), int(each.max()) + 1) for each in (row, column))
+        rows, columns = (
+            range(int(block_numbers.min()), int(block_numbers.max()) + 1) for block_numbers in (row, column)
+        )
         heights = np.minimum(STEPS, self.epoch_steps - STEPS * np.arange(rows.stop))
         widths = np.minimum(SLOTS, self.draws.global_batch - SLOTS * np.arange(columns.stop))
         blocks = [
-            PositionBlock(self.epoch, *each, int(heights[each[0]] * widths[each[1]])) for each in product(rows, columns)
+            PositionBlock(self.epoch, *block, int(heights[block[0]] * widths[block[1]]))
+            for block in product(rows, columns)
         ]
         before = (row - rows.start) * STEPS * widths[columns.start :].sum()  # positions in blocks of earlier rows
         before += (column - columns.start) * SLOTS * heights[row]

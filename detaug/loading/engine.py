@@ -66,7 +66,7 @@ class Engine:
 
     def close(self) -> None:
         """End the pipelines, and discard their jobs. `open` makes new ones."""
-        workers = {*self._free, *(each.worker for each in self._in_flight)}
+        workers = {*self._free, *(flight.worker for flight in self._in_flight)}
         self._free.clear()
         self._in_flight.clear()
         self._pipelines, self._has_finished = 0, False
@@ -86,7 +86,7 @@ class Engine:
         Raises BadFilesFound for files that cannot be used, and the pipeline's error if it failed for another reason.
         """
         job, worker, _ = self._in_flight[0]
-        same_pipeline = [each.job.decoded for each in self._in_flight if each.worker is worker]
+        same_pipeline = [flight.job.decoded for flight in self._in_flight if flight.worker is worker]
         try:
             outputs = self._collect()
         except DALI_ERRORS as error:

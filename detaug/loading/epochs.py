@@ -128,13 +128,13 @@ class EpochOrder:
         elif skipped.any() and batches:
             batches = replace_skipped(skipped, batches, self.groups, 1)
         images = [self.images_of(batch) for batch in batches]
-        return EpochBatches(epoch, images, [np.repeat(each, self.frames) for each in wanted], first_slots)
+        return EpochBatches(epoch, images, [np.repeat(kept, self.frames) for kept in wanted], first_slots)
 
     def upcoming(self, epoch: int, step: int, skipped: Bools) -> Iterator[Upcoming]:
         """Yield the images that the processes of this machine will read from a step on, for each epoch."""
         ranks = ranks_of_machine(self.shard)
-        for each in count(epoch) if self.train else (epoch,):
-            yield self._read_by(ranks, each, step if each == epoch else 0, skipped)
+        for upcoming_epoch in count(epoch) if self.train else (epoch,):
+            yield self._read_by(ranks, upcoming_epoch, step if upcoming_epoch == epoch else 0, skipped)
 
     def _read_by(self, ranks: range, epoch: int, first_step: int, skipped: Bools) -> Upcoming:
         steps, skipped = self.steps(epoch), self._broken(skipped)
@@ -185,12 +185,13 @@ def training_steps(
     for kind in kinds:
         rows = [np.flatnonzero(groups == kind)]
         if rounds is not None:
-            rows = [own if len(own := rows[0][each[rows[0]]]) else rows[0] for each in rounds]
+            # A round that takes no image of this kind takes all of them, so that each epoch has as many steps.
+            rows = [own if len(own := rows[0][taken[rows[0]]]) else rows[0] for taken in rounds]
         order, images = _shuffled(rows[epoch % len(rows)], factors, rng)
-        images = max(images, *(_length(each, factors) for each in rows))
+        images = max(images, *(_length(of_round, factors) for of_round in rows))
         order = order if stretches is None else _by_stretches(order, stretches[order], global_batch, rng)
         steps += _deal(order, images, global_batch, last_batch, least)
-    return steps if len(kinds) == 1 else [steps[at] for at in rng.permutation(len(steps))]
+    return steps if len(kinds) == 1 else [steps[index] for index in rng.permutation(len(steps))]
 
 
 def _by_stretches(order: Ints, stretches: Ints, global_batch: int, rng: np.random.Generator) -> Ints:
@@ -199,8 +200,8 @@ def _by_stretches(order: Ints, stretches: Ints, global_batch: int, rng: np.rando
     Each `LANE` slots of a step take turns through stretches of their own, `OPEN` at a time: so a shard needs few of
     them, and another one needs others.
     """
-    names, at = np.unique(stretches, return_inverse=True)
-    turn = rng.permutation(len(names))[at]
+    names, number = np.unique(stretches, return_inverse=True)
+    turn = rng.permutation(len(names))[number]
     lanes = global_batch // LANE if global_batch % LANE == 0 else 1
     lane, turn = turn % lanes, turn // lanes
     sorted_ = order[np.lexsort((turn + OPEN * rng.random(len(order)), lane))]

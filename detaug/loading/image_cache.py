@@ -95,8 +95,8 @@ class ImageCache:
     def storable(self, indices: Ints) -> list[int]:
         """Return the positions in `indices` of images that are not stored and for which there is room."""
         room = max(memory.room for memory in self._memory)
-        found: list[int] = np.flatnonzero((self.addresses[indices] == 0) & (self.lengths[indices] <= room)).tolist()
-        return found
+        positions: list[int] = np.flatnonzero((self.addresses[indices] == 0) & (self.lengths[indices] <= room)).tolist()
+        return positions
 
     def store(self, images: dict[int, Tensor]) -> None:
         """Store images by index, (H, W, 3) or their bytes, that are used on the current stream, while there is room."""

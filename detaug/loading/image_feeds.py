@@ -111,7 +111,9 @@ class ImageFeed:
         """Store what `node` returned for these images, a DALI tensor list, in the cache."""
         if self.cache is not None:
             positions = self.cache.storable(indices)
-            self.cache.store({int(indices[at]): to_torch(images[at], self._device) for at in positions})
+            self.cache.store(
+                {int(indices[position]): to_torch(images[position], self._device) for position in positions}
+            )
 
     def _decode_node(self, _: Node, encoded: Nodes) -> Node:
         return decoding.decode(encoded, self._device.type, self._hw_decoder_load)
@@ -170,7 +172,12 @@ class ImageFeed:
         if self.cache is None:
             return
         starts, lengths = self._decoded_offsets(indices).tolist(), (3 * self._source.pixels[indices]).tolist()
-        self.cache.store({int(indices[at]): memory[starts[at] :][: lengths[at]] for at in self.cache.storable(indices)})
+        self.cache.store(
+            {
+                int(indices[position]): memory[starts[position] :][: lengths[position]]
+                for position in self.cache.storable(indices)
+            }
+        )
 
     def _decoded_offsets(self, indices: Ints) -> Ints:
         return start_offsets(self._source.pixel_format.image_bytes * self._source.pixels[indices])
@@ -178,8 +185,8 @@ class ImageFeed:
 
 def _without_stored(upcoming: Iterator[Upcoming], addresses: Ints) -> Iterator[Upcoming]:
     """Leave out images with an address. Sources keep this: it must hold neither them nor the memory of the cache."""
-    for each in upcoming:
-        yield each.part(~each.mine | (addresses[each.indices] == 0))
+    for images in upcoming:
+        yield images.part(~images.mine | (addresses[images.indices] == 0))
 
 
 def in_memory_node(device: torch.device) -> Node:
@@ -193,7 +200,7 @@ def tensor_list_of(images: list[Tensor]) -> Any:
     """Return images as a DALI tensor list that shares their memory."""
     on_cpu = images[0].device.type == "cpu"
     make: Callable[..., Any] = tensors.TensorListCPU if on_cpu else tensors.TensorListGPU
-    return make([_dali_tensor(each) for each in images], "HWC", contiguous=False)
+    return make([_dali_tensor(image) for image in images], "HWC", contiguous=False)
 
 
 def _dali_tensor(image: Tensor) -> Any:

@@ -375,8 +375,8 @@ def _warn_of_mixing(order: EpochOrder, mixing_op: Op | None) -> None:
 
 def _warn_of_long_images(reader: Source, recipes: Iterable[Sequence[Op]]) -> None:
     """Warn of images that a Resize of the shorter side makes enormous; crops before it may prevent that."""
-    at = int(np.argmax(reader.sizes.max(1) / reader.sizes.min(1)))
-    short, long = sorted(reader.sizes[at].tolist())
+    longest = int(np.argmax(reader.sizes.max(1) / reader.sizes.min(1)))
+    short, long = sorted(reader.sizes[longest].tolist())
     for ops in recipes:
         resize = next((op for op in ops if isinstance(op, Resize)), None)
         cropped = any(op.stage == "view" and op.size_after == "fixed" for op in ops)  # no more of it is rendered
@@ -384,7 +384,7 @@ def _warn_of_long_images(reader: Source, recipes: Iterable[Sequence[Op]]) -> Non
             continue
         length = min(resize.size * long / short, resize.max_size or math.inf)
         if resize.size * length > LARGEST:
-            name = reader.path(at) if reader.files else reader.origin
+            name = reader.path(longest) if reader.files else reader.origin
             warnings.warn(
                 f"{resize!r} makes an image of {long} x {short} pixels {length:.0f} x {resize.size}, "
                 f"{resize.size * length * 12 / 1e9:.1f} GB for each image of its batch ({name}): give Resize a "

@@ -37,31 +37,35 @@ class PixelCheck:
         if not unknown.any():
             return
         positions = np.flatnonzero(unknown)
-        found, expected = BadFiles(), self._source.pixel_format
-        for at in positions[self._source.pixels[indices[positions]] > ENORMOUS].tolist():
-            index, length = int(indices[at]), _length(encoded, at)
+        bad, expected = BadFiles(), self._source.pixel_format
+        for position in positions[self._source.pixels[indices[positions]] > ENORMOUS].tolist():
+            index, length = int(indices[position]), _length(encoded, position)
             height, width = self._source.sizes[index].tolist()
             if length and (fault := too_few_bytes(width, height, length)):
-                found[index] = f"{self._source.path(index)} {fault}"
+                bad[index] = f"{self._source.path(index)} {fault}"
         if "path" in encoded:
             positions = positions[~_named_jpeg(encoded["path"][positions])]
-        for at in positions.tolist():
-            pixels = _type_of_file(encoded["path"][at]) if "path" in encoded else _type_of_bytes(encoded["bytes"][at])
+        for position in positions.tolist():
+            pixels = (
+                _type_of_file(encoded["path"][position])
+                if "path" in encoded
+                else _type_of_bytes(encoded["bytes"][position])
+            )
             if pixels and (fault := pixels.fault(expected.channels, expected.dtype, as_is=not expected.is_rgb8)):
-                index = int(indices[at])
-                found[index] = f"{self._source.path(index)} {fault}"
-        if found:
-            raise BadFilesFound(found)
+                index = int(indices[position])
+                bad[index] = f"{self._source.path(index)} {fault}"
+        if bad:
+            raise BadFilesFound(bad)
         self._unknown[indices] = False
 
 
-def _length(encoded: dict[str, Any], at: int) -> int:
+def _length(encoded: dict[str, Any], position: int) -> int:
     """Return the bytes of an image; 0 for one that is not read, or not there."""
     if "path" not in encoded:
-        content = np.asarray(encoded["bytes"][at])
+        content = np.asarray(encoded["bytes"][position])
         return len(content) if len(content) > 1 else 0
     try:
-        return os.stat(_name(encoded["path"][at])).st_size
+        return os.stat(_name(encoded["path"][position])).st_size
     except OSError:
         return 0
 

@@ -118,9 +118,9 @@ class Planner:
     def _plan(self, batches: EpochBatches, steps: range) -> PlannedBlock:
         """Plan consecutive batches of an epoch."""
         lengths = [len(batches.indices[step]) for step in steps]
-        batch, at = np.repeat(np.arange(len(steps)), lengths), np.concatenate([np.arange(n) for n in lengths])
+        batch, in_batch = np.repeat(np.arange(len(steps)), lengths), np.concatenate([np.arange(n) for n in lengths])
         first_slots, frames = np.array(batches.first_slots[steps.start : steps.stop]), self.order.frames
-        positions = steps.start + batch[::frames], first_slots[batch[::frames]] + at[::frames] // frames
+        positions = steps.start + batch[::frames], first_slots[batch[::frames]] + in_batch[::frames] // frames
         draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)
         views = self.reader.clip_views(np.concatenate([batches.indices[step] for step in steps]))
         views = replace(views, batch=batch, slot=self.grouping.slots(lengths), epoch=batches.epoch)
@@ -154,9 +154,9 @@ class Planner:
                 indices=block.epoch.indices[step],
                 inputs=select(images, block.inputs),
                 params=tuple(select(images, drawn) for drawn in block.params),
-                targets=targets[at],
-                canvas=pad_to(largest[at], self.pad_multiple),
+                targets=targets[index],
+                canvas=pad_to(largest[index], self.pad_multiple),
                 wanted=block.epoch.wanted[step],
             )
-            for at, (step, images) in enumerate(zip(block.steps, block.slices, strict=True))
+            for index, (step, images) in enumerate(zip(block.steps, block.slices, strict=True))
         ]

@@ -65,8 +65,8 @@ class Grouping:
         """Return the parts of a batch. Images that do not fill a mixed group belong to the last one, as in mixing."""
         groups = max(1, images // self.mixed)
         parts = min(self.parts, groups) if self.batches == 1 else 1
-        ends = [self.mixed * (groups * at // parts) for at in range(1, parts)]
-        return [slice(*each) for each in zip([0, *ends], [*ends, images], strict=True)]
+        ends = [self.mixed * (groups * number // parts) for number in range(1, parts)]
+        return [slice(*limits) for limits in zip([0, *ends], [*ends, images], strict=True)]
 
     def most_images(self, batch_size: int) -> int:
         """Return the number of images that a pipeline gets at once, at most, of batches up to this size."""
@@ -97,7 +97,7 @@ class Grouping:
 
 def part_of(plan: BatchPlan, images: slice) -> GroupPlan:
     """Return part of a batch as a group."""
-    inputs = {name: each[images] for name, each in plan.inputs.items()}
+    inputs = {name: array[images] for name, array in plan.inputs.items()}
     indices = plan.indices[images]
     return GroupPlan(indices, inputs, [BatchInGroup(slice(0, len(indices)), plan)])
 
@@ -106,7 +106,7 @@ def group_of(plans: Sequence[BatchPlan], first_step: int) -> GroupPlan:
     """Concatenate the plans of consecutive batches, of which those before `first_step` are not yielded."""
     slices = consecutive_slices([len(plan.indices) for plan in plans])
     inputs = {name: np.concatenate([plan.inputs[name] for plan in plans]) for name in plans[0].inputs}
-    batches = [BatchInGroup(*each) for each in zip(slices, plans, strict=True) if each[1].step >= first_step]
+    batches = [BatchInGroup(*pair) for pair in zip(slices, plans, strict=True) if pair[1].step >= first_step]
     return GroupPlan(np.concatenate([plan.indices for plan in plans]), inputs, batches)
 
 

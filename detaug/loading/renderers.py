@@ -169,10 +169,10 @@ class KernelRenderer:
         """Copy the parameters of all groups to the device at once: a copy costs more than its bytes."""
         if not groups:
             return []
-        found = [self.feed.find(group.indices) for group in groups]
-        parameters = self.kernels.to_device([group.inputs for group in groups], [each.starts for each in found])
+        lookups = [self.feed.find(group.indices) for group in groups]
+        parameters = self.kernels.to_device([group.inputs for group in groups], [lookup.starts for lookup in lookups])
         guard = StreamGuard(self.device)
-        return [_KernelJob(self, *each, guard) for each in zip(groups, found, parameters, strict=True)]
+        return [_KernelJob(self, *parts, guard) for parts in zip(groups, lookups, parameters, strict=True)]
 
     def on_current_stream(self, images: Tensor, guard: StreamGuard) -> Tensor:
         guard.wait(images)
@@ -183,11 +183,11 @@ class _KernelJob:
     """`parameters`: the kernels' parameters of all images, on the device; `guard` guards them."""
 
     def __init__(
-        self, renderer: KernelRenderer, group: GroupPlan, found: Found, parameters: Tensors, guard: StreamGuard
+        self, renderer: KernelRenderer, group: GroupPlan, lookup: Found, parameters: Tensors, guard: StreamGuard
     ) -> None:
         self.renderer, self.group, self._parameters, self._guard = renderer, group, parameters, guard
-        self.decoded: Ints = group.indices[found.missing]
-        self._on_host: Ints = group.indices[found.on_host]
+        self.decoded: Ints = group.indices[lookup.missing]
+        self._on_host: Ints = group.indices[lookup.on_host]
         self._copies: Copies | None = None
         self._frames: list[Tensor] = []
 
@@ -205,8 +205,8 @@ class _KernelJob:
         for canvas, same_size in groupby(self.group.batches, lambda batch: batch.plan.canvas):
             slices = [batch.images for batch in same_size]
             together = slice(slices[0].start, slices[-1].stop)
-            parameters = {name: each[together] for name, each in self._parameters.items()}
+            parameters = {name: tensor[together] for name, tensor in self._parameters.items()}
             rendered = self.renderer.kernels.render(decoded, copied, parameters, canvas)
-            images += torch.unsafe_split_with_sizes(rendered, [at.stop - at.start for at in slices])
+            images += torch.unsafe_split_with_sizes(rendered, [own.stop - own.start for own in slices])
         self.renderer.feed.keep_decoded(self.decoded, decoded)
         return images

@@ -22,7 +22,7 @@ from detaug.sources.source import Source
 
 
 class _Sampler:
-    def __new__(cls, *given: Any, **named: Any) -> _Sampler:
+    def __new__(cls, *positional: Any, **named: Any) -> _Sampler:
         """Raise TypeError for the name of an argument that the sampler does not have."""
         check_names(cls.__name__, named, [field.name for field in fields(cls)])  # type: ignore[arg-type]
         return super().__new__(cls)
@@ -174,7 +174,7 @@ class SourceWeightSampler(_Sampler):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(self.weights))
-        valid = bool(self.weights) and all(is_number(each, 0) for each in self.weights) and sum(self.weights) > 0
+        valid = bool(self.weights) and all(is_number(weight, 0) for weight in self.weights) and sum(self.weights) > 0
         check("weights", self.weights, valid, "numbers of at least 0, one above 0")
 
     def __call__(self, reader: Source) -> Floats:

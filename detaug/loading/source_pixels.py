@@ -80,7 +80,7 @@ class InSourcePixels:
         """Yield for each image what `masks_to_source` returns, as parts (K', height, width) that take less memory."""
         self._check_each_to_source("masks", masks)
         padded, own_sizes = self.images.shape[-2:], self.image_size.tolist()
-        checked = [_as_masks(at, each, padded, own_sizes[at]) for at, each in enumerate(masks)]
+        checked = [_as_masks(index, own, padded, own_sizes[index]) for index, own in enumerate(masks)]
         sizes, fields = self.source_size.tolist(), self._fields()
         for of_image, to_output, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
             yield move_masks(of_image, to_output, height, width, own)
@@ -89,8 +89,8 @@ class InSourcePixels:
         self._check_each_to_source(name, values)
         if isinstance(values, Tensor) and self.distortion is None:
             return move(values, self._to_source())
-        each = zip(values, self._to_source(), self._fields(), strict=True)
-        moved = [move(value[None], to_source[None], own)[0] for value, to_source, own in each]
+        per_image = zip(values, self._to_source(), self._fields(), strict=True)
+        moved = [move(value[None], to_source[None], own)[0] for value, to_source, own in per_image]
         return torch.stack(moved) if isinstance(values, Tensor) else moved
 
     def _check_each_to_source(self, name: str, values: Sequence[Tensor] | Tensor) -> None:
@@ -136,7 +136,7 @@ class InSourcePixels:
     def _fields(self) -> list[Field | None]:
         """Return what bends each image, by itself."""
         field = self.distortion
-        return [None if field is None else field[at : at + 1] for at in range(len(self.images))]
+        return [None if field is None else field[index : index + 1] for index in range(len(self.images))]
 
     def _to_source(self) -> Tensor:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
@@ -156,7 +156,7 @@ def move_boxes(boxes: Tensor, matrix: Tensor, field: Field | None = None) -> Ten
 
 
 _STEPS = np.linspace(0, 1, SIDE_PIECES + 1)
-_POINTS = [[at, end] for at in _STEPS for end in (0, 1)] + [[end, at] for at in _STEPS for end in (0, 1)]
+_POINTS = [[share, end] for share in _STEPS for end in (0, 1)] + [[end, share] for share in _STEPS for end in (0, 1)]
 _BORDER = torch.from_numpy(np.array(_POINTS, np.float32))  # whatever torch's default device and type are
 """(V, 2) points along the sides of the unit square."""
 
@@ -175,36 +175,36 @@ def move_points(points: Tensor, matrix: Tensor, field: Field | None = None) -> T
     rows = [[entry.reshape(-1, *[1] * (x.ndim - 1)) for entry in row.unbind(1)] for row in matrix.unbind(1)]
     moved = [a * x + b * y + c for a, b, c in rows]
     if len(moved) == 3:
-        moved = [each / moved[2] for each in moved[:2]]
+        moved = [coordinate / moved[2] for coordinate in moved[:2]]
     together = torch.stack(moved, -1)
     return together.to(torch.promote_types(points.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
 
 
-def _as_masks(at: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]) -> Tensor:
+def _as_masks(index: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]) -> Tensor:
     """Return (K, H, W) bool or floats of the masks of image `at`. Raises InputError for what is none.
 
     `padded`, `size`: (height, width) of the batch's images, and of this one without its padding; masks have either.
     """
     if not len(masks):  # a model that found nothing may return (0,)
         return masks.new_zeros(0, *padded)
-    forms = dict.fromkeys((*between, *each) for each in (padded, size) for between in ((), (1,)))
+    forms = dict.fromkeys((*between, *sides) for sides in (padded, size) for between in ((), (1,)))
     if masks.shape[1:] not in forms:
         text = " or ".join(f"(K, {', '.join(map(str, form))})" for form in forms)
-        raise InputError(f"masks[{at}] must be {text}, in pixels of batch.images, got {tuple(masks.shape)}")
+        raise InputError(f"masks[{index}] must be {text}, in pixels of batch.images, got {tuple(masks.shape)}")
     masks = masks.detach().reshape(-1, *masks.shape[-2:])
     if masks.dtype == torch.bool:
         return masks
     if not masks.is_floating_point():
         if not ((masks == 0) | (masks == masks.max())).all() or masks.min() < 0:
             raise InputError(
-                f"masks[{at}] must be bool, or 0 and one value above it, got several in {masks.min()}..{masks.max()}; "
-                "give probabilities as numbers in 0..1, such as masks / 255"
+                f"masks[{index}] must be bool, or 0 and one value above it, got several in "
+                f"{masks.min()}..{masks.max()}; give probabilities as numbers in 0..1, such as masks / 255"
             )
         return masks != 0
-    lowest, highest = (float(each) for each in masks.aminmax())
+    lowest, highest = (float(limit) for limit in masks.aminmax())
     if not (lowest >= 0 and highest <= 1):  # nor NaN
         raise InputError(
-            f"masks[{at}] must be bool or probabilities in 0..1, got {lowest:g}..{highest:g}; give logits as "
+            f"masks[{index}] must be bool or probabilities in 0..1, got {lowest:g}..{highest:g}; give logits as "
             "logits.sigmoid()"
         )
     return masks

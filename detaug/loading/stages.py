@@ -56,12 +56,12 @@ def make_stages(
 
     Raises InputError for a recipe that the loader cannot use; of several it names the stage.
     """
-    given = [(0, ops)] if not isinstance(ops, Stages) else ops.stages
-    ends = [*(start for start, _ in given[1:]), None]
+    pairs = [(0, ops)] if not isinstance(ops, Stages) else ops.stages
+    ends = [*(start for start, _ in pairs[1:]), None]
     stages = []
-    for (start, each), end in zip(given, ends, strict=True):
-        with _named(start if len(given) > 1 else None):
-            recipe = make_recipe(each, reader.pixel_format)
+    for (start, stage_ops), end in zip(pairs, ends, strict=True):
+        with _named(start if len(pairs) > 1 else None):
+            recipe = make_recipe(stage_ops, reader.pixel_format)
             _check_recipe(recipe, reader, batch_size)
             _check_decode(recipe, reader, device, cache)
             frames = _check_clips(reader, recipe, device)

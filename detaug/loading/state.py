@@ -40,7 +40,9 @@ def identity_of(reader: Source, recipes: Mapping[int, Recipe], order: EpochOrder
 
     `recipes`: by the epoch from which on each is used.
     """
-    ops = [(f"from epoch {start}: " if start else "") + repr(op) for start, each in recipes.items() for op in each.ops]
+    ops = [
+        (f"from epoch {start}: " if start else "") + repr(op) for start, recipe in recipes.items() for op in recipe.ops
+    ]
     mixes = any(recipe.mixing_op for recipe in recipes.values())
     return {
         "version": VERSION,
@@ -114,8 +116,8 @@ def _mixing_difference(saved: Any, here: Any) -> str:
 def _recipe_difference(saved: Any, here: list[str]) -> str:
     ops = list(saved) if isinstance(saved, Sequence) else []
     pairs = enumerate(zip_longest(ops, here, fillvalue="no op"), 1)
-    at, (before, now) = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
-    return f"the recipe is not that of this state: op {at} is {now}, was {before}; make them equal"
+    number, (before, now) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
+    return f"the recipe is not that of this state: op {number} is {now}, was {before}; make them equal"
 
 
 def _draws_fingerprint(reader: Source, recipes: Iterable[Recipe]) -> str:
@@ -127,7 +129,7 @@ def _draws_fingerprint(reader: Source, recipes: Iterable[Recipe]) -> str:
     positions = 0, 150, np.arange(8) * 20, np.arange(8) * 3
     # PositionDraws keeps draws by the step of a recipe, so each recipe needs its own
     steps = [step for recipe in recipes for step in recipe.plan(views, PositionDraws(0, 22).at(*positions)).drawn]
-    drawn = [array for each in steps for _, array in sorted(each.items())]
+    drawn = [array for arrays in steps for _, array in sorted(arrays.items())]
     order = training_steps(None, np.zeros(8, np.int64), 4, 0, 0)
     numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
     return short_digest(*(array.tobytes() for array in numbers))

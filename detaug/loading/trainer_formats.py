@@ -26,7 +26,7 @@ class NestedTensor:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> NestedTensor:
         """Return both on `device`."""
-        return NestedTensor(*(each.to(device, non_blocking=non_blocking) for each in self))
+        return NestedTensor(*(tensor.to(device, non_blocking=non_blocking) for tensor in self))
 
     def decompose(self) -> tuple[Tensor, Tensor]:
         """Return images and mask."""
@@ -71,11 +71,14 @@ def split_by_image(
 
     `of_boxes`: (N, M, ...), padded; `of_images`: (N, ...); `of_real_boxes`: (B, ...), concatenated.
     """
-    room = max((each.shape[1] for each in of_boxes.values()), default=0)
+    room = max((tensor.shape[1] for tensor in of_boxes.values()), default=0)
     with_padding = [length for count in counts for length in (count, room - count)]  # one call for all views
     columns = {
-        name: torch.unsafe_split_with_sizes(each.flatten(0, 1), with_padding)[::2] for name, each in of_boxes.items()
+        name: torch.unsafe_split_with_sizes(tensor.flatten(0, 1), with_padding)[::2]
+        for name, tensor in of_boxes.items()
     }
-    columns |= {name: each.unbind() for name, each in of_images.items()}
-    columns |= {name: torch.unsafe_split_with_sizes(each, list(counts)) for name, each in (of_real_boxes or {}).items()}
+    columns |= {name: tensor.unbind() for name, tensor in of_images.items()}
+    columns |= {
+        name: torch.unsafe_split_with_sizes(tensor, list(counts)) for name, tensor in (of_real_boxes or {}).items()
+    }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
