@@ -283,7 +283,7 @@ def _to_source(layer, y, x):
 
 @compiled
 def _sum(numbers, first, y, x):
-    """Return a x + b y + c, with the numbers from `at` on, in single precision."""
+    """Return a x + b y + c, with the numbers from `first` on, in single precision."""
     return (np.float32(numbers[first]) * x + np.float32(numbers[first + 1]) * y) + np.float32(numbers[first + 2])
 
 

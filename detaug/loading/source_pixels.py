@@ -181,7 +181,7 @@ def move_points(points: Tensor, matrix: Tensor, field: Field | None = None) -> T
 
 
 def _as_masks(index: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]) -> Tensor:
-    """Return (K, H, W) bool or floats of the masks of image `at`. Raises InputError for what is none.
+    """Return (K, H, W) bool or floats of the masks of image `index`. Raises InputError for what is none.
 
     `padded`, `size`: (height, width) of the batch's images, and of this one without its padding; masks have either.
     """
