@@ -350,8 +350,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/ops/noise.py",
-        "channels=pixels.count)) for at in (0, 1))",
-        "channels=pixels.count)) for at in (0, 0))",
+        "channels=pixels.count)) for index in (0, 1))",
+        "channels=pixels.count)) for index in (0, 0))",
         "tests/ops/test_bands.py::test_the_mean_and_the_sigma_of_noise",
     ),
     Mutant(

@@ -95,7 +95,7 @@ class RandomAffine(GeometricOp):
         check("translate", self.translate, shifts, "two fractions of width and height in 0..1")
         check_range("scale", self.scale, 0, float("inf"))
         check("scale", self.scale, self.scale[0] > 0, "above 0")
-        steep = is_numbers(self._shear, 4) and all(abs(each) < 90 for each in self._shear)
+        steep = is_numbers(self._shear, 4) and all(abs(angle) < 90 for angle in self._shear)
         check("shear", self.shear, steep, "one, two or four angles between -90 and 90 degrees")
         low_x, high_x, low_y, high_y = self._shear
         check("shear", self.shear, low_x <= high_x and low_y <= high_y, "(smallest, largest), or one number from 0")

@@ -190,7 +190,7 @@ class ColorSteps(PixelOp):
     def plan(self, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         op, strength = drawn["op"], drawn["strength"]
         return views, {
-            "apply": np.stack([is_any(each.ops, op) for each in CHANGES], axis=2),
+            "apply": np.stack([is_any(change.ops, op) for change in CHANGES], axis=2),
             "color": _color(op, strength),
             "kernel": sharpness_kernel(1 + strength.ravel()).reshape(*op.shape, 3, 3),
             "mask": 256 - (1 << (8 - np.where(is_any(("Posterize",), op), strength, 8).astype(np.int64))),
@@ -199,9 +199,9 @@ class ColorSteps(PixelOp):
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         for step in range(self.num_ops):
-            for at, each in enumerate(CHANGES):
-                nodes = {each.input: planned[each.input][step]} if each.input else {}
-                image = apply_where(planned["apply"][step, at], image, nodes, keep_type(each.change))
+            for index, change in enumerate(CHANGES):
+                nodes = {change.input: planned[change.input][step]} if change.input else {}
+                image = apply_where(planned["apply"][step, index], image, nodes, keep_type(change.change))
         return image
 
     def gpu_pass(self, views: Views) -> GpuPass:
@@ -236,12 +236,12 @@ def _solarize(image: Node, nodes: Nodes) -> Node:
 def _changes_of_steps(inputs: Arrays) -> Changes:
     """Return what the kernel of a GPU does in each step. `inputs`: what `ColorSteps` planned."""
     applied = inputs["apply"] != 0
-    kinds = np.where(applied.any(2), np.array([each.kind for each in CHANGES])[applied.argmax(2)], NOTHING)
+    kinds = np.where(applied.any(2), np.array([change.kind for change in CHANGES])[applied.argmax(2)], NOTHING)
     numbers = np.zeros((*kinds.shape, NUMBERS))
-    for each in CHANGES:
-        if each.input:
-            given = inputs[each.input].reshape(*kinds.shape, -1)
-            numbers[..., : given.shape[-1]] += given * (kinds == each.kind)[..., None]
+    for change in CHANGES:
+        if change.input:
+            values = inputs[change.input].reshape(*kinds.shape, -1)
+            numbers[..., : values.shape[-1]] += values * (kinds == change.kind)[..., None]
     return kinds, numbers
 
 

@@ -224,8 +224,8 @@ class Downscale(RandomPixelOp):
 
     def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
         if image.device == "cpu":
-            given = as_bytes(image) if pixels.is_rgb8 else image
-            return apply_kernels(given, [(coarsen, {"coarse": planned["coarse"]})], as_is=True)
+            source = as_bytes(image) if pixels.is_rgb8 else image
+            return apply_kernels(source, [(coarsen, {"coarse": planned["coarse"]})], as_is=True)
         size = fn.cast(image.shape()[:2], dtype=types.FLOAT)
         coarse = fn.resize(image, size=planned["coarse"], interp_type=types.INTERP_NN)
         return fn.resize(coarse, size=size, interp_type=types.INTERP_NN)
@@ -252,7 +252,7 @@ def line_kernels(lengths: Ints, angles: Floats, side: int) -> Floats:
     point = np.arange(side)
     along = point - (lengths[:, None] - 1) / 2
     y, x = (side // 2 + along * turn(angles)[:, None] for turn in (np.sin, np.cos))
-    rows, columns = (np.maximum(0, 1 - np.abs(at[..., None] - point)) for at in (y, x))
+    rows, columns = (np.maximum(0, 1 - np.abs(position[..., None] - point)) for position in (y, x))
     on_line = (point < lengths[:, None]) / lengths[:, None]
     return np.asarray(np.einsum("np,npr,npc->nrc", on_line, rows, columns), np.float32)
 

@@ -15,15 +15,13 @@ from detaug.ops import cpu_kernels as on_cpu
 from detaug.pipelines.graph import Node, Nodes, apply_where, keep_type
 
 
-def only_in_picture(
-    image: Node, numbers: Node, picture: Node, change: Callable[[Node, Node], Node], fill: Fill
-) -> Node:
+def only_in_image(image: Node, numbers: Node, corners: Node, change: Callable[[Node, Node], Node], fill: Fill) -> Node:
     """Return the image with `change(window, numbers)` in the window of the image, and fill around that.
 
-    `picture`: (2, 2), its first and last corner (y, x).
+    `corners`: (2, 2), its first and last corner (y, x).
     """
-    sides = picture[1] - picture[0]
-    nodes = {"numbers": numbers, "start": picture[0], "sides": sides}
+    sides = corners[1] - corners[0]
+    nodes = {"numbers": numbers, "start": corners[0], "sides": sides}
 
     def within(image: Node, nodes: Nodes) -> Node:
         start = fn.cast(nodes["start"], dtype=types.INT32)
@@ -49,19 +47,21 @@ def change_in_steps(image: Node, steps: Node) -> Node:
 
 def _permuted(image: Node, steps: Node) -> Node:
     """Return the image with its channels in the order at the end of the steps."""
-    order = [steps[2 * color_steps.STEPS + at] for at in range(3)]
-    rows = [fn.stack(*(fn.cast(each == float(channel), dtype=types.FLOAT) for channel in range(3))) for each in order]
+    order = [steps[2 * color_steps.STEPS + index] for index in range(3)]
+    rows = [
+        fn.stack(*(fn.cast(source == float(channel), dtype=types.FLOAT) for channel in range(3))) for source in order
+    ]
     return fn.coord_transform(image, M=fn.stack(*rows), dtype=types.UINT8)
 
 
 def _gray(image: Node) -> Node:
     """Return (H, W, 1) in whole numbers."""
-    red, green, blue = (_channel(image, at) for at in range(3))
+    red, green, blue = (_channel(image, index) for index in range(3))
     return dali_math.floor(red * 0.2989 + green * 0.587 + blue * 0.114)
 
 
-def _channel(image: Node, at: int) -> Node:
-    return fn.cast(image[:, :, at : at + 1], dtype=types.FLOAT)
+def _channel(image: Node, index: int) -> Node:
+    return fn.cast(image[:, :, index : index + 1], dtype=types.FLOAT)
 
 
 def _blended(image: Node, other: Node, factor: Node) -> Node:
@@ -83,7 +83,7 @@ def _saturation(image: Node, nodes: Nodes) -> Node:
 
 def _hue(image: Node, nodes: Nodes) -> Node:
     """See `cpu_colors`."""
-    red, green, blue = (_channel(image, at) for at in range(3))
+    red, green, blue = (_channel(image, index) for index in range(3))
     value = dali_math.max(dali_math.max(red, green), blue)
     chroma = value - dali_math.min(dali_math.min(red, green), blue)
     per_chroma = 1.0 / dali_math.max(chroma, 0.5)

@@ -16,8 +16,8 @@ from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST, HUE, SATURATION, STEPS
 BLOCK = 1024
 """Pixels of a block: three planes have 12 kB."""
 
-ZERO, HALF, ONE, TWO, THREE, FOUR, SIX, TOP = (np.float32(each) for each in (0, 0.5, 1, 2, 3, 4, 6, 255))
-RED, GREEN, BLUE = (np.float32(each) for each in (0.2989, 0.587, 0.114))  # as torchvision's rgb_to_grayscale
+ZERO, HALF, ONE, TWO, THREE, FOUR, SIX, TOP = (np.float32(number) for number in (0, 0.5, 1, 2, 3, 4, 6, 255))
+RED, GREEN, BLUE = (np.float32(weight) for weight in (0.2989, 0.587, 0.114))  # as torchvision's rgb_to_grayscale
 TO_BYTES = np.float32(color_steps.TO_BYTES)
 
 
@@ -79,14 +79,18 @@ def map_colors(image, color, out):
 
 @compiled
 def load_planes(image, r, g, b):
-    for at in range(len(r)):
-        r[at], g[at], b[at] = image[3 * at], image[3 * at + 1], image[3 * at + 2]
+    for pixel in range(len(r)):
+        r[pixel], g[pixel], b[pixel] = image[3 * pixel], image[3 * pixel + 1], image[3 * pixel + 2]
 
 
 @compiled
 def store_planes(r, g, b, out):
-    for at in range(len(r)):
-        out[3 * at], out[3 * at + 1], out[3 * at + 2] = np.int32(r[at]), np.int32(g[at]), np.int32(b[at])
+    for pixel in range(len(r)):
+        out[3 * pixel], out[3 * pixel + 1], out[3 * pixel + 2] = (
+            np.int32(r[pixel]),
+            np.int32(g[pixel]),
+            np.int32(b[pixel]),
+        )
 
 
 @compiled
@@ -108,34 +112,34 @@ def _gray(r, g, b):
 @compiled
 def _sum_of_grays(r, g, b):
     total = np.int32(0)
-    for at in range(len(r)):
-        total += _gray(r[at], g[at], b[at])
+    for pixel in range(len(r)):
+        total += _gray(r[pixel], g[pixel], b[pixel])
     return total
 
 
 @compiled
 def _brightness(r, g, b, factor):
-    for at in range(len(r)):
-        r[at] = _whole(min(r[at] * factor, TOP))
-        g[at] = _whole(min(g[at] * factor, TOP))
-        b[at] = _whole(min(b[at] * factor, TOP))
+    for pixel in range(len(r)):
+        r[pixel] = _whole(min(r[pixel] * factor, TOP))
+        g[pixel] = _whole(min(g[pixel] * factor, TOP))
+        b[pixel] = _whole(min(b[pixel] * factor, TOP))
 
 
 @compiled
 def _contrast(r, g, b, factor, added):
-    for at in range(len(r)):
-        r[at] = _whole(_clip(r[at] * factor + added, TOP))
-        g[at] = _whole(_clip(g[at] * factor + added, TOP))
-        b[at] = _whole(_clip(b[at] * factor + added, TOP))
+    for pixel in range(len(r)):
+        r[pixel] = _whole(_clip(r[pixel] * factor + added, TOP))
+        g[pixel] = _whole(_clip(g[pixel] * factor + added, TOP))
+        b[pixel] = _whole(_clip(b[pixel] * factor + added, TOP))
 
 
 @compiled
 def _saturation(r, g, b, factor):
-    for at in range(len(r)):
-        added = np.float32(_gray(r[at], g[at], b[at])) * (ONE - factor)
-        r[at] = _whole(_clip(r[at] * factor + added, TOP))
-        g[at] = _whole(_clip(g[at] * factor + added, TOP))
-        b[at] = _whole(_clip(b[at] * factor + added, TOP))
+    for pixel in range(len(r)):
+        added = np.float32(_gray(r[pixel], g[pixel], b[pixel])) * (ONE - factor)
+        r[pixel] = _whole(_clip(r[pixel] * factor + added, TOP))
+        g[pixel] = _whole(_clip(g[pixel] * factor + added, TOP))
+        b[pixel] = _whole(_clip(b[pixel] * factor + added, TOP))
 
 
 @compiled
@@ -146,8 +150,8 @@ def _hue(r, g, b, turn):
     value - chroma * share. Its share goes from 0 to 1 and back over the circle, each channel's a third of the circle
     after the one before.
     """
-    for at in range(len(r)):
-        red, green, blue = r[at], g[at], b[at]
+    for pixel in range(len(r)):
+        red, green, blue = r[pixel], g[pixel], b[pixel]
         value = max(max(red, green), blue)
         chroma = value - min(min(red, green), blue)
         per_chroma = ONE / max(chroma, HALF)
@@ -161,18 +165,18 @@ def _hue(r, g, b, turn):
         angle -= SIX * np.floor(angle / SIX)
         value *= TO_BYTES
         chroma *= TO_BYTES
-        r[at] = _whole(value - chroma * _clip(TWO - abs(angle - THREE), ONE))
-        g[at] = _whole(value - chroma * _clip(abs(angle - TWO) - ONE, ONE))
-        b[at] = _whole(value - chroma * _clip(abs(angle - FOUR) - ONE, ONE))
+        r[pixel] = _whole(value - chroma * _clip(TWO - abs(angle - THREE), ONE))
+        g[pixel] = _whole(value - chroma * _clip(abs(angle - TWO) - ONE, ONE))
+        b[pixel] = _whole(value - chroma * _clip(abs(angle - FOUR) - ONE, ONE))
 
 
 @compiled
 def _map(r, g, b, to_red, to_green, to_blue):
-    for at in range(len(r)):
-        red, green, blue = r[at], g[at], b[at]
-        r[at] = _clip(np.rint(_product(red, green, blue, to_red)), TOP)
-        g[at] = _clip(np.rint(_product(red, green, blue, to_green)), TOP)
-        b[at] = _clip(np.rint(_product(red, green, blue, to_blue)), TOP)
+    for pixel in range(len(r)):
+        red, green, blue = r[pixel], g[pixel], b[pixel]
+        r[pixel] = _clip(np.rint(_product(red, green, blue, to_red)), TOP)
+        g[pixel] = _clip(np.rint(_product(red, green, blue, to_green)), TOP)
+        b[pixel] = _clip(np.rint(_product(red, green, blue, to_blue)), TOP)
 
 
 @compiled

@@ -17,7 +17,7 @@ from detaug.boxes.views import Views, corners
 from detaug.gpu.color_steps import BRIGHTNESS, CONTRAST, HUE, NOTHING, SATURATION
 from detaug.ops import color, cpu_colors
 from detaug.ops import cpu_kernels as on_cpu
-from detaug.ops.color_graph import change_in_steps, only_in_picture
+from detaug.ops.color_graph import change_in_steps, only_in_image
 from detaug.ops.filters import as_bytes
 from detaug.ops.op import PixelOp
 from detaug.pipelines.graph import Node, Nodes
@@ -47,7 +47,7 @@ class ColorOp(PixelOp):
         name, change = ("steps", change_in_steps) if "steps" in planned else ("color", map_colors)
         if "picture" not in planned:
             return change(image, planned[name])
-        return only_in_picture(as_bytes(image), planned[name], planned["picture"], change, views.fill or ())
+        return only_in_image(as_bytes(image), planned[name], planned["picture"], change, views.fill or ())
 
 
 def _picture(views: Views) -> Arrays:
@@ -68,8 +68,8 @@ class StepwiseColorOp(ColorOp):
     exact: bool
 
     def graph_inputs(self, views: Views, drawn: Arrays) -> Arrays:
-        given = drawn["kind"], drawn["amount"], drawn["channels"]
-        planned = {"steps": color.steps(*given)} if self.exact else {"color": color.linear_map(*given)}
+        changes = drawn["kind"], drawn["amount"], drawn["channels"]
+        planned = {"steps": color.steps(*changes)} if self.exact else {"color": color.linear_map(*changes)}
         return super().graph_inputs(views, planned)
 
 
@@ -145,7 +145,7 @@ class ColorJitter(StepwiseColorOp):
 
     def draw(self, rng: np.random.Generator, n: int) -> Arrays:
         applied = rng.random(n) < self.p
-        ranges = [_around_one(each) for each in (self.brightness, self.contrast, self.saturation)]
+        ranges = [_around_one(strength) for strength in (self.brightness, self.contrast, self.saturation)]
         factors = [np.where(applied, rng.uniform(low, high, n), 1) for low, high in ranges]
         low, high = _around_zero(self.hue)
         turn = np.where(applied, rng.uniform(low, high, n), 0)

@@ -110,10 +110,10 @@ class CopyPaste(PasteRectangles):
             for number, column, mask in zip(image, place, seen.of(partner[some[image]], place), strict=True):
                 chosen[some[number], column] = mask.any()
                 pasted[number] |= mask
-            for at, mask in zip(some.tolist(), pasted, strict=True):
+            for index, mask in zip(some.tolist(), pasted, strict=True):
                 if mask.any():
-                    window[at], stencils[at, 1] = box_of_mask(mask), Stencil.of(mask)
-                    pixels[at] = packed_rows(mask, pixels.shape[2])
+                    window[index], stencils[index, 1] = box_of_mask(mask), Stencil.of(mask)
+                    pixels[index] = packed_rows(mask, pixels.shape[2])
             image, place = np.nonzero((views.labels[some] >= 0) & _meet(boxes[some], window[some, None]))
             for number, column, mask in zip(image, place, seen.of(some[image], place), strict=True):
                 box = some[number], column

@@ -20,14 +20,14 @@ def change_colors(image: Tensor, picture: Array | None = None, **numbers: Array)
 
     `picture`: (2, 2), the first and last corner (y, x) of what is to change; None for all.
     """
-    ((name, given),) = numbers.items()
+    ((name, values),) = numbers.items()
     change = {"color": map_colors, "steps": change_in_steps}[name]
     if picture is None:
-        return change(image, given)
+        return change(image, values)
     (top, left), (bottom, right) = picture.astype(int).tolist()
     window, changed = image[:, top:bottom, left:right], image.clone()
     if window.numel():
-        changed[:, top:bottom, left:right] = change(window, given)
+        changed[:, top:bottom, left:right] = change(window, values)
     return changed
 
 

@@ -68,8 +68,8 @@ def resize(image: Tensor, region: Array) -> Tensor:
     if image.dtype == torch.float32:
         resample = _resize_floats
     image = resample(image, low, high, region[2].astype(int).tolist())
-    mirrored = (np.flatnonzero(region[0] > region[1]) + 1).tolist()
-    return image.flip(mirrored) if mirrored else image
+    flipped = (np.flatnonzero(region[0] > region[1]) + 1).tolist()
+    return image.flip(flipped) if flipped else image
 
 
 def _resize_whole_pixels(image: Tensor, low: Array, high: Array, size: list[int]) -> Tensor:

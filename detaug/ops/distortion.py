@@ -71,7 +71,7 @@ class Distortion(RandomPixelOp):
         if pixels.count == 3:
             moved = remap(fn.reshape(image, layout="HWC"), x, y)
         else:
-            bands = [image[:, :, at : at + 1] for at in range(pixels.count)]
+            bands = [image[:, :, index : index + 1] for index in range(pixels.count)]
             moved = fn.cat(*(remap(fn.reshape(band, layout="HWC"), x, y) for band in bands), axis=2)
         color = types.Constant(fill, device="gpu")
         return color + (moved - color) * inside

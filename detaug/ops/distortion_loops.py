@@ -45,20 +45,20 @@ def find_places(places, y, height, lens, control, spacing):
     shifts = len(control) > 0
     row = _shifts_of_row(control, np.float32(y) + HALF, spacing)
     for x in range(len(places)):
-        at, middle = np.float32(x) + HALF, np.float32(y) + HALF
+        center_x, center_y = np.float32(x) + HALF, np.float32(y) + HALF
         if shifts:
-            column = int(at / spacing)
-            first, second, third, fourth = _weights(at / spacing - np.float32(column))
+            column = int(center_x / spacing)
+            first, second, third, fourth = _weights(center_x / spacing - np.float32(column))
             for axis in range(2):
                 shift = row[column, axis] * first + row[column + 1, axis] * second
                 shift += row[column + 2, axis] * third + row[column + 3, axis] * fourth
                 places[x, axis] = shift
-            at, middle = at + places[x, 0], middle + places[x, 1]
-        across, down = at - half_x, middle - half_y
+            center_x, center_y = center_x + places[x, 0], center_y + places[x, 1]
+        across, down = center_x - half_x, center_y - half_y
         squared = (across / width) ** 2 + (down / high) ** 2
         further = lens * squared * (ONE + squared)
-        places[x, 0] = at + across * further
-        places[x, 1] = middle + down * further
+        places[x, 0] = center_x + across * further
+        places[x, 1] = center_y + down * further
 
 
 @compiled

@@ -106,7 +106,7 @@ class _Erasing(PixelOp):
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         corner, shape = planned["holes"][0], planned["holes"][1]
-        value = [float(each) for each in for_bands(self.value, views.pixels)]
+        value = [float(number) for number in for_bands(self.value, views.pixels)]
         return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=value)
 
 
@@ -221,7 +221,7 @@ class GridMask(_Erasing):
         counts = [int(np.ceil(most / self.size[0])) + 1 for most in views.size.max(0)]
         steps = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), axis=-1).reshape(-1, 2)  # (K, 2)
         low = start[:, None, ::-1] + steps * size[:, None, None]
-        corner, end = (each.clip(0, views.size[:, None]) for each in (low, low + side[:, None, None]))
+        corner, end = (edges.clip(0, views.size[:, None]) for edges in (low, low + side[:, None, None]))
         return np.stack([corner, end - corner], axis=1).reshape(len(views), 2, -1)
 
     def gpu_pass(self, views: Views) -> GpuPass:

@@ -156,8 +156,8 @@ class Pad(GeometricOp):
 
     @property
     def _sides(self) -> tuple[int, ...]:
-        given = self.padding if isinstance(self.padding, tuple) else (self.padding,)
-        return given * (4 // len(given)) if len(given) in (1, 2, 4) else given
+        padding = self.padding if isinstance(self.padding, tuple) else (self.padding,)
+        return padding * (4 // len(padding)) if len(padding) in (1, 2, 4) else padding
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         before, after = np.array(self._sides, np.float64).reshape(2, 2)

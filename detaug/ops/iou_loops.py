@@ -31,11 +31,11 @@ def search(boxes, labels, seeds, aspect_ratio, grid, rule, thresholds, attempts,
         count, best = 0, -1.0
         for measure in range(3):
             extremes[0, measure], extremes[1, measure] = np.inf, -np.inf
-        for at in range(boxes.shape[1]):
-            if labels[image, at] < 0:
+        for box in range(boxes.shape[1]):
+            if labels[image, box] < 0:
                 continue
             for side in range(4):
-                own[count, side] = boxes[image, at, side]
+                own[count, side] = boxes[image, box, side]
             width, height = own[count, 2] - own[count, 0], own[count, 3] - own[count, 1]
             count += 1
             for number, measure in enumerate((width, height, width * height)):
@@ -87,8 +87,8 @@ def _search(boxes, extremes, seed, view, rule, iou, attempts, window):
         if not narrowest * (1 - 1e-9) <= ratio <= widest * (1 + 1e-9):
             continue
         possible = True  # an IoU is at most the ratio of widths, heights or areas, the smaller to the larger
-        for at, side in enumerate((width, height, width * height)):
-            possible &= side >= wanted * extremes[0, at] and side * wanted <= extremes[1, at]
+        for measure, side in enumerate((width, height, width * height)):
+            possible &= side >= wanted * extremes[0, measure] and side * wanted <= extremes[1, measure]
         if not possible:
             continue
         numbers = _numbers(seed, counter + 1)
@@ -111,9 +111,9 @@ def stay(boxes, labels, windows, visibility):
     """Return (N, M): which of the boxes (N, M, 4) stay in windows (N, 4); False where there is none."""
     keep = np.zeros(labels.shape, np.bool_)
     for image in range(len(boxes)):
-        for at in range(boxes.shape[1]):
-            if labels[image, at] >= 0:
-                keep[image, at] = _stays(boxes[image, at], windows[image], visibility)
+        for box in range(boxes.shape[1]):
+            if labels[image, box] >= 0:
+                keep[image, box] = _stays(boxes[image, box], windows[image], visibility)
     return keep
 
 

@@ -50,9 +50,9 @@ def partners(views: Views, drawn: Floats) -> Ints:
     first, count = _groups(views)
     own, others = np.arange(len(views)) - first, count - 1
     steps = np.zeros((len(views), 0), np.int64)  # from the image to its partners, less one
-    for at, share in enumerate(drawn.T):
-        enough = others > at
-        step = np.floor(share * np.where(enough, others - at, others)).astype(np.int64)
+    for number, share in enumerate(drawn.T):
+        enough = others > number
+        step = np.floor(share * np.where(enough, others - number, others)).astype(np.int64)
         for earlier in np.sort(steps, axis=1).T:
             step += enough & (step >= earlier)
         steps = np.column_stack([steps, step])
@@ -94,7 +94,7 @@ class PasteTiles(PixelOp):
 
 def _fill_gaps(image: Node, planned: Nodes, fill: Fill) -> Node:
     corner, shape = planned["gaps"][0], planned["gaps"][1]
-    return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=[float(each) for each in fill])
+    return fn.erase(image, anchor=corner, shape=shape, axis_names="HW", fill_value=[float(number) for number in fill])
 
 
 def _only_pixels(packed: Node, image: Node, below: Node) -> Node:

@@ -25,12 +25,12 @@ def move_boxes(boxes, labels, images, windows, shift, size, min_visibility):
         before = number
         for tile in range(images.shape[1]):
             source = images[image, tile]
-            for at in range(boxes.shape[1]):
-                if labels[source, at] < 0:
+            for box in range(boxes.shape[1]):
+                if labels[source, box] < 0:
                     continue
                 area, whole_area, stays = 1.0, 1.0, True
                 for axis in range(2):
-                    low, high = boxes[source, at, axis], boxes[source, at, axis + 2]
+                    low, high = boxes[source, box, axis], boxes[source, box, axis + 2]
                     whole, pixels = high - low, size[image, 1 - axis]
                     low, high = max(low, windows[image, tile, axis]), min(high, windows[image, tile, axis + 2])
                     left, shift_by = high - low, shift[image, tile, axis]
@@ -39,7 +39,7 @@ def move_boxes(boxes, labels, images, windows, shift, size, min_visibility):
                     stays &= left * pixels > 1e-6 and not sliver
                     area, whole_area = area * left, whole_area * whole
                 if stays and area >= (min_visibility - 1e-9) * whole_area:
-                    places[number], tiles[number] = source * boxes.shape[1] + at, tile
+                    places[number], tiles[number] = source * boxes.shape[1] + box, tile
                     shares[number] = area / whole_area
                     number += 1
         counts[image] = number - before

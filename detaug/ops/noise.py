@@ -97,7 +97,7 @@ class GaussianNoise(RandomPixelOp):
 
     def change_bands(self, image: Node, planned: Nodes, pixels: PixelFormat) -> Node:
         ramp, seed = planned["ramp"], planned["seed"]
-        first, second = (uniform(random_bits(image, ramp, seed[at], channels=pixels.count)) for at in (0, 1))
+        first, second = (uniform(random_bits(image, ramp, seed[index], channels=pixels.count)) for index in (0, 1))
         normal = dali_math.sqrt(dali_math.log(first) * -2.0) * dali_math.cos(second * (2 * np.pi))  # Box, Muller 1958
         noisy = image + (normal * (self.sigma * pixels.white) + self.mean * pixels.white)
         return clamp(noisy) if pixels.is_rgb8 else noisy

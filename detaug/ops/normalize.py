@@ -95,7 +95,7 @@ class Normalize(PixelOp):
 
     def cpu_kernel(self, views: Views) -> on_cpu.CpuKernel:
         values = self.of_values(views.pixels)
-        mean, std = (torch.from_numpy(np.array(each, np.float32)).view(-1, 1, 1) for each in values)
+        mean, std = (torch.from_numpy(np.array(numbers, np.float32)).view(-1, 1, 1) for numbers in values)
         return partial(on_cpu.normalize, mean=mean, std=std, dtype=self.torch_dtype)
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:

@@ -118,7 +118,7 @@ class Op:
         if "__init__" in vars(cls) and "__dataclass_fields__" not in vars(cls):
             raise TypeError(f"{cls.__name__} defines __init__: write its arguments as fields of a frozen dataclass")
         for name, methods in _INHERITED_WITH.items():
-            of = next(each for each in cls.__mro__ if name in vars(each))
+            of = next(base for base in cls.__mro__ if name in vars(base))
             if any(getattr(cls, method, None) is not getattr(of, method, None) for method in methods):
                 setattr(cls, name, vars(Op)[name])
         if cls.gpu_pass is not Op.gpu_pass and (cls.dali_graph, cls.cpu_kernel) == (Op.dali_graph, Op.cpu_kernel):
@@ -126,7 +126,7 @@ class Op:
 
     def __new__(cls, *_: Any, **named: Any) -> Self:
         """Refuse a class that is no dataclass, whose `repr` and == say nothing of its arguments; and unknown ones."""
-        undecorated = list(takewhile(lambda each: "__dataclass_fields__" not in vars(each), cls.__mro__))
+        undecorated = list(takewhile(lambda base: "__dataclass_fields__" not in vars(base), cls.__mro__))
         if not is_dataclass(cls) or any(map(_annotates_arguments, undecorated)):
             raise TypeError(f"{cls.__name__} is an op but no dataclass: write @dataclass(frozen=True) above its class")
         old_names = getattr(cls.__init__, "old_names", {})
@@ -236,7 +236,11 @@ def text_without_added(op: Any, *added: str) -> str:
 
     States hold the texts of ops: with a new argument in each, none saved before would be of the same recipe.
     """
-    named = [each.name for each in fields(op) if each.name not in added or getattr(op, each.name) != each.default]
+    named = [
+        argument.name
+        for argument in fields(op)
+        if argument.name not in added or getattr(op, argument.name) != argument.default
+    ]
     return f"{type(op).__qualname__}({', '.join(f'{name}={getattr(op, name)!r}' for name in named)})"
 
 
@@ -246,18 +250,18 @@ def _annotations(op: type) -> dict[str, Any]:
 
     Not by get_type_hints: on Python 3.10 it refuses the `_: KW_ONLY` of dataclasses.
     """
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     try:
         for cls in reversed(op.__mro__):
-            found |= get_annotations(cls, eval_str=True)
+            annotations |= get_annotations(cls, eval_str=True)
     except (NameError, AttributeError, TypeError):
         return {}
-    return found
+    return annotations
 
 
 def _annotates_arguments(cls: type) -> bool:
     """Return whether a class that is no dataclass has annotations that would be its fields."""
-    return any("ClassVar" not in str(each) for each in get_annotations(cls).values())
+    return any("ClassVar" not in str(annotation) for annotation in get_annotations(cls).values())
 
 
 class GeometricOp(Op):

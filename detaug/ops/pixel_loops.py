@@ -10,7 +10,7 @@ import numpy as np
 
 from detaug.compiled import compiled
 
-ZERO, HALF, ONE = (np.float32(each) for each in (0, 0.5, 1))
+ZERO, HALF, ONE = (np.float32(number) for number in (0, 0.5, 1))
 
 
 @compiled
@@ -60,31 +60,31 @@ def take_median(padded, side, out):
     length, half = out.shape[1], np.uint8(side * side // 2)
     candidate, below = np.empty(length, np.uint8), np.empty(length, np.uint8)
     for y in range(out.shape[0]):
-        found = out[y]
-        found[:] = 0
+        median = out[y]
+        median[:] = 0
         for place in range(8):
             bit = np.uint8(128 >> place)
             below[:] = 0
-            _add(found, bit, candidate)
+            _add(median, bit, candidate)
             for down in range(side):
                 for across in range(side):
                     _count_below(padded[y + down, 3 * across : 3 * across + length], candidate, below)
-            _set_bit(found, below, half, bit)
+            _set_bit(median, below, half, bit)
 
 
 @compiled
-def _add(found, bit, candidate):
-    for at in range(len(candidate)):
-        candidate[at] = found[at] + bit
+def _add(median, bit, candidate):
+    for index in range(len(candidate)):
+        candidate[index] = median[index] + bit
 
 
 @compiled
 def _count_below(values, candidate, below):
-    for at in range(len(below)):
-        below[at] += np.uint8(values[at] < candidate[at])
+    for index in range(len(below)):
+        below[index] += np.uint8(values[index] < candidate[index])
 
 
 @compiled
-def _set_bit(found, below, half, bit):
-    for at in range(len(found)):
-        found[at] += bit * np.uint8(below[at] <= half)
+def _set_bit(median, below, half, bit):
+    for index in range(len(median)):
+        median[index] += bit * np.uint8(below[index] <= half)

@@ -166,15 +166,15 @@ class Resize(Render):
     def __repr__(self) -> str:
         return text_without_added(self, "decode")
 
-    def __new__(cls, *given: Any, **named: Any) -> Self:
+    def __new__(cls, *positional: Any, **named: Any) -> Self:
         """Refuse Resize(300, 300), which is not Resize((300, 300)), in words of its own."""
-        if len(given) > 1:
-            values = ", ".join(map(repr, given))
+        if len(positional) > 1:
+            values = ", ".join(map(repr, positional))
             raise TypeError(f"Resize takes (height, width) as one argument: Resize(({values})), not Resize({values})")
         return super().__new__(cls, **named)
 
     def check_arguments(self) -> None:
-        pairs = all(is_wholes(each, 2, low=1) for each in self._choices)
+        pairs = all(is_wholes(choice, 2, low=1) for choice in self._choices)
         right = pairs if self._choices else is_whole(self.size, 1) or is_wholes(self.size, 2, low=1)
         rule = "(height, width), a list of those, or one number for the shorter side, in whole pixels"
         check("size", self.size, right, rule)
@@ -190,8 +190,8 @@ class Resize(Render):
     @property
     def _choices(self) -> Sequence[Any]:
         """Return the sizes to draw from, if there are several."""
-        given: Any = self.size
-        return given if isinstance(given, tuple) and any(isinstance(each, tuple) for each in given) else ()
+        size: Any = self.size
+        return size if isinstance(size, tuple) and any(isinstance(choice, tuple) for choice in size) else ()
 
     @property
     def uniform(self) -> bool:  # type: ignore[override]
@@ -281,7 +281,9 @@ def _letterbox(views: Views, size: Floats, fill: RGB, *, centered: bool) -> View
     """
     length = np.round(views.size * (size / views.size).min(1, keepdims=True)).clip(1)
     offset = (size - length) // 2 * centered
-    return views.fill_outside(fill).crop_to(*((each / length)[:, ::-1] for each in (-offset, size - offset)))
+    return views.fill_outside(fill).crop_to(
+        *((offset_of_side / length)[:, ::-1] for offset_of_side in (-offset, size - offset))
+    )
 
 
 def _drop_slivers(views: Views) -> Views:
@@ -349,7 +351,7 @@ def _fit_to_canvas(views: Views, window: Floats, size: Floats) -> tuple[Views, F
     Returns the views, and (N, 2) each the window's (height, width) and its offset (x, y) in output pixels.
     """
     size_xy = size[:, ::-1]
-    (begin, end), (first, last) = (each.transpose(1, 0, 2) for each in (corners(views.matrix), window))
+    (begin, end), (first, last) = (pair.transpose(1, 0, 2) for pair in (corners(views.matrix), window))
     start, stop = (first - begin) / (end - begin), (last - begin) / (end - begin)  # relative to the view
     length = np.round((stop - start) * size_xy).clip(1, size_xy)
     room = size_xy - length
@@ -419,7 +421,7 @@ def _warp(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) -> Node:
     if pixels.is_rgb8:
         image = warp(image, fill_value=list(fill))
     else:
-        parts = [(image[:, :, at], fill[at]) for at in _few_bands(pixels.count)]
+        parts = [(image[:, :, bands], fill[bands]) for bands in _few_bands(pixels.count)]
         image = fn.cat(*(warp(part, fill_value=list(around)) for part, around in parts), axis=2)
     return _fill_outside(image, planned, fill, pixels) if "edges" in planned else image
 

@@ -64,9 +64,9 @@ class RandomResizedCrop(Render):
     def adapt_draw(self, views: Views, drawn: Arrays) -> Arrays:
         """Return "window" (N, 4): XYXY relative to the view, in 0..1."""
         size = np.round(views.size).clip(1)
-        shape, found = _first_that_fits(size, drawn["area"] * size.prod(1, keepdims=True), drawn["ratio"])
-        shape = np.where(found[:, None], shape, self._largest(size))
-        corner = np.where(found[:, None], np.floor(drawn["position"] * (size - shape + 1)), (size - shape) // 2)
+        shape, fits = _first_that_fits(size, drawn["area"] * size.prod(1, keepdims=True), drawn["ratio"])
+        shape = np.where(fits[:, None], shape, self._largest(size))
+        corner = np.where(fits[:, None], np.floor(drawn["position"] * (size - shape + 1)), (size - shape) // 2)
         return {"window": np.concatenate([corner / size, (corner + shape) / size], axis=1)[:, [1, 0, 3, 2]]}
 
     def output_size(self, views: Views, drawn: Arrays) -> Floats:

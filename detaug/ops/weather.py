@@ -222,8 +222,8 @@ def clouds_over(sizes: Floats, density: Floats) -> Floats:
     most = np.floor(0.1 * sizes.min(1) * density).clip(2)
     fewest = (most // 2).clip(1)
     radius_squared = (_sum_of_squares(most) - _sum_of_squares(fewest)) / (most - fewest)
-    each = 10 * density / region**2 * np.pi * radius_squared
-    return np.asarray(each[:, None, None] * ((away < side) & drawn).sum(3))
+    per_size = 10 * density / region**2 * np.pi * radius_squared
+    return np.asarray(per_size[:, None, None] * ((away < side) & drawn).sum(3))
 
 
 def _sum_of_squares(below: Floats) -> Floats:

@@ -28,9 +28,9 @@ def lay_over(pixels, shares, color, covers, brightness):
 
 @compiled
 def _lay_over(values, shares, color, covers, brightness):
-    for at in range(len(values)):
-        value = min(values[at] + (color - values[at] * covers) * min(shares[at], ONE), TOP)
-        values[at] = np.floor(value * brightness + HALF)
+    for pixel in range(len(values)):
+        value = min(values[pixel] + (color - values[pixel] * covers) * min(shares[pixel], ONE), TOP)
+        values[pixel] = np.floor(value * brightness + HALF)
 
 
 @compiled
@@ -49,16 +49,16 @@ def add_polygon(shares, corners, share):
             if (y0 <= middle) != (y1 <= middle):
                 crossings[count] = x0 + (middle - y0) * (x1 - x0) / (y1 - y0)
                 count += 1
-        found = np.sort(crossings[:count])
+        ends = np.sort(crossings[:count])
         for first in range(0, count, 2):
-            for x in range(_first_after(found[first], width), _first_after(found[first + 1], width)):
+            for x in range(_first_after(ends[first], width), _first_after(ends[first + 1], width)):
                 shares[y, x] = ONE - (ONE - shares[y, x]) * (ONE - share)
 
 
 @compiled
-def _first_after(at, width):
-    """Return the first pixel whose center is not left of `at`."""
-    return int(np.ceil(min(max(at, ZERO), np.float32(width)) - HALF))
+def _first_after(x, width):
+    """Return the first pixel whose center is not left of `x`."""
+    return int(np.ceil(min(max(x, ZERO), np.float32(width)) - HALF))
 
 
 @compiled
@@ -77,9 +77,9 @@ def interpolate(shares, grid):
 
 
 @compiled
-def _between(at, side, cells):
+def _between(pixel, side, cells):
     """Return the cell before a pixel's middle, the cell after it, and how far the pixel is from one to the other."""
-    place = min(max((np.float32(at) + HALF) * np.float32(cells) / np.float32(side) - HALF, ZERO), cells - ONE)
+    place = min(max((np.float32(pixel) + HALF) * np.float32(cells) / np.float32(side) - HALF, ZERO), cells - ONE)
     before = int(place)
     return before, min(before + 1, cells - 1), np.float32(place - before)
 
@@ -98,6 +98,6 @@ def add_streak(shares, x, y, slant, length, width, blur):
             center = x + slant * min(max((middle - y) / length, ZERO), ONE)
             first, end = int(center - half - reach), int(center + half + reach) + 1
             for column in range(max(first, 0), min(end, shares.shape[1])):
-                at = np.float32(column) + HALF
-                across = min(at + reach, center + half) - max(at - reach, center - half)
+                middle_x = np.float32(column) + HALF
+                across = min(middle_x + reach, center + half) - max(middle_x - reach, center - half)
                 shares[row, column] += max(across, ZERO) * down / (blur * blur)
