@@ -13,7 +13,7 @@ from torch import Tensor
 from detaug.arrays import Floats
 
 LINEAR, ROOTS, GAMMA, LUMINANCE, ROOT_OF_LIGHTNESS, END = (
-    int(at) for at in np.cumsum([0, 256, 2041, 4096, 256, 256], dtype=np.int64)
+    int(start) for start in np.cumsum([0, 256, 2041, 4096, 256, 256], dtype=np.int64)
 )
 """Where in `color_tables` each table starts, and where the last one ends."""
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from detaug.gpu import cielab_tables
-from detaug.gpu.triton_blocks import batch_kernel, block_of, blocks, inside, mirrored, position
+from detaug.gpu.triton_blocks import batch_kernel, block_of, blocks, inside, position, reflected
 
 LEVELS = 256
 """Values of a lightness."""
@@ -58,7 +58,7 @@ def make_tables(source, numbers, colors, tables, length, height, width, rows, co
 @triton.jit
 def _counts(start, own, colors, y, x, width, counted):
     """Return how many pixels have each lightness; beyond the border the image is reflected."""
-    y, x = mirrored(y, tl.load(own).to(tl.int32)), mirrored(x, tl.load(own + 1).to(tl.int32))
+    y, x = reflected(y, tl.load(own).to(tl.int32)), reflected(x, tl.load(own + 1).to(tl.int32))
     r, g, b = _linear(start, colors, (y.to(tl.int64) * width + x) * 3, counted)
     lightness = tl.where(counted, _lightness(_root(colors, r, g, b, _YR, _YG, _YB)), 0)
     beside = tl.sum(1 - counted.to(tl.int32), 0)  # they count as level 0
@@ -98,21 +98,21 @@ def equalize(
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
         if tl.load(own + 2) > 0:
-            at, mask = position(image, y, x, height, width), inside(y, x, tl.load(own), tl.load(own + 1))
-            r, g, b = _linear(out, colors, at, mask)
+            offset, mask = position(image, y, x, height, width), inside(y, x, tl.load(own), tl.load(own + 1))
+            r, g, b = _linear(out, colors, offset, mask)
             root_x, root_y = _root(colors, r, g, b, _XR, _XG, _XB), _root(colors, r, g, b, _YR, _YG, _YB)
             root_z = _root(colors, r, g, b, _ZR, _ZG, _ZB)
             lightness = _mixed(tables + image * rows * columns * _LEVELS, own, y, x, _lightness(root_y), rows, columns)
             a = _to_byte(500 * (root_x - root_y) + 128 * 32768)
             b = _to_byte(200 * (root_y - root_z) + 128 * 32768)
-            _store_lab(out, colors, at, mask, lightness, a, b)
+            _store_lab(out, colors, offset, mask, lightness, a, b)
 
 
 @triton.jit
 def _mixed(tables, own, y, x, lightness, rows, columns):
     """Return the lightness after the tables of four tiles, bilinearly between their middles."""
-    above, below, down = _neighbours(y, tl.load(own + 6), rows)
-    left, right, across = _neighbours(x, tl.load(own + 7), columns)
+    above, below, down = _neighbors(y, tl.load(own + 6), rows)
+    left, right, across = _neighbors(x, tl.load(own + 7), columns)
     above, below, down = above[:, None] * columns, below[:, None] * columns, down[:, None]
     left, right, across = left[None, :], right[None, :], across[None, :]
     upper = _of(tables, above + left, lightness) * (1 - across) + _of(tables, above + right, lightness) * across
@@ -121,9 +121,9 @@ def _mixed(tables, own, y, x, lightness, rows, columns):
 
 
 @triton.jit
-def _neighbours(at, per_pixel, tiles):
+def _neighbors(pixel, per_pixel, tiles):
     """Return the tiles before and after positions along an axis, and the fraction of the second one."""
-    place = at.to(tl.float32) * per_pixel - 0.5
+    place = pixel.to(tl.float32) * per_pixel - 0.5
     before = tl.floor(place)
     share, before = place - before, before.to(tl.int32)
     return tl.minimum(tl.maximum(before, 0), tiles - 1), tl.minimum(before + 1, tiles - 1), share
@@ -138,9 +138,13 @@ def _of(tables, tile, lightness):
 
 
 @triton.jit
-def _linear(start, colors, at, mask):
+def _linear(start, colors, offset, mask):
     """Return linear R, G and B in 1/2040."""
-    r, g, b = tl.load(start + at, mask, 0), tl.load(start + at + 1, mask, 0), tl.load(start + at + 2, mask, 0)
+    r, g, b = (
+        tl.load(start + offset, mask, 0),
+        tl.load(start + offset + 1, mask, 0),
+        tl.load(start + offset + 2, mask, 0),
+    )
     table = colors + _LINEAR
     return tl.load(table + r.to(tl.int32)), tl.load(table + g.to(tl.int32)), tl.load(table + b.to(tl.int32))
 
@@ -164,14 +168,14 @@ def _to_byte(value):
 
 
 @triton.jit
-def _store_lab(out, colors, at, mask, lightness, a, b):
+def _store_lab(out, colors, offset, mask, lightness, a, b):
     """Write colors as R, G and B."""
     root, y = tl.load(colors + _ROOT_OF_LIGHTNESS + lightness), tl.load(colors + _LUMINANCE + lightness)
     x = _cube(root + (5 * a * 53687 + 128 >> 13) - 4194)  # a / 500 and b / 200, in 1/16384
     z = _cube(root - (b * 41943 + 16 >> 9) + 10484)
-    _store_channel(out + at, colors, mask, x * _RX + y * _RY + z * _RZ)
-    _store_channel(out + at + 1, colors, mask, x * _GX + y * _GY + z * _GZ)
-    _store_channel(out + at + 2, colors, mask, x * _BX + y * _BY + z * _BZ)
+    _store_channel(out + offset, colors, mask, x * _RX + y * _RY + z * _RZ)
+    _store_channel(out + offset + 1, colors, mask, x * _GX + y * _GY + z * _GZ)
+    _store_channel(out + offset + 2, colors, mask, x * _BX + y * _BY + z * _BZ)
 
 
 @triton.jit
@@ -185,5 +189,5 @@ def _cube(root):
 @triton.jit
 def _store_channel(to, colors, mask, linear):
     """Write a channel from its linear values in 1/4096, in 1/16384."""
-    at = tl.minimum(tl.maximum(linear + 8192 >> 14, 0), 4095)
-    tl.store(to, tl.load(colors + _GAMMA + at).to(tl.uint8), mask)
+    level = tl.minimum(tl.maximum(linear + 8192 >> 14, 0), 4095)
+    tl.store(to, tl.load(colors + _GAMMA + level).to(tl.uint8), mask)

@@ -67,9 +67,9 @@ def resample(
         g = tl.where(shown, _mixed(g, g1, g2, g3, share_x, share_y), around[1])
         b = tl.where(shown, _mixed(b, b1, b2, b3, share_x, share_y), around[2])
         padding = inside(y, x, height, width) & ~mask
-        at = position(image, y, x, height, width, BANDS)
-        store_pixels(out, at, mask, rounded(r, out), rounded(g, out), rounded(b, out), BANDS)
-        store_pixels(out, at, padding, tl.zeros_like(r), tl.zeros_like(r), tl.zeros_like(r), BANDS)
+        offset = position(image, y, x, height, width, BANDS)
+        store_pixels(out, offset, mask, rounded(r, out), rounded(g, out), rounded(b, out), BANDS)
+        store_pixels(out, offset, padding, tl.zeros_like(r), tl.zeros_like(r), tl.zeros_like(r), BANDS)
 
 
 @triton.jit

@@ -24,7 +24,7 @@ class DistortionPass:
 
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         nothing = np.zeros(len(views))
-        spacing = np.where((given := inputs.get("spacing", nothing)) > 0, given, NOT_SHIFTED)  # 0 where left out
+        spacing = np.where((stated := inputs.get("spacing", nothing)) > 0, stated, NOT_SHIFTED)  # 0 where left out
         color = color_columns(self.pixels, self.fill, len(views))
         numbers = numbers_of(views, inputs.get("lens", nothing), spacing, *color)
         return {"numbers": numbers, **({"control": inputs["control"]} if "control" in inputs else {})}

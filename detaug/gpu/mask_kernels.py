@@ -13,8 +13,8 @@ from detaug.boxes import units
 
 ONE, FAR = tl.constexpr(units.ONE), tl.constexpr(units.FAR)
 FARTHEST, NEAREST = tl.constexpr(units.FARTHEST), tl.constexpr(units.NEAREST)
-TO_OUTPUT, TO_SOURCE, BOUNDS = (tl.constexpr(each) for each in (units.TO_OUTPUT, units.TO_SOURCE, units.BOUNDS))
-RECTANGLE, INTERVAL, COPY = (tl.constexpr(each) for each in (units.RECTANGLE, units.INTERVAL, units.COPY))
+TO_OUTPUT, TO_SOURCE, BOUNDS = (tl.constexpr(number) for number in (units.TO_OUTPUT, units.TO_SOURCE, units.BOUNDS))
+RECTANGLE, INTERVAL, COPY = (tl.constexpr(number) for number in (units.RECTANGLE, units.INTERVAL, units.COPY))
 STENCIL, NUMBERS = tl.constexpr(units.STENCIL), tl.constexpr(units.NUMBERS)
 
 SIZES = ["layers_of_image", "sides", "vertices", "height", "width", "y_step", "x_step", "cell", "programs"]
@@ -39,26 +39,26 @@ def place(
     begin = tl.load(first_point + tl.load(first_ring + row)).to(tl.int64)
     end = tl.load(first_point + tl.load(first_ring + row + 1)).to(tl.int64)
     has_runs = tl.load(first_run + row + 1) > tl.load(first_run + row)
-    at = tl.arange(0, VERTICES)
+    lane = tl.arange(0, VERTICES)
     x0, y0 = tl.full((), FAR, tl.int32), tl.full((), FAR, tl.int32)
     x1, y1, behind = -x0, -y0, x0 * 0
     if has_runs:
         box = run_boxes + row * 4
-        x = tl.load(box + 2 * (at % 2)).to(tl.float64)
-        y = tl.load(box + 1 + at // 2 % 2 * 2).to(tl.float64)
-        x0, y0, x1, y1, behind = _around(layer, x, y, at < 4, x0, y0, x1, y1, behind)
+        x = tl.load(box + 2 * (lane % 2)).to(tl.float64)
+        y = tl.load(box + 1 + lane // 2 % 2 * 2).to(tl.float64)
+        x0, y0, x1, y1, behind = _around(layer, x, y, lane < 4, x0, y0, x1, y1, behind)
     for start in range(begin, end, VERTICES):
-        real = start + at < end
-        x, y = _source_points(points, start + at, real)
+        real = start + lane < end
+        x, y = _source_points(points, start + lane, real)
         x0, y0, x1, y1, behind = _around(layer, x, y, real, x0, y0, x1, y1, behind)
     to = placed + tl.load(starts + which)
     for start in range(begin, end, VERTICES):
-        real = start + at < end
-        x, y = _source_points(points, start + at, real)
+        real = start + lane < end
+        x, y = _source_points(points, start + lane, real)
         moved_x, moved_y, _ = _project(layer + TO_OUTPUT, x, y)
         x, y = tl.where(behind > 0, x, moved_x), tl.where(behind > 0, y, moved_y)
-        tl.store(to + start - begin + at, _units(x), real)
-        tl.store(to + start - begin + at + tl.load(starts + tl.num_programs(0)), _units(y), real)
+        tl.store(to + start - begin + lane, _units(x), real)
+        tl.store(to + start - begin + lane + tl.load(starts + tl.num_programs(0)), _units(y), real)
     hull = hulls + which * 5
     tl.store(hull, tl.where(behind > 0, -FAR, x0))
     tl.store(hull + 1, tl.where(behind > 0, -FAR, y0))
@@ -68,8 +68,8 @@ def place(
 
 
 @triton.jit
-def _source_points(points, at, real):
-    return tl.load(points + 2 * at, real, 0).to(tl.float64), tl.load(points + 2 * at + 1, real, 0).to(tl.float64)
+def _source_points(points, index, real):
+    return tl.load(points + 2 * index, real, 0).to(tl.float64), tl.load(points + 2 * index + 1, real, 0).to(tl.float64)
 
 
 @triton.jit
@@ -216,15 +216,17 @@ def sample_points(
     for block in range(tl.program_id(0) % programs, tl.cdiv(height, ROWS) * across, programs):
         rows, columns = block // across * ROWS + tl.arange(0, ROWS), block % across * COLUMNS + tl.arange(0, COLUMNS)
         in_grid = (rows < height)[:, None] & (columns < width)[None, :]
-        at = rows[:, None] * width + columns[None, :]
-        y, x = tl.load(at_points + at, in_grid, -FAR), tl.load(at_points + height * width + at, in_grid, -FAR)
+        offset = rows[:, None] * width + columns[None, :]
+        y, x = tl.load(at_points + offset, in_grid, -FAR), tl.load(at_points + height * width + offset, in_grid, -FAR)
         near = (x >= tl.load(hull)) & (x <= tl.load(hull + 2)) & (y >= tl.load(hull + 1)) & (y <= tl.load(hull + 3))
         if tl.max(near.to(tl.int32), None) > 0:
             shown = _shown_at(
                 which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point,
                 first_ring, runs, first_run, heights, layers_of_image, sides, vertices, y, x,
             )  # fmt: skip
-            tl.store(out + mask * height * width + at, (shown * near.to(tl.int32)).to(out.dtype.element_ty), in_grid)
+            tl.store(
+                out + mask * height * width + offset, (shown * near.to(tl.int32)).to(out.dtype.element_ty), in_grid
+            )
 
 
 @mask_kernel
@@ -246,16 +248,16 @@ def label(
     y, x = tl.load(grid_y + tl.minimum(rows, height - 1)), tl.load(grid_x + tl.minimum(columns, width - 1))
     best = tl.full((ROWS, COLUMNS), -1, tl.int32)
     result = best
-    for at in range(tl.load(first_object + image), tl.load(first_object + image + 1)):
-        which = tl.load(objects + at)
+    for index in range(tl.load(first_object + image), tl.load(first_object + image + 1)):
+        which = tl.load(objects + index)
         if _touches(hulls + which * 5, grid_y, grid_x, row, column, height, width, ROWS, COLUMNS):
             shown = _shown(
                 which, annotations, layer_of, layers, borders, stencils, placed, hulls, starts, first_point,
                 first_ring, runs, first_run, heights, layers_of_image, sides, vertices, y, x, cell,
             )  # fmt: skip
-            rank = tl.load(ranks + at)
+            rank = tl.load(ranks + index)
             above = (shown > 0) & (rank > best)
-            best, result = tl.where(above, rank, best), tl.where(above, tl.load(labels + at), result)
+            best, result = tl.where(above, rank, best), tl.where(above, tl.load(labels + index), result)
     in_grid = (rows < height)[:, None] & (columns < width)[None, :]
     tl.store(out + (image * height + rows[:, None]) * width + columns[None, :], result, in_grid)
 
@@ -398,8 +400,8 @@ def _in_rings(vertex, vertices, first_point, ring, last, y, x, cell, inside, cro
         begin, end = tl.load(first_point + at_ring), tl.load(first_point + at_ring + 1)
         parity = tl.zeros(inside.shape, tl.int32)
         x0, y0 = tl.load(vertex + end - 1), tl.load(vertex + vertices + end - 1)
-        for at in range(begin, end):
-            x1, y1 = tl.load(vertex + at), tl.load(vertex + vertices + at)
+        for index in range(begin, end):
+            x1, y1 = tl.load(vertex + index), tl.load(vertex + vertices + index)
             if (tl.minimum(y0, y1) <= high) & (tl.maximum(y0, y1) > low) & (tl.minimum(x0, x1) <= right):
                 parity ^= crossed(x0, y0, x1, y1, y, x, cell)
             x0, y0 = x1, y1

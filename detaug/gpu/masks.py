@@ -57,9 +57,9 @@ def table_on_device(table: MaskTable, device: torch.device) -> TableOnDevice:
     if device not in tables:
         outlines, boxes = table.outlines, table.run_boxes if table.has_runs.any() else table.run_boxes[:1]
         whole = outlines.first_point, outlines.first_ring, outlines.first_run, table.heights
-        first_point, first_ring, first_run, heights = (each.astype(np.int32) for each in whole)
+        first_point, first_ring, first_run, heights = (array.astype(np.int32) for array in whole)
         arrays = outlines.points, first_point, first_ring, outlines.runs, first_run, boxes, heights
-        tables[device] = TableOnDevice(*(torch.from_numpy(each).to(device) for each in arrays))
+        tables[device] = TableOnDevice(*(torch.from_numpy(array).to(device) for array in arrays))
     return tables[device]
 
 
@@ -76,12 +76,12 @@ class ObjectsOnGpu:
         lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
         vertices = int(lengths.sum())
         whole = objects.rows, objects.layer, np.append(start_offsets(lengths), vertices)
-        parts = [each.ravel().view(np.uint8) for each in (objects.layers, objects.borders)]
-        parts += [each.astype(np.int32).view(np.uint8) for each in whole]
+        parts = [array.ravel().view(np.uint8) for array in (objects.layers, objects.borders)]
+        parts += [array.astype(np.int32).view(np.uint8) for array in whole]
         parts += [np.append(objects.stencils, np.uint8(0))]
         together = to_device(np.concatenate(parts), device)  # a copy costs more than its bytes
-        layers, borders, *on_device, stencils = together.split_with_sizes([each.size for each in parts])
-        annotations, layer_of, starts = (each.view(torch.int32) for each in on_device)
+        layers, borders, *on_device, stencils = together.split_with_sizes([part.size for part in parts])
+        annotations, layer_of, starts = (tensor.view(torch.int32) for tensor in on_device)
         layers, borders = layers.view(torch.float64), borders.view(torch.float64)
         placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
         hulls = torch.empty((max(count, 1), 5), dtype=torch.int32, device=device)
@@ -178,7 +178,7 @@ class ObjectsOnGpu:
         assert self._field is not None
         out = torch.empty((len(images), 2, *grid.shape), dtype=torch.int32, device=self._device)
         if out.numel():
-            steps = (0 if each.ndim == 1 else each.shape[1] for each in (grid.y, grid.x))
+            steps = (0 if coordinates.ndim == 1 else coordinates.shape[1] for coordinates in (grid.y, grid.x))
             programs = min(MOVERS, -(-grid.shape[0] // MOVED_ROWS) * -(-grid.shape[1] // MOVED_COLUMNS))
             launch_programs(
                 undistort, self._device, len(images) * programs, *self._field_on_device,
@@ -207,7 +207,7 @@ class ObjectsOnGpu:
         from detaug.gpu.mask_kernels import sample
 
         if len(objects) and grid.shape[0] * grid.shape[1]:
-            steps = (0 if each.ndim == 1 else each.shape[1] for each in (grid.y, grid.x))
+            steps = (0 if coordinates.ndim == 1 else coordinates.shape[1] for coordinates in (grid.y, grid.x))
             programs = min(PROGRAMS, -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS))
             launch_programs(
                 sample, self._device, len(objects) * programs, *self._inputs, objects, grid.y, grid.x, out,
@@ -233,7 +233,7 @@ class GridOnGpu(NamedTuple):
 
 def grid_on_gpu(grid: Grid, device: torch.device) -> GridOnGpu:
     """Copy a grid to a device."""
-    y, x = (to_device(np.ascontiguousarray(each, np.int32), device) for each in grid)
+    y, x = (to_device(np.ascontiguousarray(coordinates, np.int32), device) for coordinates in grid)
     return GridOnGpu(y[0], x[0]) if len(y) == 1 else GridOnGpu(y, x)
 
 

@@ -31,7 +31,7 @@ class OneChange:
     def __call__(self, inputs: Arrays) -> Changes:
         kinds = np.where(inputs["apply"], self.kind, NOTHING)[:, None]
         of_images = inputs[self.numbers] if isinstance(self.numbers, str) else np.tile(self.numbers, (len(kinds), 1))
-        given = of_images.reshape(len(kinds), -1)
+        values = of_images.reshape(len(kinds), -1)
         numbers = np.zeros((*kinds.shape, NUMBERS))
-        numbers[:, 0, : given.shape[-1]] = given
+        numbers[:, 0, : values.shape[-1]] = values
         return kinds, numbers

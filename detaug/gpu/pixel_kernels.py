@@ -20,8 +20,8 @@ from detaug.gpu.triton_blocks import (
     inside,
     load_pixels,
     map_channel,
-    mirrored,
     position,
+    reflected,
     round_to_bytes,
     rounded,
     store_pixels,
@@ -46,11 +46,11 @@ def count_levels(
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
         if tl.load(own + 2) >= _AUTOCONTRAST:
-            at, counted = position(image, y, x, height, width), inside(y, x, tl.load(own), tl.load(own + 1))
+            offset, counted = position(image, y, x, height, width), inside(y, x, tl.load(own), tl.load(own + 1))
             beside = ROWS * COLUMNS - tl.sum(tl.sum(counted.to(tl.int32), 1), 0)  # they count as level 0
             level = tl.arange(0, _LEVELS)
             for number in range(3):
-                value = tl.load(source + at + number, counted, 0).to(tl.int32)
+                value = tl.load(source + offset + number, counted, 0).to(tl.int32)
                 count = tl.histogram(tl.reshape(value, [ROWS * COLUMNS]), _LEVELS)
                 count -= tl.where(level == 0, beside, 0)
                 tl.atomic_add(counts + (image * 3 + number) * _LEVELS + level, count, count > 0)
@@ -85,26 +85,30 @@ def change(
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
-        kind, given = tl.load(own + 2), own + 3
-        at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
-        r, g, b = load_pixels(source, at, mask, BANDS)
+        kind, parameters = tl.load(own + 2), own + 3
+        offset, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
+        r, g, b = load_pixels(source, offset, mask, BANDS)
         if out.dtype.element_ty != tl.uint8:
             if kind == _GAMMA:
-                r, g, b = _share_to_power(r, given), _share_to_power(g, given), _share_to_power(b, given)
+                r, g, b = _share_to_power(r, parameters), _share_to_power(g, parameters), _share_to_power(b, parameters)
         elif kind == _LINEAR:
-            r, g, b = map_channel(given, r, g, b), map_channel(given + 4, r, g, b), map_channel(given + 8, r, g, b)
+            r, g, b = (
+                map_channel(parameters, r, g, b),
+                map_channel(parameters + 4, r, g, b),
+                map_channel(parameters + 8, r, g, b),
+            )
         elif kind == _FILTER:
-            r, g, b = _filtered(source, own, given, image, y, x, height, width)
+            r, g, b = _filtered(source, own, parameters, image, y, x, height, width)
         elif kind == _POSTERIZE:
-            r, g, b = _posterized(r, given), _posterized(g, given), _posterized(b, given)
+            r, g, b = _posterized(r, parameters), _posterized(g, parameters), _posterized(b, parameters)
         elif kind == _SOLARIZE:
-            r, g, b = _solarized(r, given), _solarized(g, given), _solarized(b, given)
+            r, g, b = _solarized(r, parameters), _solarized(g, parameters), _solarized(b, parameters)
         elif kind == _GAMMA:
-            r, g, b = _to_power(r, given), _to_power(g, given), _to_power(b, given)
+            r, g, b = _to_power(r, parameters), _to_power(g, parameters), _to_power(b, parameters)
         elif kind >= _AUTOCONTRAST:
             own_tables = tables + image * 3 * _LEVELS
             r, g, b = _of(own_tables, r), _of(own_tables + _LEVELS, g), _of(own_tables + 2 * _LEVELS, b)
-        store_pixels(out, at, mask, r, g, b, BANDS)
+        store_pixels(out, offset, mask, r, g, b, BANDS)
 
 
 @triton.jit
@@ -124,10 +128,12 @@ def _to_power(value, power):
 
 
 @triton.jit
-def _share_to_power(value, given):
+def _share_to_power(value, parameters):
     """Raise a value above 0, as a fraction of the second given number, to the power of the first."""
-    white = tl.load(given + 1)
-    return tl.where(value > 0, tl.exp(tl.load(given) * tl.log(tl.where(value > 0, value, 1.0) / white)) * white, value)
+    white = tl.load(parameters + 1)
+    return tl.where(
+        value > 0, tl.exp(tl.load(parameters) * tl.log(tl.where(value > 0, value, 1.0) / white)) * white, value
+    )
 
 
 @triton.jit
@@ -143,8 +149,8 @@ def _filtered(source, own, factors, image, y, x, height, width):
     g, b = r, r
     for down in range(3):
         for across in range(3):
-            line = mirrored(y + down - 1, tl.load(own).to(tl.int32))
-            column = mirrored(x + across - 1, tl.load(own + 1).to(tl.int32))
+            line = reflected(y + down - 1, tl.load(own).to(tl.int32))
+            column = reflected(x + across - 1, tl.load(own + 1).to(tl.int32))
             red, green, blue = load_pixels(source, position(image, line, column, height, width), mask)
             factor = tl.load(factors + 3 * down + across)
             r, g, b = r + factor * red, g + factor * green, b + factor * blue
@@ -167,8 +173,8 @@ def blur(
         for step in range(2 * reach + 1):
             away = step - reach
             weight = tl.exp(-0.5 * (away * away).to(tl.float32) / (sigma * sigma))
-            line = mirrored(y + away, tl.load(own).to(tl.int32)) if DOWN else y
-            column = x if DOWN else mirrored(x + away, tl.load(own + 1).to(tl.int32))
+            line = reflected(y + away, tl.load(own).to(tl.int32)) if DOWN else y
+            column = x if DOWN else reflected(x + away, tl.load(own + 1).to(tl.int32))
             red, green, blue = load_pixels(source, position(image, line, column, height, width, BANDS), mask, BANDS)
             r, g, b, total = r + weight * red, g + weight * green, b + weight * blue, total + weight
         r, g, b = r / total, g / total, b / total
@@ -188,19 +194,19 @@ def convolve(
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own, mask = numbers + image * length, inside(y, x, height, width)
-        at, reach = position(image, y, x, height, width, BANDS), tl.load(own + 2).to(tl.int32)
-        r, g, b = load_pixels(source, at, mask, BANDS)
+        offset, reach = position(image, y, x, height, width, BANDS), tl.load(own + 2).to(tl.int32)
+        r, g, b = load_pixels(source, offset, mask, BANDS)
         if reach > 0:
             r, g, b = r * 0, g * 0, b * 0
             for down in range(-reach, reach + 1):
-                line = mirrored(y + down, tl.load(own).to(tl.int32))
+                line = reflected(y + down, tl.load(own).to(tl.int32))
                 for across in range(-reach, reach + 1):
-                    column = mirrored(x + across, tl.load(own + 1).to(tl.int32))
-                    from_at = position(image, line, column, height, width, BANDS)
-                    red, green, blue = load_pixels(source, from_at, mask, BANDS)
+                    column = reflected(x + across, tl.load(own + 1).to(tl.int32))
+                    source_offset = position(image, line, column, height, width, BANDS)
+                    red, green, blue = load_pixels(source, source_offset, mask, BANDS)
                     factor = tl.load(own + 3 + (SIDE // 2 + down) * SIDE + SIDE // 2 + across)
                     r, g, b = r + factor * red, g + factor * green, b + factor * blue
-        store_pixels(out, at, mask, rounded(r, out), rounded(g, out), rounded(b, out), BANDS)
+        store_pixels(out, offset, mask, rounded(r, out), rounded(g, out), rounded(b, out), BANDS)
 
 
 @batch_kernel
@@ -215,8 +221,8 @@ def take_median(
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own, mask = numbers + image * length, inside(y, x, height, width)
-        at = position(image, y, x, height, width)
-        r, g, b = load_pixels(source, at, mask)
+        offset = position(image, y, x, height, width)
+        r, g, b = load_pixels(source, offset, mask)
         if tl.load(own + 2) > 0:
             last_line, last_column = tl.load(own).to(tl.int32) - 1, tl.load(own + 1).to(tl.int32) - 1
             half = (2 * REACH + 1) * (2 * REACH + 1) // 2
@@ -236,7 +242,7 @@ def take_median(
                 g = tl.where(below_g <= half, g + bit, g)
                 b = tl.where(below_b <= half, b + bit, b)
                 bit = bit / 2
-        store_pixels(out, at, mask, r, g, b)
+        store_pixels(out, offset, mask, r, g, b)
 
 
 @batch_kernel
@@ -256,11 +262,11 @@ def coarsen(
 
 
 @triton.jit
-def _picked(at, side, coarse):
+def _picked(pixel, side, coarse):
     """Return where the pixel in a coarse grid came from that a pixel lies in."""
     side, coarse = tl.maximum(side.to(tl.int32), 1), coarse.to(tl.int32)
     cell = (
-        (2 * tl.minimum(at, side - 1) + 1) * coarse // (2 * side)
+        (2 * tl.minimum(pixel, side - 1) + 1) * coarse // (2 * side)
     )  # whole numbers: a middle may be between two pixels
     return (2 * cell + 1) * side // (2 * coarse)
 
@@ -282,8 +288,8 @@ def add_noise(
     for block in range(tl.program_id(0), blocks(images, height, width, ROWS, COLUMNS), tl.num_programs(0)):
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own, seed = numbers + image * length, seeds + 2 * image
-        at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
-        r, g, b = load_pixels(source, at, mask, BANDS)
+        offset, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
+        r, g, b = load_pixels(source, offset, mask, BANDS)
         if tl.load(own + 2) > 0:
             if SALT:
                 number, half = _uniform(_bits(seed, y, x, 0)), tl.load(own + 3) / 2
@@ -294,7 +300,7 @@ def add_noise(
                 first, second, third = bands_of(BANDS)
                 r, g = _noisy(r, own, seed, y, x, first, out), _noisy(g, own, seed, y, x, second, out)
                 b = _noisy(b, own, seed, y, x, third, out)
-        store_pixels(out, at, mask, r, g, b, BANDS)
+        store_pixels(out, offset, mask, r, g, b, BANDS)
 
 
 @triton.jit
@@ -348,6 +354,6 @@ def fill_rectangles(
             covered |= (rows[:, None] & columns[None, :]).to(tl.int32)
         mask = inside(y, x, height, width) & (covered > 0)
         value = tl.zeros(mask.shape, tl.float32)
-        at = position(image, y, x, height, width, BANDS)
+        offset = position(image, y, x, height, width, BANDS)
         r, g, b = color_of(own, length, red, green, blue, out, BANDS)
-        store_pixels(out, at, mask, value + r, value + g, value + b, BANDS)
+        store_pixels(out, offset, mask, value + r, value + g, value + b, BANDS)

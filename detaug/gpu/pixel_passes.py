@@ -46,7 +46,7 @@ class ChangePass:
         kinds, numbers = self.changes(inputs)
         if not self.pixels.is_rgb8:
             numbers[..., 1] = self.pixels.white
-        return {f"{at}": numbers_of(views, kinds[:, at], numbers[:, at]) for at in range(kinds.shape[1])}
+        return {f"{step}": numbers_of(views, kinds[:, step], numbers[:, step]) for step in range(kinds.shape[1])}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
         from detaug.gpu.pixel_kernels import change
@@ -139,11 +139,11 @@ class ClahePass:
         rows, columns = self.tiles
         count, _, height, width = images.shape
         tables = torch.empty((count, rows * columns, LEVELS), dtype=torch.uint8, device=images.device)
-        given = images, numbers, colors, tables
+        tensors = images, numbers, colors, tables
         exact = {"enable_fp_fusion": False}  # products and sums round as on the CPU, else a lightness may differ by 1
         sizes, device = (numbers.shape[1], height, width, rows, columns), images.device
-        launch_programs(make_tables, device, count * rows * columns, *given, *sizes, PIXELS=PIXELS, **exact)
-        launch(equalize, device, *given, count, *sizes, **exact)
+        launch_programs(make_tables, device, count * rows * columns, *tensors, *sizes, PIXELS=PIXELS, **exact)
+        launch(equalize, device, *tensors, count, *sizes, **exact)
         return images
 
     def _sides_and_limits(self, sizes: Ints) -> tuple[Ints, Floats]:
@@ -174,8 +174,10 @@ class NoisePass:
     def parameters(self, views: Views, inputs: Arrays) -> Arrays:
         seeds = inputs["seed"].reshape(len(views), -1).astype(np.uint32)[:, [0, -1]]
         white = self.pixels.white
-        given = np.tile([each * white for each in self.normal], (len(views), 1)) if self.normal else inputs["amount"]
-        numbers = numbers_of(views, inputs["apply"], given, np.full(len(views), white))
+        amounts = (
+            np.tile([value * white for value in self.normal], (len(views), 1)) if self.normal else inputs["amount"]
+        )
+        numbers = numbers_of(views, inputs["apply"], amounts, np.full(len(views), white))
         return {"numbers": numbers, "seeds": np.ascontiguousarray(seeds).view(np.int32)}
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:

@@ -62,30 +62,30 @@ def inside(y, x, height, width):
 
 
 @triton.jit
-def mirrored(at, side):
+def reflected(pixel, side):
     """Return positions in 0..side - 1 for any, mirrored at the middles of the first and the last pixel."""
     period = tl.maximum(2 * (side - 1), 1)
-    at = tl.abs(at) % period
-    return tl.minimum(tl.minimum(at, tl.abs(period - at)), tl.maximum(side - 1, 0))
+    pixel = tl.abs(pixel) % period
+    return tl.minimum(tl.minimum(pixel, tl.abs(period - pixel)), tl.maximum(side - 1, 0))
 
 
 @triton.jit
-def load_pixels(images, at, mask, BANDS: tl.constexpr = 3):
+def load_pixels(images, offset, mask, BANDS: tl.constexpr = 3):
     """Return three bands as float32."""
     first, second, third = bands_of(BANDS)
-    r, g = tl.load(images + at + first, mask, 0), tl.load(images + at + second, mask, 0)
-    b = tl.load(images + at + third, mask, 0)
+    r, g = tl.load(images + offset + first, mask, 0), tl.load(images + offset + second, mask, 0)
+    b = tl.load(images + offset + third, mask, 0)
     return r.to(tl.float32), g.to(tl.float32), b.to(tl.float32)
 
 
 @triton.jit
-def store_pixels(out, at, mask, r, g, b, BANDS: tl.constexpr = 3):
+def store_pixels(out, offset, mask, r, g, b, BANDS: tl.constexpr = 3):
     """Write three bands, which are whole numbers where `out` has bytes."""
     first, second, third = bands_of(BANDS)
     mask_second, mask_third = masks_of_others(mask, BANDS)
-    tl.store(out + at + first, r.to(out.dtype.element_ty), mask)
-    tl.store(out + at + second, g.to(out.dtype.element_ty), mask_second)
-    tl.store(out + at + third, b.to(out.dtype.element_ty), mask_third)
+    tl.store(out + offset + first, r.to(out.dtype.element_ty), mask)
+    tl.store(out + offset + second, g.to(out.dtype.element_ty), mask_second)
+    tl.store(out + offset + third, b.to(out.dtype.element_ty), mask_third)
 
 
 @triton.jit

@@ -45,7 +45,7 @@ def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
     starts at a byte of `decoded`; below 0 it is a byte of `copied`, counted from -1 downwards; from `LOWEST_ADDRESS` on
     it is an address in memory.
     """
-    turned = [("to_source", "f4", (3, 3)), ("edges", "f4", (3, edges))]  # see `resize._plan_warp`
+    rotated = [("to_source", "f4", (3, 3)), ("edges", "f4", (3, edges))]  # see `resize._plan_warp`
     fields = [
         ("region", "f4", (5, 2)),  # (y, x): two corners in the source, size in the output, -offset there, image size
         ("shown", "f4", (2, 2)),  # (y, x): the corners, in the output, of what this tile shows
@@ -55,7 +55,7 @@ def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
         ("picture", "f4", (2, 2)),  # (y, x): the corners, in the output, of what changes its colors
         ("mean", "f4", bands),
         ("scale", "f4", bands),  # 1 / std
-        *(turned if edges is not None else []),
+        *(rotated if edges is not None else []),
         ("start", "i8"),  # where the source's (height, width, bands) pixels start; must be the last field
     ]
     return np.dtype(fields, align=True)
@@ -68,9 +68,9 @@ SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, TO_SOURCE, EDGES = (
     for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "to_source", "edges")
 )
 STEPS, CHANNELS = tl.constexpr(color_steps.STEPS), tl.constexpr(COLOR.value + 2 * color_steps.STEPS)
-STRAIGHT, TURNED, READY = range(3)
+STRAIGHT, ROTATED, READY = range(3)
 """How images come to the kernel: as sources, of which a view is rendered that is turned or not, or rendered already."""
-_TURNED, _READY = map(tl.constexpr, (TURNED, READY))
+_ROTATED, _READY = map(tl.constexpr, (ROTATED, READY))
 KEPT, MAPPED, IN_STEPS = range(3)
 """What happens to colors: nothing, a linear map, or steps."""
 _KEPT, _IN_STEPS = map(tl.constexpr, (KEPT, IN_STEPS))
@@ -152,8 +152,8 @@ def _pixels(
 ):  # fmt: skip
     """Return R, G and B of an image before its colors change. `top`, `left`: the first row and column, `y` and `x`."""
     if VIEW == _READY:
-        at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
-        r, g, b = load_pixels(decoded, at, mask, BANDS)
+        offset, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
+        r, g, b = load_pixels(decoded, offset, mask, BANDS)
     else:
         r, g, b = _pasted(decoded, copied, whole, starts, tiles, length, top, left, y, x, VIEW, BANDS)
     return r, g, b
@@ -170,9 +170,9 @@ def _pasted(decoded, copied, whole, starts, tiles, length, top, left, y, x, VIEW
         tile = whole + number * length
         if _overlaps(tile + SHOWN, top, y.shape[0]) & _overlaps(tile + SHOWN + 1, left, x.shape[0]):
             source = _source(decoded, copied, tl.load(starts + (number + 1) * length // 2 - 1))
-            if VIEW == _TURNED:
+            if VIEW == _ROTATED:
                 edges = (length - (2 + EDGES + 3 * (BANDS - 3))) // 3
-                r, g, b = _paste_turned(tile, edges, source, y, x, r, g, b, BANDS)
+                r, g, b = _paste_rotated(tile, edges, source, y, x, r, g, b, BANDS)
             else:
                 r, g, b = _paste(tile, source, top, left, y, x, r, g, b, BANDS)
     return r, g, b
@@ -234,14 +234,14 @@ def _precise(number, source):
 
 
 @triton.jit
-def _axis(tile, source, at):
-    """Return along one axis, for output pixels `at`: their middles in the source, how far the filter reaches from
+def _axis(tile, source, pixels):
+    """Return along one axis, for output pixels `pixels`: their middles in the source, how far the filter reaches from
     there, whether they are in the region, and whether the tile shows them.
     """
-    first, length, in_region = _precise(tl.load(tile), source), tl.load(tile + 4), at + tl.load(tile + 6)
+    first, length, in_region = _precise(tl.load(tile), source), tl.load(tile + 4), pixels + tl.load(tile + 6)
     step = (tl.load(tile + 2) - first) / length
     middle, reach = first + (in_region + 0.5) * step, tl.maximum(tl.abs(step), 1.0)
-    shown = (at >= tl.load(tile + SHOWN)) & (at < tl.load(tile + SHOWN + 2))
+    shown = (pixels >= tl.load(tile + SHOWN)) & (pixels < tl.load(tile + SHOWN + 2))
     return middle, reach, (in_region >= 0) & (in_region < length), shown
 
 
@@ -296,17 +296,17 @@ def _stride(tile, source):
 
 
 @triton.jit
-def _weighted(weight, at):
+def _weighted(weight, pointer):
     """Return a value of the source times its weight; of float32, 0 without a weight, also where it is NaN."""
-    value = tl.load(at).to(tl.float32)
-    return weight * (value if at.dtype.element_ty == tl.uint8 else tl.where(weight > 0, value, 0.0))
+    value = tl.load(pointer).to(tl.float32)
+    return weight * (value if pointer.dtype.element_ty == tl.uint8 else tl.where(weight > 0, value, 0.0))
 
 
 # ------------------------------------------------------------------------------------- rotated views
 
 
 @triton.jit
-def _paste_turned(tile, edges, source, y, x, r, g, b, BANDS: tl.constexpr):
+def _paste_rotated(tile, edges, source, y, x, r, g, b, BANDS: tl.constexpr):
     """Return R, G and B with this tile over them: its view of the source, cut off at the edges, and fill around that.
 
     As `resize._warp`: the window of the source shrinks, and is then interpolated linearly, with fill around it. Here a
@@ -355,8 +355,8 @@ def _in_window(to_source, y, x):
 def _within(edge, edges, y, x):
     """Return how much of each pixel, 0 to 1, is on the inner side of all edges."""
     inside = 0 * (y + x) + 1.0
-    for at in range(edges):
-        a, b, c = tl.load(edge + at), tl.load(edge + edges + at), tl.load(edge + 2 * edges + at)
+    for number in range(edges):
+        a, b, c = tl.load(edge + number), tl.load(edge + edges + number), tl.load(edge + 2 * edges + number)
         inside = tl.minimum(inside, a * x + b * y + c + 0.5)
     return tl.maximum(inside, 0.0)
 
@@ -390,8 +390,8 @@ def _interpolated(source, tile, at_y, at_x, wanted, BANDS: tl.constexpr):
 
 
 @triton.jit
-def _pair(tile, source, at, low, high):
-    """Return along one axis what two shrunk pixels, around each place `at` in the shrunk window, take of the source.
+def _pair(tile, source, place, low, high):
+    """Return along one axis what two shrunk pixels, around each place `place` in the shrunk window, take of the source.
 
     Namely the middle of the first of them in the source, the first source pixel that it takes, a factor of the weights
     of either, how far their middles are from each other, and how far the filter reaches from there.
@@ -399,15 +399,15 @@ def _pair(tile, source, at, low, high):
     first, length = tl.load(tile), tl.load(tile + 4)
     step = (_precise(tl.load(tile + 2) - first, source) / length).to(tl.float32)
     reach = tl.maximum(step, 1.0)
-    at = tl.minimum(tl.maximum(at, -1.0), length + 1) - 0.5
-    near = tl.floor(at)
+    place = tl.minimum(tl.maximum(place, -1.0), length + 1) - 0.5
+    near = tl.floor(place)
     middle, tap = first + (near + 0.5) * step, _first_tap(first + (near + 0.5) * step, reach)
     sum_near, sum_next = middle * 0, middle * 0
     for j in range(tl.ceil(2 * reach + step).to(tl.int32)):
         sum_near += _weight(tap + j, middle, reach, low, high)
         sum_next += _weight(tap + j, middle + step, reach, low, high)
-    share_near = tl.where((near >= 0) & (near < length), 1 - (at - near), 0.0)
-    share_next = tl.where((near >= -1) & (near < length - 1), at - near, 0.0)
+    share_near = tl.where((near >= 0) & (near < length), 1 - (place - near), 0.0)
+    share_next = tl.where((near >= -1) & (near < length - 1), place - near, 0.0)
     share_near, share_next = share_near / tl.maximum(sum_near, 1e-9), share_next / tl.maximum(sum_next, 1e-9)
     return middle, tap, share_near, share_next, step, reach
 
@@ -535,5 +535,5 @@ def copy_images(images_at, out, images, BLOCK: tl.constexpr):
         source = tl.load(images_at + image).to(tl.pointer_type(tl.int64))
         to, length = out + tl.load(images_at + images + image), tl.load(images_at + 2 * images + image)
         for first in range(tl.program_id(0) * BLOCK, length, tl.num_programs(0) * BLOCK):
-            at = first + tl.arange(0, BLOCK)
-            tl.store(to + at, tl.load(source + at, at < length), at < length)
+            index = first + tl.arange(0, BLOCK)
+            tl.store(to + index, tl.load(source + index, index < length), index < length)

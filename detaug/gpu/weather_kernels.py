@@ -32,14 +32,14 @@ def add_shadows(
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
         if tl.load(own + 2) > 0:
-            at, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
+            offset, mask = position(image, y, x, height, width, BANDS), inside(y, x, height, width)
             left = tl.full([ROWS, COLUMNS], 1.0, tl.float32)
             for polygon in range((length - 3) // (1 + 2 * CORNERS)):
                 share = own + 3 + polygon * (1 + 2 * CORNERS)
                 left = tl.where(_in_polygon(share + 1, y, x, CORNERS), left * (1 - tl.load(share)), left)
-            r, g, b = load_pixels(out, at, mask, BANDS)
+            r, g, b = load_pixels(out, offset, mask, BANDS)
             r, g, b = rounded(r * left, out), rounded(g * left, out), rounded(b * left, out)
-            store_pixels(out, at, mask, r, g, b, BANDS)
+            store_pixels(out, offset, mask, r, g, b, BANDS)
 
 
 @triton.jit
@@ -66,21 +66,21 @@ def add_fog(
         image, y, x = block_of(block, height, width, ROWS, COLUMNS)
         own = numbers + image * length
         if tl.load(own + 2) > 0:
-            at, mask = position(image, y, x, height, width), inside(y, x, tl.load(own), tl.load(own + 1))
+            offset, mask = position(image, y, x, height, width), inside(y, x, tl.load(own), tl.load(own + 1))
             row, below, down = _between(y, tl.load(own), CELLS)
             column, right, across = _between(x, tl.load(own + 1), CELLS)
             over = _in_row(own + 3 + row * CELLS, column, right, across)
             under = _in_row(own + 3 + below * CELLS, column, right, across)
             share = over + (under - over) * down[:, None]
-            r, g, b = load_pixels(out, at, mask)
+            r, g, b = load_pixels(out, offset, mask)
             r, g, b = r + (255 - r) * share, g + (255 - g) * share, b + (255 - b) * share
-            store_pixels(out, at, mask, round_to_bytes(r), round_to_bytes(g), round_to_bytes(b))
+            store_pixels(out, offset, mask, round_to_bytes(r), round_to_bytes(g), round_to_bytes(b))
 
 
 @triton.jit
-def _between(at, side, CELLS: tl.constexpr):
+def _between(pixel, side, CELLS: tl.constexpr):
     """Return the cells before and after the middles of pixels, and how far they are from one to the other."""
-    place = tl.minimum(tl.maximum((at.to(tl.float32) + 0.5) * CELLS / tl.maximum(side, 1.0) - 0.5, 0.0), CELLS - 1.0)
+    place = tl.minimum(tl.maximum((pixel.to(tl.float32) + 0.5) * CELLS / tl.maximum(side, 1.0) - 0.5, 0.0), CELLS - 1.0)
     before = place.to(tl.int32)
     return before, tl.minimum(before + 1, CELLS - 1), place - before.to(tl.float32)
 
@@ -108,18 +108,18 @@ def add_rain(
         if tl.load(own + 2) > 0:
             slant, down = tl.load(own + 3), tl.load(own + 4)
             half = thickness * tl.sqrt(1 + (slant / down) * (slant / down)) / 2
-            middle, at = y.to(tl.float32) + 0.5, x.to(tl.float32) + 0.5
+            middle, middle_x = y.to(tl.float32) + 0.5, x.to(tl.float32) + 0.5
             top, bottom = tl.min(middle, 0) - reach, tl.max(middle, 0) + reach
-            left = tl.min(at, 0) - reach - half - tl.maximum(slant, 0.0)
-            right = tl.max(at, 0) + reach + half - tl.minimum(slant, 0.0)
+            left = tl.min(middle_x, 0) - reach - half - tl.maximum(slant, 0.0)
+            right = tl.max(middle_x, 0) + reach + half - tl.minimum(slant, 0.0)
             share = tl.zeros([ROWS, COLUMNS], tl.float32)
             for streak in range((length - 5) // 2):
                 begin_x, begin_y = tl.load(own + 5 + 2 * streak), tl.load(own + 6 + 2 * streak)
                 if (begin_y < bottom) & (begin_y + down > top) & (begin_x > left) & (begin_x < right):
                     rows = tl.minimum(middle + reach, begin_y + down) - tl.maximum(middle - reach, begin_y)
                     center = begin_x + slant * tl.minimum(tl.maximum((middle - begin_y) / down, 0.0), 1.0)
-                    columns = tl.minimum(at[None, :] + reach, center[:, None] + half)
-                    columns -= tl.maximum(at[None, :] - reach, center[:, None] - half)
+                    columns = tl.minimum(middle_x[None, :] + reach, center[:, None] + half)
+                    columns -= tl.maximum(middle_x[None, :] - reach, center[:, None] - half)
                     share += tl.maximum(columns, 0.0) * tl.maximum(rows, 0.0)[:, None]
             share = tl.minimum(share / (blur * blur), 1.0)
             positions, mask = position(image, y, x, height, width), inside(y, x, height, width)

@@ -60,9 +60,9 @@ class FusedKernel:
     @property
     def view(self) -> int:
         """Return how the images come to the kernel, see `triton_kernel`."""
-        from detaug.gpu.triton_kernel import READY, STRAIGHT, TURNED
+        from detaug.gpu.triton_kernel import READY, ROTATED, STRAIGHT
 
-        return (TURNED if self.to_source else STRAIGHT) if self.region else READY
+        return (ROTATED if self.to_source else STRAIGHT) if self.region else READY
 
     @property
     def colors(self) -> int:

@@ -57,7 +57,7 @@ IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
 BANDS = {**IN_BLOCKS, "BANDS": 4}
 
-VIEWS = triton_kernel.STRAIGHT, triton_kernel.TURNED, triton_kernel.READY
+VIEWS = triton_kernel.STRAIGHT, triton_kernel.ROTATED, triton_kernel.READY
 COLORS = triton_kernel.KEPT, triton_kernel.MAPPED, triton_kernel.IN_STEPS
 
 KERNELS: list[tuple[Any, dict[str, Any], str]] = [
@@ -90,7 +90,7 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     *((triton_kernel.render, {**BANDS, "VIEW": view, "COLORS": triton_kernel.KEPT}, "*fp32") for view in VIEWS),
     *(
         (triton_kernel.render, {**IN_BLOCKS, "BANDS": bands, "VIEW": view, "COLORS": triton_kernel.KEPT}, "*fp16")
-        for bands, view in ((1, triton_kernel.STRAIGHT), (3, triton_kernel.TURNED), (6, triton_kernel.STRAIGHT))
+        for bands, view in ((1, triton_kernel.STRAIGHT), (3, triton_kernel.ROTATED), (6, triton_kernel.STRAIGHT))
     ),
     (pixel_kernels.change, BANDS, "*fp32"),
     *((pixel_kernels.blur, {**BANDS, "DOWN": down}, "*fp32") for down in (0, 1)),
