@@ -93,7 +93,7 @@ def augment(
         raise InputError(
             "keypoints need flip_pairs, which are swapped in a flipped image: such as [(1, 2), (3, 4)], or []"
         )
-    points = [each for each in (keypoints, corners) if each is not None]
+    points = [node for node in (keypoints, corners) if node is not None]
     options: Any = {
         "shapes": shapes,
         "return_matrix": return_matrix,
@@ -126,8 +126,8 @@ def augment_to(
     `flip_pairs`: those of the first of the columns, which are keypoints; None: there are none. `has_corners`: the
     first of the columns after these are corners.
     """
-    given = _given(boxes, labels, columns, polygons)
-    _check_nodes(images, given if shapes is None else {**given, "shapes": shapes})
+    nodes = _nodes_of_boxes(boxes, labels, columns, polygons)
+    _check_nodes(images, nodes if shapes is None else {**nodes, "shapes": shapes})
     _check_pipeline(images if shapes is None else shapes)
     images = fn.reinterpret(images, dtype=types.UINT8)  # of any other type, so each image gets a wrong shape
     if shapes is None:
@@ -151,7 +151,7 @@ def augment_to(
     planned: Any = fn.python_function(
         shapes,
         fn.random.uniform(range=[0.0, 1.0], shape=[4], seed=seed),
-        *given.values(),
+        *nodes.values(),
         function=planner,
         batch_processing=True,
         num_outputs=planner.outputs,
@@ -177,19 +177,23 @@ def _check_pipeline(source_of_shapes: Node) -> None:
         )
 
 
-def _given(
+def _nodes_of_boxes(
     boxes: Node | None, labels: Node | None, columns: Sequence[Node], polygons: tuple[Node, Node] | None
 ) -> dict[str, Node]:
     """Return the nodes that belong to boxes, polygons first, by the names that errors have for them."""
     check("columns", columns, isinstance(columns, list | tuple), "a list of nodes")
     pair = polygons is None or (isinstance(polygons, list | tuple) and len(polygons) == 2)
     check("polygons", polygons, pair, "two nodes: rings (P, 3) and vertices (V, 2)")
-    rows = {f"polygons[{at}]": node for at, node in enumerate(polygons or ())}
-    rows |= {"boxes": boxes, "labels": labels, **{f"columns[{at}]": column for at, column in enumerate(columns)}}
-    given = {name: node for name, node in rows.items() if node is not None}
-    if boxes is None and given:
-        raise InputError(f"{', '.join(given)} must come with boxes, got boxes=None")
-    return given
+    rows = {f"polygons[{number}]": node for number, node in enumerate(polygons or ())}
+    rows |= {
+        "boxes": boxes,
+        "labels": labels,
+        **{f"columns[{number}]": column for number, column in enumerate(columns)},
+    }
+    nodes = {name: node for name, node in rows.items() if node is not None}
+    if boxes is None and nodes:
+        raise InputError(f"{', '.join(nodes)} must come with boxes, got boxes=None")
+    return nodes
 
 
 def _check_nodes(images: Node, on_cpu: dict[str, Node]) -> None:

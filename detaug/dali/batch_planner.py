@@ -75,28 +75,28 @@ class BatchPlanner:
         """Return the number of outputs of a call."""
         return self.box_outputs + len(self.recipe.input_names)
 
-    def __call__(self, shapes: DaliSamples, random: DaliSamples, *given: DaliSamples) -> tuple[DaliSamples, ...]:
+    def __call__(self, shapes: DaliSamples, random: DaliSamples, *arrays: DaliSamples) -> tuple[DaliSamples, ...]:
         """Return boxes, labels, matrix and masks if wanted, other columns, and the inputs of the recipe's graph.
 
-        `shapes`: of the images. `random`: numbers that differ from batch to batch. `given`: rings and vertices if there
-        are any, boxes, labels, columns; or nothing, for images without boxes.
+        `shapes`: of the images. `random`: numbers that differ from batch to batch. `arrays`: rings and vertices if
+        there are any, boxes, labels, columns; or nothing, for images without boxes.
         """
         number = next(self._numbers)
         with running_in(self._pipeline):
             try:
-                return self._plan(shapes, random, given)
+                return self._plan(shapes, random, arrays)
             except Exception as error:
                 raise _in_batch(error, f"{self.name}, batch {number}") from error
 
     def _plan(
-        self, shapes: DaliSamples, random: DaliSamples, given: tuple[DaliSamples, ...]
+        self, shapes: DaliSamples, random: DaliSamples, arrays: tuple[DaliSamples, ...]
     ) -> tuple[DaliSamples, ...]:
         size = np.array([shape[:2] for shape in shapes], np.float64)
         _check_images(self.recipe, shapes)
-        polygons, given = (given[:2], given[2:]) if self.has_polygons else ((), given)
-        if given and not self.has_labels:
-            given = given[0], [np.ones(boxes.shape[:1], np.int32) for boxes in given[0]], *given[1:]
-        rows = _rows(given) if given else _no_boxes(len(shapes))
+        polygons, arrays = (arrays[:2], arrays[2:]) if self.has_polygons else ((), arrays)
+        if arrays and not self.has_labels:
+            arrays = arrays[0], [np.ones(boxes.shape[:1], np.int32) for boxes in arrays[0]], *arrays[1:]
+        rows = _rows(arrays) if arrays else _no_boxes(len(shapes))
         rows = rows._replace(boxes=_relative(rows, size, self.units))
         rng = np.random.default_rng([self.seed, *random[0].view(np.uint32).tolist()])
         labels = padded(class_labels(rows.columns[0], len(rows.boxes)), rows.counts, -1)
@@ -122,7 +122,7 @@ class BatchPlanner:
             placement = Placement.of_views(views)
             columns[self._corners_at] = placement.move(views.shapes.corners[placement.rows]).astype(np.float32)
         matrix = [list(np.ascontiguousarray(views.to_output() + 0.0, np.float32))] if self.return_matrix else []
-        first, labels, *others = (_split(each, counts) for each in ((boxes + 0.0).astype(np.float32), *columns))
+        first, labels, *others = (_split(values, counts) for values in ((boxes + 0.0).astype(np.float32), *columns))
         masks = [masks_of(views)] if self.has_polygons else []
         return [first, labels, *matrix, *masks, *others]
 
@@ -155,21 +155,23 @@ class BatchPlanner:
         return points
 
 
-def _rows(given: tuple[DaliSamples, ...]) -> BatchBoxes:
+def _rows(arrays: tuple[DaliSamples, ...]) -> BatchBoxes:
     """Concatenate the rows of all samples. Raises InputError for shapes that do not fit."""
-    boxes = [each if each.shape[1:] == (4,) else _empty_boxes(at, each) for at, each in enumerate(given[0])]
-    counts = [len(each) for each in boxes]
-    names = chain(["labels"], (f"columns[{at}]" for at in count()))
-    columns = [_column(name, column, counts) for name, column in zip(names, given[1:], strict=False)]
+    boxes = [
+        sample if sample.shape[1:] == (4,) else _empty_boxes(index, sample) for index, sample in enumerate(arrays[0])
+    ]
+    counts = [len(sample) for sample in boxes]
+    names = chain(["labels"], (f"columns[{number}]" for number in count()))
+    columns = [_column(name, column, counts) for name, column in zip(names, arrays[1:], strict=False)]
     return BatchBoxes(np.concatenate(boxes).astype(np.float64), np.array(counts), columns)
 
 
 def _column(name: str, column: DaliSamples, counts: list[int]) -> Array:
-    for at, (rows, boxes) in enumerate(zip(column, counts, strict=True)):
+    for index, (rows, boxes) in enumerate(zip(column, counts, strict=True)):
         if rows.shape[:1] != (boxes,):
-            raise _mistake(at, f"{name} must have a row for each of {boxes} boxes, got shape {rows.shape}")
+            raise _mistake(index, f"{name} must have a row for each of {boxes} boxes, got shape {rows.shape}")
         if rows.shape[1:] != column[0].shape[1:]:
-            raise _mistake(at, f"{name} must have rows of one length, got shapes {column[0].shape} and {rows.shape}")
+            raise _mistake(index, f"{name} must have rows of one length, got shapes {column[0].shape} and {rows.shape}")
     return np.concatenate(column)
 
 
@@ -177,9 +179,9 @@ def _no_boxes(n: int) -> BatchBoxes:
     return BatchBoxes(np.zeros((0, 4)), np.zeros(n, np.int64), [np.zeros(0, np.int32)])
 
 
-def _empty_boxes(at: int, boxes: Array) -> Floats:
+def _empty_boxes(index: int, boxes: Array) -> Floats:
     if boxes.size:
-        raise _mistake(at, f"boxes must be (M, 4) XYXY, got shape {boxes.shape}")
+        raise _mistake(index, f"boxes must be (M, 4) XYXY, got shape {boxes.shape}")
     return np.zeros((0, 4))
 
 
@@ -205,14 +207,14 @@ _OTHER_UNITS = {
 
 
 def _wrong_box(rows: BatchBoxes, row: int, rule: str) -> InputError:
-    at = int(np.searchsorted(np.cumsum(rows.counts), row, side="right"))
-    return _mistake(at, f"boxes must be {rule}, got {rows.boxes[row].tolist()}")
+    index = int(np.searchsorted(np.cumsum(rows.counts), row, side="right"))
+    return _mistake(index, f"boxes must be {rule}, got {rows.boxes[row].tolist()}")
 
 
 def _check_images(recipe: Recipe, shapes: DaliSamples) -> None:
-    for at, shape in enumerate(shapes):
+    for index, shape in enumerate(shapes):
         if len(shape) != 3 or shape[2] != 3:
-            raise _mistake(at, f"images must be (H, W, 3) uint8 RGB, got shape {tuple(shape.tolist())}, in bytes")
+            raise _mistake(index, f"images must be (H, W, 3) uint8 RGB, got shape {tuple(shape.tolist())}, in bytes")
     op = recipe.mixing_op
     if op and len(shapes) < 2:
         raise InputError(
@@ -220,8 +222,8 @@ def _check_images(recipe: Recipe, shapes: DaliSamples) -> None:
         )
 
 
-def _mistake(at: int, message: str) -> InputError:
-    return InputError(f"sample {at}: {message}")
+def _mistake(index: int, message: str) -> InputError:
+    return InputError(f"sample {index}: {message}")
 
 
 def _in_batch(error: Exception, place: str) -> Exception:

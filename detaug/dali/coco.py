@@ -124,7 +124,7 @@ def _document(reader: CocoReader) -> Iterator[str]:
     The first box of each image is (height, width, 0, 0), with the image id in place of the category.
     """
     names = (json.dumps(name, ensure_ascii=False) for name in reader.file_names)
-    images = (f'{{"id":{at},"file_name":{name},"width":1,"height":1}}' for at, name in enumerate(names))
+    images = (f'{{"id":{index},"file_name":{name},"width":1,"height":1}}' for index, name in enumerate(names))
     yield f'{{"categories":[],"images":[{",".join(images)}],"annotations":['
     for start in range(0, len(reader), _BLOCK):
         yield ("," if start else "") + _annotations(reader, np.arange(len(reader))[start : start + _BLOCK])

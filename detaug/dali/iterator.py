@@ -148,9 +148,12 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         outputs = self._outputs()
         batches = [
             make_batch(
-                dict(zip(self.output_map, each, strict=True)), count, self.columns, copy=not pipeline.exec_dynamic
+                dict(zip(self.output_map, own_outputs, strict=True)),
+                count,
+                self.columns,
+                copy=not pipeline.exec_dynamic,
             )
-            for pipeline, each, count in zip(self._pipes, outputs, self._counts(outputs), strict=True)
+            for pipeline, own_outputs, count in zip(self._pipes, outputs, self._counts(outputs), strict=True)
             if count > 0
         ]
         self._schedule_runs()
@@ -162,13 +165,13 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
         try:
             return list(self._get_outputs())
         except RuntimeError as error:
-            if failed := next(filter(None, (failed_op(each, error) for each in self._pipes)), None):
+            if failed := next(filter(None, (failed_op(pipeline, error) for pipeline in self._pipes)), None):
                 raise failed from failed.__cause__
             raise
 
     def _counts(self, outputs: list[Any]) -> list[int]:
         """Return how many samples of each pipeline's next batch belong to the epoch."""
-        full = [len(each[0]) for each in outputs]
+        full = [len(own_outputs[0]) for own_outputs in outputs]
         if not self._reader_name or self._last_batch_policy != LastBatchPolicy.PARTIAL:
             return full
         _, left = self._remove_padded()
@@ -178,7 +181,7 @@ class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, 
 
 def _check_pipelines(pipelines: list[Pipeline], output_map: tuple[str, ...], reader_name: str | None) -> None:
     """Raise InputError for pipelines that cannot be iterated over together."""
-    kinds = {type(each).__name__ for each in pipelines if not isinstance(each, Pipeline)}
+    kinds = {type(pipeline).__name__ for pipeline in pipelines if not isinstance(pipeline, Pipeline)}
     if not pipelines or kinds:
         raise InputError(f"pipelines must be one or more pipelines, got {min(kinds, default='none')}")
     if len(sizes := {pipeline.max_batch_size for pipeline in pipelines}) > 1:
@@ -235,7 +238,7 @@ def make_batch(outputs: dict[str, TensorList], count: int, columns: Collection[s
     `columns`: the names of those that have a row for each box. `copy`: DALI will use their memory again.
     """
     images, image_size = _images(outputs["images"], count, copy=copy)
-    rows = {name: _rows(each, count) for name, each in outputs.items() if name != "images"}
+    rows = {name: _rows(output, count) for name, output in outputs.items() if name != "images"}
     boxes, labels, counts = _boxes(rows.get("boxes", []), rows.get("labels", []), count)
     device = images.device
     return Batch(
@@ -249,7 +252,7 @@ def make_batch(outputs: dict[str, TensorList], count: int, columns: Collection[s
         matrix=_stacked(rows, "matrix", (count, -1, 3), np.float32),
         counts=tuple(counts.tolist()),
         columns={name: _column(name, rows[name], counts) for name in columns},
-        extra={name: _extra(name, each) for name, each in rows.items() if name not in (*FIELDS, *columns)},
+        extra={name: _extra(name, own_rows) for name, own_rows in rows.items() if name not in (*FIELDS, *columns)},
     )
 
 
@@ -261,12 +264,12 @@ def _images(output: TensorList, count: int, *, copy: bool) -> tuple[Tensor, Tens
         images = tensor.clone() if copy else tensor
         images = images.permute(0, 3, 1, 2) if channels_last else images
         return images, torch.tensor([images.shape[2:]] * count, device="cpu")
-    each = [from_dlpack(output[at]) for at in range(count)]
-    each = [image.permute(2, 0, 1) if channels_last else image for image in each]
-    sizes = torch.tensor([image.shape[1:] for image in each], device="cpu")
-    canvas = each[0].new_zeros((count, 3, *sizes.amax(0).tolist()))
-    for at, image in enumerate(each):
-        canvas[at, :, : image.shape[1], : image.shape[2]] = image
+    tensors = [from_dlpack(output[index]) for index in range(count)]
+    tensors = [image.permute(2, 0, 1) if channels_last else image for image in tensors]
+    sizes = torch.tensor([image.shape[1:] for image in tensors], device="cpu")
+    canvas = tensors[0].new_zeros((count, 3, *sizes.amax(0).tolist()))
+    for index, image in enumerate(tensors):
+        canvas[index, :, : image.shape[1], : image.shape[2]] = image
     return canvas, sizes
 
 
@@ -275,14 +278,14 @@ def _rows(output: TensorList, count: int) -> Rows:
     on_cpu = output.as_cpu()
     if on_cpu.is_dense_tensor():
         return list(np.array(on_cpu.as_array())[:count])
-    return [np.array(on_cpu[at]) for at in range(count)]
+    return [np.array(on_cpu[index]) for index in range(count)]
 
 
 def _boxes(boxes: Rows, labels: Rows, n: int) -> tuple[Tensor, Tensor, Ints]:
     """Return (N, M, 4) and (N, M), padded, and the (N,) counts."""
     boxes = boxes or [np.zeros((0, 4))] * n
-    labels = labels or [np.ones(len(each)) for each in boxes]
-    counts = np.array([len(each) for each in boxes])
+    labels = labels or [np.ones(len(own_boxes)) for own_boxes in boxes]
+    counts = np.array([len(own_boxes) for own_boxes in boxes])
     if [label.size for label in labels] != counts.tolist():
         raise InputError("each image must have as many labels as boxes: is the output 'labels' that of da.fn.augment?")
     room = np.full(n, counts.max(initial=0))
@@ -308,16 +311,16 @@ def _sizes(rows: dict[str, Rows], count: int) -> Any:
 
 def _column(name: str, rows: Rows, counts: Ints) -> Tensor:
     """Return (N, M, ...): an output with a row for each box, padded."""
-    for each, count in zip(rows, counts.tolist(), strict=True):
-        if each.shape[:1] != (count,):
-            raise InputError(f"output {name!r} must have a row for each of {count} boxes, got shape {each.shape}")
+    for own_rows, count in zip(rows, counts.tolist(), strict=True):
+        if own_rows.shape[:1] != (count,):
+            raise InputError(f"output {name!r} must have a row for each of {count} boxes, got shape {own_rows.shape}")
     padding = {"b": 0, "u": 0, "f": np.nan}.get(rows[0].dtype.kind, -1)
     return torch.from_numpy(np.ascontiguousarray(padded(np.concatenate(rows), counts, padding)))
 
 
 def _extra(name: str, rows: Rows) -> Tensor:
     """Return (N, ...)."""
-    if shapes := {each.shape for each in rows} - {rows[0].shape}:
+    if shapes := {own_rows.shape for own_rows in rows} - {rows[0].shape}:
         raise InputError(
             f"output {name!r} must have one shape in all samples, got shapes {rows[0].shape} and {min(shapes)}: name "
             "it in columns= if it has a row for each box"

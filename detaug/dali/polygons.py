@@ -25,15 +25,20 @@ def outlines_of(
     Raises InputError for what is no such list.
     """
     sides = size[:, ::-1]
-    for at, each in enumerate(zip(rings, vertices, counts.tolist(), strict=True)):
-        _check(at, *each)
-    first_box, first_vertex = (np.cumsum([0, *map(int, each)]) for each in (counts, map(len, vertices)))
-    shift = np.repeat(np.stack([first_box, first_vertex, first_vertex], axis=1)[:-1], [len(each) for each in rings], 0)
-    table = np.concatenate([each.reshape(-1, 3).astype(np.int64) for each in rings]) + shift
+    for index, sample in enumerate(zip(rings, vertices, counts.tolist(), strict=True)):
+        _check(index, *sample)
+    first_box, first_vertex = (np.cumsum([0, *map(int, lengths)]) for lengths in (counts, map(len, vertices)))
+    shift = np.repeat(
+        np.stack([first_box, first_vertex, first_vertex], axis=1)[:-1], [len(own_rings) for own_rings in rings], 0
+    )
+    table = np.concatenate([own_rings.reshape(-1, 3).astype(np.int64) for own_rings in rings]) + shift
     box, start, end = table[np.argsort(table[:, 0], kind="stable")].T
     length = end - start
     place = np.arange(length.sum()) + np.repeat(start - np.cumsum(length) + length, length)
-    pixels = [each.reshape(-1, 2) * (side if relative else 1) for each, side in zip(vertices, sides, strict=True)]
+    pixels = [
+        own_vertices.reshape(-1, 2) * (side if relative else 1)
+        for own_vertices, side in zip(vertices, sides, strict=True)
+    ]
     count = int(counts.sum())
     outlines = OutlineColumns(
         points=np.concatenate(pixels)[place].astype(np.float32),
@@ -52,18 +57,18 @@ def outlines_of(
     )
 
 
-def _check(at: int, rings: Array, vertices: Array, boxes: int) -> None:
+def _check(index: int, rings: Array, vertices: Array, boxes: int) -> None:
     """Raise InputError for rings and vertices of a sample that do not fit."""
     if (rings.size and rings.shape[1:] != (3,)) or (vertices.size and vertices.shape[1:] != (2,)):
         shapes = f"{rings.shape} and {vertices.shape}"
-        raise InputError(f"sample {at}: polygons must be rings (P, 3) and vertices (V, 2), got shapes {shapes}")
+        raise InputError(f"sample {index}: polygons must be rings (P, 3) and vertices (V, 2), got shapes {shapes}")
     if not np.isfinite(vertices).all():
-        raise InputError(f"sample {at}: the vertices of polygons must be finite numbers")
+        raise InputError(f"sample {index}: the vertices of polygons must be finite numbers")
     box, start, end = rings.reshape(-1, 3).T
     wrong = (box < 0) | (box >= boxes) | (start < 0) | (start > end) | (end > len(vertices))
     if wrong.any():
         raise InputError(
-            f"sample {at}: rings must be of its {boxes} boxes and {len(vertices)} vertices, "
+            f"sample {index}: rings must be of its {boxes} boxes and {len(vertices)} vertices, "
             f"got {rings[np.argmax(wrong)].tolist()}"
         )
 
