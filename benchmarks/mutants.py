@@ -563,8 +563,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/samples/samples.py",
-        "heights = np.repeat([len(each) for each in arrays], counts)",
-        "heights = np.repeat([each.shape[1] for each in arrays], counts)",
+        "heights = np.repeat([len(array) for array in arrays], counts)",
+        "heights = np.repeat([array.shape[1] for array in arrays], counts)",
         "tests/boxes/test_masks.py::test_run_lengths_of_another_height",
     ),
     Mutant(

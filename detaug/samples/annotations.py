@@ -43,7 +43,7 @@ def source_views(
     `sizes`: (height, width) of the images. `names`: of their boxes, for errors. Boxes that reach out of their image by
     at most a pixel are clipped. Raises InputError for others, and for x0 > x1 or y0 > y1.
     """
-    size, counts = np.array(sizes, np.float64), np.array([len(each) for each in boxes])
+    size, counts = np.array(sizes, np.float64), np.array([len(own_boxes) for own_boxes in boxes])
     pixels, sides = np.concatenate(boxes), np.tile(size[:, ::-1], 2).repeat(counts, 0)
     if fault := find_fault(pixels, sides):
         image = int(np.searchsorted(np.cumsum(counts), fault.row, side="right"))
@@ -147,13 +147,13 @@ def _from_xyxy(boxes: Floats, form: str) -> Floats:
     return np.concatenate([boxes[:, :2] + (sides / 2 if form == "CXCYWH" else 0), sides], axis=1)
 
 
-def _like_boxes(given: Any, boxes: Floats, size: tuple[int, int]) -> Any:
+def _like_boxes(original: Any, boxes: Floats, size: tuple[int, int]) -> Any:
     """Return boxes in the format and type of those given; whole numbers become float32."""
-    result = _from_xyxy(boxes, _format(given))
-    if isinstance(given, np.ndarray):
-        return result.astype(given.dtype if given.dtype.kind == "f" else np.float32)
-    tensor = torch.from_numpy(result).to(given.dtype if given.is_floating_point() else torch.float32)
-    return wrap_like(given, tensor, canvas_size=size) if is_tv_tensor(given) else tensor
+    result = _from_xyxy(boxes, _format(original))
+    if isinstance(original, np.ndarray):
+        return result.astype(original.dtype if original.dtype.kind == "f" else np.float32)
+    tensor = torch.from_numpy(result).to(original.dtype if original.is_floating_point() else torch.float32)
+    return wrap_like(original, tensor, canvas_size=size) if is_tv_tensor(original) else tensor
 
 
 def _labels(labels: Any) -> Ints:

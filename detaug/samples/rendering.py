@@ -56,8 +56,8 @@ class ArrayRenderer:
     def _with_kernels(self, images: Sequence[Pixels], inputs: Arrays) -> list[Tensor]:
         kernels = self._recipe.cpu_kernels or ()
         planned = [
-            [(kernel, {name: inputs[feed][at] for name, feed in names.items()}) for kernel, names in kernels]
-            for at in range(len(images))
+            [(kernel, {name: inputs[feed][index] for name, feed in names.items()}) for kernel, names in kernels]
+            for index in range(len(images))
         ]
         as_is = "output" in self._recipe.stages
         return [run_kernels(image, fed, as_is=as_is) for image, fed in zip(images, planned, strict=True)]
@@ -70,7 +70,7 @@ class ArrayRenderer:
                 self._process = os.getpid()
             self._pipeline.start({"image": list(images), **inputs})
             on_cpu = self._pipeline.finish()[0].as_cpu()
-        rendered = [torch.from_numpy(np.array(on_cpu.at(at))) for at in range(len(images))]
+        rendered = [torch.from_numpy(np.array(on_cpu.at(index))) for index in range(len(images))]
         return rendered if self._channels_first else [image.permute(2, 0, 1) for image in rendered]
 
     def _graph(self) -> list[Node]:

@@ -63,20 +63,24 @@ def batch(
     [[210.  30. 270. 150.]] [array([3]), array([], dtype=int64)] (300, 300, 3)
     """
     check("seed", seed, is_whole(seed, 0), "a whole number of at least 0: the same one gives the same draws")
-    arrays = [_image(at, image) for at, image in enumerate(images)]
+    arrays = [_image(index, image) for index, image in enumerate(images)]
     if not arrays:
         raise InputError("images must hold at least one image, got none")
-    pixels = [_boxes(at, each) for at, each in enumerate(_lists("boxes", boxes, arrays, np.zeros((0, 4))))]
-    of_images = [np.ones(len(each)) for each in pixels] if labels is None else _lists("labels", labels, arrays)
-    numbers = [_labels(at, each) for at, each in enumerate(of_images)]
-    counts = [len(each) for each in pixels]
-    for at, (count, own) in enumerate(zip(counts, numbers, strict=True)):
+    pixels = [
+        _boxes(index, own_boxes) for index, own_boxes in enumerate(_lists("boxes", boxes, arrays, np.zeros((0, 4))))
+    ]
+    of_images = (
+        [np.ones(len(own_boxes)) for own_boxes in pixels] if labels is None else _lists("labels", labels, arrays)
+    )
+    numbers = [_labels(index, own_labels) for index, own_labels in enumerate(of_images)]
+    counts = [len(own_boxes) for own_boxes in pixels]
+    for index, (count, own) in enumerate(zip(counts, numbers, strict=True)):
         if len(own) != count:
-            raise InputError(f"labels[{at}] must hold one label for each of {count} boxes, got {len(own)}")
-    rows = {name: _concatenated(name, each, pixels) for name, each in (columns or {}).items()}
-    names = [f"boxes[{at}]" for at in range(len(arrays))]
+            raise InputError(f"labels[{index}] must hold one label for each of {count} boxes, got {len(own)}")
+    rows = {name: _concatenated(name, column, pixels) for name, column in (columns or {}).items()}
+    names = [f"boxes[{index}]" for index in range(len(arrays))]
     views = source_views([(image.shape[0], image.shape[1]) for image in arrays], pixels, numbers, names)
-    heights = np.repeat([len(each) for each in arrays], counts)
+    heights = np.repeat([len(array) for array in arrays], counts)
     shapes = (shapes or Shapes()).of(np.concatenate(numbers) - 1, heights, boxes=np.concatenate(pixels))
     return Samples(tuple(arrays), replace(views, shapes=shapes), rows, (), int(seed), resolve_device(device))
 
@@ -128,8 +132,8 @@ class Samples:
         normalize = next((op for op in self.ops if isinstance(op, Normalize)), None)
         mean, std = (normalize.mean, normalize.std) if normalize else (None, None)
         white, layout = (1, "CHW") if normalize else (255, "HWC")
-        pictures = [to_image(each, mean=mean, std=std, white=white, layout=layout) for each in self.images]
-        return notebook_png(pictures, self.boxes, [each.tolist() for each in self.labels], marks=self.marks())
+        images = [to_image(image, mean=mean, std=std, white=white, layout=layout) for image in self.images]
+        return notebook_png(images, self.boxes, [own_labels.tolist() for own_labels in self.labels], marks=self.marks())
 
     @property
     def params(self) -> tuple[Arrays, ...]:
@@ -141,19 +145,19 @@ class Samples:
         """Return N arrays (M, 4) float64 XYXY, in pixels of `images`."""
         boxes, _, counts = self._packed
         boxes = whole_where_close(np.ascontiguousarray(boxes))
-        return [each[:count] for each, count in zip(boxes, counts, strict=True)]
+        return [own_boxes[:count] for own_boxes, count in zip(boxes, counts, strict=True)]
 
     @property
     def labels(self) -> list[Array]:
         """Return N arrays (M,) int64."""
         _, labels, counts = self._packed
-        return [each[:count] for each, count in zip(labels, counts, strict=True)]
+        return [own_labels[:count] for own_labels, count in zip(labels, counts, strict=True)]
 
     @property
     def columns(self) -> dict[str, list[Array]]:
         """Return N arrays (M, ...) for each of the columns that were given, by name."""
         rows = rows_left(self._views)
-        return {name: self._by_image(each[rows]) for name, each in self.source_columns.items()}
+        return {name: self._by_image(column[rows]) for name, column in self.source_columns.items()}
 
     @property
     def keypoints(self) -> list[Array]:
@@ -193,7 +197,7 @@ class Samples:
         if not self.shapes.has_masks:
             return marks
         table = self.shapes.mask_table
-        return [with_masks(each, table, *own) for each, own in zip(marks, self._objects(), strict=True)]
+        return [with_masks(image_marks, table, *own) for image_marks, own in zip(marks, self._objects(), strict=True)]
 
     def _objects(self) -> list[tuple[PlacedObjects, tuple[int, int]]]:
         """Return the objects of each of N images, and its size (H, W)."""
@@ -261,29 +265,31 @@ class Samples:
         return make_rendering_recipe(self.ops)
 
 
-def _boxes(at: int, given: ArrayLike) -> Floats:
-    boxes = _numbers(f"boxes[{at}]", given, "(M, 4) XYXY pixels")
+def _boxes(index: int, values: ArrayLike) -> Floats:
+    boxes = _numbers(f"boxes[{index}]", values, "(M, 4) XYXY pixels")
     if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != 4):
-        raise InputError(f"boxes[{at}] must be (M, 4) XYXY pixels, got shape {boxes.shape}")
+        raise InputError(f"boxes[{index}] must be (M, 4) XYXY pixels, got shape {boxes.shape}")
     return boxes.reshape(-1, 4)
 
 
-def _labels(at: int, given: ArrayLike) -> Ints:
+def _labels(index: int, values: ArrayLike) -> Ints:
     rule = "whole numbers from 1: for names, their positions in your list of classes, plus 1"
-    labels = _numbers(f"labels[{at}]", given, rule).reshape(-1)
+    labels = _numbers(f"labels[{index}]", values, rule).reshape(-1)
     whole = np.isfinite(labels) & (labels == np.floor(labels))
-    check(f"labels[{at}]", given, bool((whole & (labels >= 1)).all()), rule)
+    check(f"labels[{index}]", values, bool((whole & (labels >= 1)).all()), rule)
     return labels.astype(np.int64)
 
 
 def _concatenated(name: str, column: Sequence[ArrayLike], boxes: list[Floats]) -> Array:
     """Return the rows (B, ...) of a column of all images. Raises InputError where an image has too few or too many."""
-    arrays = [_as_rows(each) for each in column]
+    arrays = [_as_rows(rows) for rows in column]
     if len(arrays) != len(boxes):
         raise InputError(f"columns[{name!r}] must hold rows for each of {len(boxes)} images, got {len(arrays)}")
-    for at, (array, own) in enumerate(zip(arrays, boxes, strict=True)):
+    for index, (array, own) in enumerate(zip(arrays, boxes, strict=True)):
         if array.shape[:1] != (len(own),):
-            raise InputError(f"columns[{name!r}][{at}] must have a row for each of {len(own)} boxes, got {array.shape}")
+            raise InputError(
+                f"columns[{name!r}][{index}] must have a row for each of {len(own)} boxes, got {array.shape}"
+            )
     return join([{name: array} for array in arrays], [len(own) for own in boxes])[name]
 
 
@@ -295,25 +301,25 @@ def _as_rows(rows: ArrayLike) -> Array:
         return as_objects(list(rows))  # type: ignore[arg-type]  # no number or text fails
 
 
-def _numbers(name: str, given: ArrayLike, rule: str) -> Floats:
+def _numbers(name: str, values: ArrayLike, rule: str) -> Floats:
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError:  # rows of several lengths
         array = np.array("")
-    check(name, given, array.dtype.kind in "iuf" or not array.size, rule)
+    check(name, values, array.dtype.kind in "iuf" or not array.size, rule)
     return array.astype(np.float64)
 
 
-def _image(at: int, image: Any) -> Array:
+def _image(index: int, image: Any) -> Array:
     array: Array = np.require(image, requirements=["C", "W"])  # torch warns of arrays that cannot be written
     if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8 or not array.size:
-        raise InputError(f"images[{at}] must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
+        raise InputError(f"images[{index}] must be (H, W, 3) uint8 RGB, got {array.shape} {array.dtype}")
     return array
 
 
 def _lists(name: str, lists: Sequence[ArrayLike] | None, images: list[Array], default: Any = None) -> list[ArrayLike]:
     """Return the boxes or labels of each image. Raises InputError for more or fewer than there are images."""
-    each = [default] * len(images) if lists is None else list(lists)
-    if len(each) != len(images):
-        raise InputError(f"{name} must hold an entry for each of {len(images)} images, got {len(each)}")
-    return each
+    entries = [default] * len(images) if lists is None else list(lists)
+    if len(entries) != len(images):
+        raise InputError(f"{name} must hold an entry for each of {len(images)} images, got {len(entries)}")
+    return entries

@@ -46,32 +46,32 @@ def _read_masks(masks: Any, boxes: int, size: tuple[int, int]) -> Bools:
             f"target['masks'] must be {(boxes, *size)}, a mask of the image's size for each box, got {got}"
         )
     inside = array > 0
-    for at, mask in enumerate(array):
-        if not ((mask == 0) | ((mask == mask.max(initial=0)) & inside[at])).all():  # NaN is neither
-            values = ", ".join(f"{each:g}" for each in np.unique(mask)[:5])
+    for index, mask in enumerate(array):
+        if not ((mask == 0) | ((mask == mask.max(initial=0)) & inside[index])).all():  # NaN is neither
+            values = ", ".join(f"{value:g}" for value in np.unique(mask)[:5])
             raise InputError(
-                f"target['masks'][{at}] must have 0 and one value above it, got {values}; where edges are soft give "
+                f"target['masks'][{index}] must have 0 and one value above it, got {values}; where edges are soft give "
                 "target['masks'] > 0.5, and where values are objects or classes a mask for each of them"
             )
     return inside
 
 
-def like_masks(given: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
+def like_masks(original: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
     """Return the masks of the boxes that are left, (M, H, W), as those given are: sampled where pixels come from.
 
     A mask keeps its largest value, such as 1 or 255.
     """
     masks = rasterise(shapes.mask_table, objects_of(placement), pixel_grid(*size, 1))
-    array = given
-    if isinstance(given, Tensor):
-        plain = given.detach().as_subclass(Tensor).cpu()
+    array = original
+    if isinstance(original, Tensor):
+        plain = original.detach().as_subclass(Tensor).cpu()
         array = (plain.double() if plain.is_floating_point() else plain).numpy()  # NumPy has no bfloat16
     values = array[placement.rows].max((1, 2), keepdims=True)
     result = np.where(masks, values, np.zeros_like(values))
-    if isinstance(given, np.ndarray):
+    if isinstance(original, np.ndarray):
         return result
-    tensor = torch.from_numpy(result).to(given.dtype)
-    return wrap_like(given, tensor) if is_tv_tensor(given) else tensor
+    tensor = torch.from_numpy(result).to(original.dtype)
+    return wrap_like(original, tensor) if is_tv_tensor(original) else tensor
 
 
 def _read_key_points(points: Any, boxes: int, flip_pairs: Pairs | None) -> KeyPoints:
@@ -89,18 +89,18 @@ def _read_key_points(points: Any, boxes: int, flip_pairs: Pairs | None) -> KeyPo
     return KeyPoints(array, swapped=swaps_of_pairs(flip_pairs, (), array.shape[1])[None])
 
 
-def like_key_points(given: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
+def like_key_points(original: Any, shapes: Shapes, placement: Placement, size: tuple[int, int]) -> Any:
     """Return the moved keypoints of the boxes that are left, as those given are.
 
     (M, K, 3) has a visibility of 0, and zeros, for those out of view. (M, K, 2) has none: all are moved.
     """
     assert shapes.keypoints is not None
-    if given.shape[2] == 3:
+    if original.shape[2] == 3:
         result = place_key_points(shapes.keypoints, shapes.classes, placement)
     else:
         points = in_their_places(shapes.keypoints, shapes.classes, placement)
         result = placement.move(points[..., :2])
-    return _like(given, result, size)
+    return _like(original, result, size)
 
 
 def is_rotated(boxes: Any) -> bool:
@@ -116,14 +116,14 @@ def corners_of_rotated(boxes: Any) -> Floats:
     return _as_array(corners).reshape(-1, 4, 2)
 
 
-def like_rotated(given: Any, placement: Placement, corners: Floats, size: tuple[int, int]) -> Any:
+def like_rotated(original: Any, placement: Placement, corners: Floats, size: tuple[int, int]) -> Any:
     """Return the moved rotated boxes in the format of those given: the smallest rectangles around them, not cut."""
-    form = type(given.format)
-    if given.format == form.XYXYXYXY:
-        return _like(given, placement.move(corners).reshape(-1, 8), size)
+    form = type(original.format)
+    if original.format == form.XYXYXYXY:
+        return _like(original, placement.move(corners).reshape(-1, 8), size)
     boxes = torch.from_numpy(rotated_boxes(corners, placement, "torchvision", visible=False))
-    converted = _convert(boxes, old_format=form.CXCYWHR, new_format=given.format)
-    return _like(given, converted.numpy(), size)
+    converted = _convert(boxes, old_format=form.CXCYWHR, new_format=original.format)
+    return _like(original, converted.numpy(), size)
 
 
 def _convert(boxes: Tensor, *, old_format: Any, new_format: Any) -> Tensor:
@@ -138,8 +138,8 @@ def _as_array(values: Any) -> Floats:
     return np.asarray(array, np.float64)
 
 
-def _like(given: Any, result: Floats, size: tuple[int, int]) -> Any:
-    if isinstance(given, np.ndarray):
-        return result.astype(given.dtype if given.dtype.kind == "f" else np.float32)
-    tensor = torch.from_numpy(result).to(given.dtype if given.is_floating_point() else torch.float32)
-    return wrap_like(given, tensor, canvas_size=size) if is_tv_tensor(given) else tensor
+def _like(original: Any, result: Floats, size: tuple[int, int]) -> Any:
+    if isinstance(original, np.ndarray):
+        return result.astype(original.dtype if original.dtype.kind == "f" else np.float32)
+    tensor = torch.from_numpy(result).to(original.dtype if original.is_floating_point() else torch.float32)
+    return wrap_like(original, tensor, canvas_size=size) if is_tv_tensor(original) else tensor
