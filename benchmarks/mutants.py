@@ -635,7 +635,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/evaluation/errors.py",
-        "left[detection], left[:, found] = 0, 0",
+        "left[detection], left[:, target] = 0, 0",
         "left[detection] = 0",
         "tests/evaluation/test_errors_of_detectors.py::test_a_second_implementation",
     ),

@@ -75,19 +75,19 @@ class BoxKind(DetectionKind[Metrics]):
         return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
 
     def metrics(
-        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+        self, by_image: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
     ) -> Metrics:
         """Return COCO's metrics and VOC's."""
-        matches = match(self.truth, [found.get(each) for each in self.truth.image_ids], iou_of_boxes)
+        matches = match(self.truth, [by_image.get(image_id) for image_id in self.truth.image_ids], iou_of_boxes)
         by_class = average_precisions(self.truth, matches, eleven_points=voc2007)
-        detections = [{**row, "area": row["bbox"][2] * row["bbox"][3]} for row in self.rows(found)]
-        scores = coco_scores(self.truth, detections, found, "bbox", max_detections)
+        detections = [{**row, "area": row["bbox"][2] * row["bbox"][3]} for row in self.rows(by_image)]
+        scores = coco_scores(self.truth, detections, by_image, "bbox", max_detections)
         return Metrics(
             **dict(zip(NAMES, scores.stats, strict=True)),
             AP_by_class=scores.AP_by_class,
             AP50_by_class=scores.AP50_by_class,
             VOC_AP50=mean_of_classes(by_class),
             VOC_AP50_by_class=by_class,
-            images=len(found),
+            images=len(by_image),
             repeated=repeated,
         )

@@ -136,7 +136,7 @@ class CocoEvaluator(Generic[M]):
         self._sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
         shown = truth.sizes if self._tiles is None else self._tiles.sizes
         self._shown = dict(zip(self._image_ids, shown.tolist(), strict=True))
-        self._number = {image_id: at for at, image_id in enumerate(self._image_ids)}
+        self._number = {image_id: index for index, image_id in enumerate(self._image_ids)}
         if self._tiles is not None and isinstance(self._kind, MaskKind):
             self._kind.sizes = self._shown
         check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
@@ -147,7 +147,7 @@ class CocoEvaluator(Generic[M]):
         self._category_ids = np.array(list(truth.categories), np.int64)
         self._own: dict[int, ImageDetections] = {}
         self._own_repeated = 0
-        self._found, self._repeated = self._own, 0
+        self._gathered, self._repeated = self._own, 0
         self._merged: Mapping[int, ImageDetections] | None = None
 
     def update(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> None:
@@ -178,13 +178,13 @@ class CocoEvaluator(Generic[M]):
                     "in the JSON file that it is compared with; evaluate with the loader's JSON file"
                 )
         detections = self._in_source(batch, predictions)
-        for image_id, found in zip(batch.image_id.tolist(), detections, strict=True):
+        for image_id, image_detections in zip(batch.image_id.tolist(), detections, strict=True):
             if image_id not in self._number:
                 where = f"in {self.annotations}" if self._tiles is None else "that of a tile"
                 raise InputError(f"image_id {image_id} is not {where}; evaluate with the loader's JSON file")
             self._own_repeated += image_id in self._own
-            self._own.setdefault(image_id, found)
-        self._found, self._repeated, self._merged = self._own, self._own_repeated, None
+            self._own.setdefault(image_id, image_detections)
+        self._gathered, self._repeated, self._merged = self._own, self._own_repeated, None
 
     def load(self, path: str | os.PathLike[str]) -> CocoEvaluator[M]:
         """Take the detections of a JSON file in COCO's form of results, such as `save` writes, instead of those so far.
@@ -195,7 +195,7 @@ class CocoEvaluator(Generic[M]):
         if self._tiles is not None:
             raise InputError("a JSON file has the detections in images: make the evaluator without tiles")
         self._own, self._own_repeated = read_results(Path(path), self._kind), 0
-        self._found, self._repeated = self._own, 0
+        self._gathered, self._repeated = self._own, 0
         return self
 
     def gather(self) -> CocoEvaluator[M]:
@@ -209,8 +209,10 @@ class CocoEvaluator(Generic[M]):
         parts: list[Any] = [None] * dist.get_world_size()
         with torch.cuda.device(resolve_device("cuda")) if dist.get_backend() == "nccl" else nullcontext():
             dist.all_gather_object(parts, (self._own, self._own_repeated))
-        self._found = {image_id: each for own, _ in reversed(parts) for image_id, each in own.items()}
-        self._repeated, self._merged = sum(len(own) + repeated for own, repeated in parts) - len(self._found), None
+        self._gathered = {
+            image_id: image_detections for own, _ in reversed(parts) for image_id, image_detections in own.items()
+        }
+        self._repeated, self._merged = sum(len(own) + repeated for own, repeated in parts) - len(self._gathered), None
         return self
 
     def compute(self, *, partial: bool = False, voc2007: bool = False) -> M:
@@ -250,22 +252,22 @@ class CocoEvaluator(Generic[M]):
     def _in_images(self) -> Mapping[int, ImageDetections]:
         """Return the detections by image id of the JSON file: those of tiles are merged, once after each change."""
         if self._tiles is None:
-            return self._found
+            return self._gathered
         if self._merged is None:
-            self._merged = merged(self._tiles, self._found, self._kind, self._min_iou)
+            self._merged = merged(self._tiles, self._gathered, self._kind, self._min_iou)
         return self._merged
 
     def _in_source(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> Sequence[ImageDetections]:
         columns = read_predictions(predictions, len(batch), len(self._category_ids), self._kind.key)
-        each = zip(self._kind.in_source(batch, columns), columns.scores, columns.labels, strict=True)
-        found = [
+        per_image = zip(self._kind.in_source(batch, columns), columns.scores, columns.labels, strict=True)
+        detections = [
             ImageDetections(shapes, scores.double().numpy(), self._category_ids[labels.numpy() - 1])
-            for shapes, scores, labels in each
+            for shapes, scores, labels in per_image
         ]
-        return found if self._tiles is None else self._in_pictures(batch, predictions, found)
+        return detections if self._tiles is None else self._in_source_images(batch, predictions, detections)
 
-    def _in_pictures(
-        self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]], found: Sequence[ImageDetections]
+    def _in_source_images(
+        self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]], detections: Sequence[ImageDetections]
     ) -> list[ImageDetections]:
         """Return detections in tiles in pixels of their images.
 
@@ -274,27 +276,28 @@ class CocoEvaluator(Generic[M]):
         assert self._tiles is not None
         of_boxes = None
         if self._kind.key.name != "boxes" and all(
-            "boxes" in each and each["boxes"].shape == (len(each["scores"]), 4) for each in predictions
+            "boxes" in prediction and prediction["boxes"].shape == (len(prediction["scores"]), 4)
+            for prediction in predictions
         ):
-            of_boxes = batch.to_source([each["boxes"].detach() for each in predictions])
+            of_boxes = batch.to_source([prediction["boxes"].detach() for prediction in predictions])
         moved = []
-        for at, (image_id, each) in enumerate(zip(batch.image_id.tolist(), found, strict=True)):
+        for index, (image_id, image_detections) in enumerate(zip(batch.image_id.tolist(), detections, strict=True)):
             tile = self._number.get(image_id)
             if tile is None:  # `update` refuses it
-                moved.append(each)
+                moved.append(image_detections)
                 continue
             window, size = self._tiles.windows[tile], self._tiles.sizes[tile]
-            shapes = self._kind.placed(each.shapes, window, size, self._sizes[self._tiles.pictures[tile]])
+            shapes = self._kind.placed(image_detections.shapes, window, size, self._sizes[self._tiles.source_ids[tile]])
             around = self._kind.boxes_around(shapes)
             if of_boxes is not None:
-                around = place(of_boxes[at].double().cpu().numpy(), window, size)
-            moved.append(each._replace(shapes=shapes, boxes=around))
+                around = place(of_boxes[index].double().cpu().numpy(), window, size)
+            moved.append(image_detections._replace(shapes=shapes, boxes=around))
         return moved
 
     def _check_complete(self, partial: bool) -> None:
         ids = self._image_ids
-        missing = [image_id for image_id in ids if image_id not in self._found]
-        if not self._found:
+        missing = [image_id for image_id in ids if image_id not in self._gathered]
+        if not self._gathered:
             raise InputError("there is nothing to compute: call update(batch, predictions) first")
         if missing and not partial:
             images = "images" if self._tiles is None else "tiles of the images"

@@ -105,17 +105,18 @@ class DetectionErrors:
         return f"{np.floor(self.best_score * 1e4) / 1e4:g}"
 
 
-def find_errors(truth: GroundTruth, found: Mapping[int, ImageDetections], min_score: float) -> DetectionErrors:
-    """Return the errors in the images that `found` has. The shapes of `found` are boxes XYXY."""
-    names, ids = tuple(truth.categories.values()), {each: at for at, each in enumerate(truth.categories)}
+def find_errors(truth: GroundTruth, by_image: Mapping[int, ImageDetections], min_score: float) -> DetectionErrors:
+    """Return the errors in the images that `by_image` has. The shapes of `by_image` are boxes XYXY."""
+    names = tuple(truth.categories.values())
+    ids = {category_id: label for label, category_id in enumerate(truth.categories)}
     count = len(names)
     kinds, confusion = {kind: np.zeros(count, np.int64) for kind in KINDS}, np.zeros((count + 1, count + 1), np.int64)
     errors_of_image, objects = {}, np.zeros(count, np.int64)
     columns = [(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
-    for at, image_id in enumerate(truth.image_ids):
-        if image_id not in found:
+    for index, image_id in enumerate(truth.image_ids):
+        if image_id not in by_image:
             continue
-        image = _Image.of(truth, at, found[image_id], ids)
+        image = _Image.of(truth, index, by_image[image_id], ids)
         columns.append((image.scores, image.labels, image.matched >= 0))
         objects += np.bincount(image.object_labels, minlength=count)
         shown = image.of_at_least(min_score)
@@ -137,7 +138,8 @@ def find_errors(truth: GroundTruth, found: Mapping[int, ImageDetections], min_sc
         errors_of_image=errors_of_image,
         curve=_curve(scores, right, int(objects.sum())),
         curves={
-            name: _curve(scores[labels == at], right[labels == at], int(objects[at])) for at, name in enumerate(names)
+            name: _curve(scores[labels == label], right[labels == label], int(objects[label]))
+            for label, name in enumerate(names)
         },
     )
 
@@ -161,17 +163,17 @@ class _Image(NamedTuple):
     """(D,): the object that each found; -1 for none."""
 
     @staticmethod
-    def of(truth: GroundTruth, at: int, found: ImageDetections, ids: Mapping[int, int]) -> _Image:
-        """Return image `at` of `truth`, without crowds, difficult objects and their detections. `ids`: their labels."""
-        objects = np.arange(truth.first[at], truth.first[at + 1])
-        order = np.argsort(-found.scores, kind="stable")
-        boxes, scores = found.shapes[order], found.scores[order]
-        labels = np.array([ids[each] for each in found.category_ids[order].tolist()], np.int64)
+    def of(truth: GroundTruth, index: int, detections: ImageDetections, ids: Mapping[int, int]) -> _Image:
+        """Return image `index` of `truth`, without crowds, difficult objects and their detections. `ids`: labels."""
+        objects = np.arange(truth.first[index], truth.first[index + 1])
+        order = np.argsort(-detections.scores, kind="stable")
+        boxes, scores = detections.shapes[order], detections.scores[order]
+        labels = np.array([ids[category_id] for category_id in detections.category_ids[order].tolist()], np.int64)
         ignored = truth.ignored[objects]
-        object_labels = np.array([ids[each] for each in truth.category_ids[objects].tolist()], np.int64)
+        object_labels = np.array([ids[category_id] for category_id in truth.category_ids[objects].tolist()], np.int64)
         overlaps = iou_of_boxes(boxes, truth.shapes[objects])
         matched = _match(np.where(labels[:, None] == object_labels[~ignored], overlaps[:, ~ignored], 0))
-        crowds = np.array([truth.rows[each]["iscrowd"] == 1 for each in objects[ignored].tolist()], np.bool_)
+        crowds = np.array([truth.rows[row]["iscrowd"] == 1 for row in objects[ignored].tolist()], np.bool_)
         covered = _share_inside(boxes, truth.shapes[objects[ignored]])
         of_ignored = np.where(crowds, covered, overlaps[:, ignored]) * (labels[:, None] == object_labels[ignored])
         counts = (matched >= 0) | (of_ignored.max(1, initial=0) < FOUND)
@@ -194,21 +196,21 @@ class _Image(NamedTuple):
         explained = {*self.matched.tolist()}
         same = np.where(self.labels[:, None] == self.object_labels, self.overlaps, 0)
         other = self.overlaps - same
-        for at in np.flatnonzero(self.matched < 0).tolist():
-            best, best_other = same[at].max(initial=0), other[at].max(initial=0)
+        for detection in np.flatnonzero(self.matched < 0).tolist():
+            best, best_other = same[detection].max(initial=0), other[detection].max(initial=0)
             if NEAR <= best < FOUND:
-                explained.add(int(same[at].argmax()))
+                explained.add(int(same[detection].argmax()))
                 kind = "localization"
             elif best_other >= FOUND:
-                explained.add(int(other[at].argmax()))
+                explained.add(int(other[detection].argmax()))
                 kind = "classification"
             elif best >= FOUND:
                 kind = "duplicate"
             else:
                 kind = "both" if best_other >= NEAR else "background"
-            yield kind, int(self.labels[at])
-        for at, label in enumerate(self.object_labels.tolist()):
-            if at not in explained:
+            yield kind, int(self.labels[detection])
+        for number, label in enumerate(self.object_labels.tolist()):
+            if number not in explained:
                 yield "missed", label
 
     def pairs_of_labels(self, nothing: int) -> tuple[Ints, Ints]:
@@ -217,9 +219,9 @@ class _Image(NamedTuple):
         free = np.setdiff1d(np.arange(len(self.object_labels)), partner)
         left = np.where((partner < 0)[:, None] & np.isin(np.arange(len(self.object_labels)), free), self.overlaps, 0)
         while left.size and left.max() >= FOUND:
-            detection, found = np.unravel_index(left.argmax(), left.shape)
-            partner[detection] = found
-            left[detection], left[:, found] = 0, 0
+            detection, target = np.unravel_index(left.argmax(), left.shape)
+            partner[detection] = target
+            left[detection], left[:, target] = 0, 0
         free = np.setdiff1d(np.arange(len(self.object_labels)), partner)
         of_detections = np.append(self.object_labels, nothing)[partner]  # -1 is the last one
         rows = np.concatenate([of_detections, self.object_labels[free]])
@@ -229,10 +231,10 @@ class _Image(NamedTuple):
 def _match(overlaps: Floats) -> Ints:
     """Return (D,): the object that each detection finds; -1 for none. `overlaps`: (D, G), 0 with other classes."""
     left, matched = overlaps.copy(), np.full(len(overlaps), -1)
-    for at in np.flatnonzero(overlaps.max(1, initial=0) >= FOUND).tolist():
-        best = int(left[at].argmax())
-        if left[at, best] >= FOUND:
-            matched[at] = best
+    for detection in np.flatnonzero(overlaps.max(1, initial=0) >= FOUND).tolist():
+        best = int(left[detection].argmax())
+        if left[detection, best] >= FOUND:
+            matched[detection] = best
             left[:, best] = 0
     return matched
 

@@ -43,9 +43,9 @@ def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any
     what the rows have besides, of an entry of the JSON file.
     """
     checked = read_annotations(path)
-    position = {image_id: at for at, image_id in enumerate(checked.image_ids.tolist())}
+    position = {image_id: index for index, image_id in enumerate(checked.image_ids.tolist())}
     entries = sorted(load_coco(path).document["annotations"], key=lambda entry: position[entry["image_id"]])
-    rows = [_row(at, entry) | more(entry) for at, entry in enumerate(entries, 1)]
+    rows = [_row(number, entry) | more(entry) for number, entry in enumerate(entries, 1)]
     boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
     return GroundTruth(
         image_ids=list(position),
@@ -63,7 +63,10 @@ def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any
 def _unique(categories: Mapping[int, str]) -> dict[int, str]:
     """Return the names of the classes, by which their scores are found; of several with one name with their ids."""
     often = Counter(categories.values())
-    return {each: name if often[name] == 1 else f"{name} (id {each})" for each, name in categories.items()}
+    return {
+        category_id: name if often[name] == 1 else f"{name} (id {category_id})"
+        for category_id, name in categories.items()
+    }
 
 
 def own_area(entry: Mapping[str, Any]) -> float | None:
@@ -72,10 +75,10 @@ def own_area(entry: Mapping[str, Any]) -> float | None:
     return area if isinstance(area, int | float) and 0 <= area < math.inf else None
 
 
-def _row(at: int, entry: dict[str, Any]) -> dict[str, Any]:
+def _row(number: int, entry: dict[str, Any]) -> dict[str, Any]:
     box, area = entry["bbox"], own_area(entry)
     return {
-        "id": at,
+        "id": number,
         "image_id": entry["image_id"],
         "category_id": entry["category_id"],
         "bbox": box,

@@ -80,9 +80,9 @@ class KeypointKind(DetectionKind[KeypointMetrics]):
     def in_source(self, batch: Batch, columns: Columns) -> Iterator[Floats]:
         """Yield the points of each image in source pixels. What a mirror swapped is swapped back."""
         moved = batch.points_to_source([points[..., :2].double() for points in columns.shapes])
-        mirrored = mirrors(batch.matrix.double().numpy()).tolist()
-        for points, labels, is_mirrored in zip(moved, columns.labels, mirrored, strict=True):
-            yield (self._swapped(batch, points, labels) if is_mirrored and len(points) else points).numpy()
+        flipped = mirrors(batch.matrix.double().numpy()).tolist()
+        for points, labels, is_flipped in zip(moved, columns.labels, flipped, strict=True):
+            yield (self._swapped(batch, points, labels) if is_flipped and len(points) else points).numpy()
 
     def result(self, shape: list[Any]) -> dict[str, Any]:
         """Return x, y, 1 of each point; COCO counts pixels from 0 at their centers."""
@@ -94,14 +94,14 @@ class KeypointKind(DetectionKind[KeypointMetrics]):
         return points[..., :2] + 0.5
 
     def metrics(
-        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+        self, by_image: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
     ) -> KeypointMetrics:
         """Return pycocotools' metrics."""
         if voc2007:
             raise InputError("voc2007 is for boxes and rotated boxes, not for keypoints")
-        detections = [row | _extent(row["keypoints"]) for row in self.rows(found)]
-        stats = coco_scores(self.truth, detections, found, "keypoints", max_detections, self._sigmas).stats
-        return KeypointMetrics(**dict(zip(NAMES, stats, strict=True)), images=len(found), repeated=repeated)
+        detections = [row | _extent(row["keypoints"]) for row in self.rows(by_image)]
+        stats = coco_scores(self.truth, detections, by_image, "keypoints", max_detections, self._sigmas).stats
+        return KeypointMetrics(**dict(zip(NAMES, stats, strict=True)), images=len(by_image), repeated=repeated)
 
     def _read_sigmas(self, sigmas: Sequence[float] | None) -> Floats | None:
         """Return (K,), None for pycocotools' own."""

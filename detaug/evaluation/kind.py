@@ -50,12 +50,12 @@ class DetectionKind(ABC, Generic[M_co]):
 
     @abstractmethod
     def metrics(
-        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+        self, by_image: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
     ) -> M_co:
-        """Return the metrics of the images whose ids `found` has. `max_detections`: see `coco_scores`."""
+        """Return the metrics of the images whose ids `by_image` has. `max_detections`: see `coco_scores`."""
 
-    def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, picture: Sequence[int]) -> NDArray[Any]:
-        """Return shapes in a tile of `size` (height, width) in pixels of its image, of `picture` (height, width).
+    def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, image_size: Sequence[int]) -> NDArray[Any]:
+        """Return shapes in a tile of `size` (height, width) in pixels of its image, of `image_size` (height, width).
 
         `window`: x, y, width, height of the tile in the image.
         """
@@ -73,15 +73,15 @@ class DetectionKind(ABC, Generic[M_co]):
         """Return (D,): the areas of what `iou` takes."""
         return area_of_boxes(shapes)
 
-    def rows(self, found: Mapping[int, ImageDetections]) -> Iterable[dict[str, Any]]:
+    def rows(self, by_image: Mapping[int, ImageDetections]) -> Iterable[dict[str, Any]]:
         """Yield the detections in the form of COCO's results, in the JSON file's order of images."""
         for image_id in self.truth.image_ids:
-            if (each := found.get(image_id)) is not None:
-                columns = (each.shapes.tolist(), each.scores.tolist(), each.category_ids.tolist())
-                for at, (shape, score, category) in enumerate(zip(*columns, strict=True)):
+            if (detections := by_image.get(image_id)) is not None:
+                columns = (detections.shapes.tolist(), detections.scores.tolist(), detections.category_ids.tolist())
+                for index, (shape, score, category) in enumerate(zip(*columns, strict=True)):
                     row = {"image_id": image_id, "category_id": category, **self.result(shape), "score": score}
-                    if each.sides is not None:
-                        row["bbox"] = [*row["bbox"][:2], *each.sides[at].tolist()]
+                    if detections.sides is not None:
+                        row["bbox"] = [*row["bbox"][:2], *detections.sides[index].tolist()]
                     yield row
 
 

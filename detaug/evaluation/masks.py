@@ -74,7 +74,7 @@ class MaskKind(DetectionKind[MaskMetrics]):
             counts = [text for part in parts for text in run_lengths(part)]
             yield np.array([{"size": size, "counts": text} for text in counts], object)
 
-    def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, picture: Sequence[int]) -> NDArray[Any]:
+    def placed(self, shapes: NDArray[Any], window: Ints, size: Ints, image_size: Sequence[int]) -> NDArray[Any]:
         """Return RLE of masks in a tile as those of masks in its image."""
         left, top, width, height = window.tolist()
         rows, columns = (
@@ -82,12 +82,12 @@ class MaskKind(DetectionKind[MaskMetrics]):
             for side, of_tile in zip((height, width), size.tolist(), strict=True)
         )
         moved = np.empty(len(shapes), object)
-        for at, shape in enumerate(shapes.tolist()):
+        for index, shape in enumerate(shapes.tolist()):
             mask = mask_of_runs(np.cumsum(decode_counts(shape["counts"])), *shape["size"])
             if (height, width) != tuple(size.tolist()):
                 mask = mask[rows[:, None], columns]
-            ends = ends_of_part(mask, (left, top), (int(picture[0]), int(picture[1])))
-            moved[at] = {"size": [*picture], "counts": encode_counts(np.diff(ends, prepend=0))}
+            ends = ends_of_part(mask, (left, top), (int(image_size[0]), int(image_size[1])))
+            moved[index] = {"size": [*image_size], "counts": encode_counts(np.diff(ends, prepend=0))}
         return moved
 
     def boxes_around(self, shapes: NDArray[Any]) -> Floats:
@@ -101,7 +101,7 @@ class MaskKind(DetectionKind[MaskMetrics]):
 
     def shapes(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
         """Return the RLE, as compressed texts."""
-        found = []
+        rle = []
         for row in rows:
             if not isinstance(row["segmentation"], dict):
                 raise ValueError('segmentation must be RLE, {"size": [height, width], "counts": ...}')
@@ -110,23 +110,23 @@ class MaskKind(DetectionKind[MaskMetrics]):
             if fault:
                 raise ValueError(fault)
             text = counts if isinstance(counts, str) else encode_counts(np.diff(ends, prepend=0))
-            found.append({"size": size, "counts": text})
-        return np.array(found, object)
+            rle.append({"size": size, "counts": text})
+        return np.array(rle, object)
 
     def metrics(
-        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+        self, by_image: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
     ) -> MaskMetrics:
         """Return pycocotools' metrics."""
         if voc2007:
             raise InputError("voc2007 is for boxes and rotated boxes, not for masks")
         area = _pycocotools_mask().area  # of one each: with NumPy 2 it raises an OverflowError for more than 255
-        detections = [{**row, "area": float(area(row["segmentation"]))} for row in self.rows(found)]
-        scores = coco_scores(self.truth, detections, found, "segm", max_detections)
+        detections = [{**row, "area": float(area(row["segmentation"]))} for row in self.rows(by_image)]
+        scores = coco_scores(self.truth, detections, by_image, "segm", max_detections)
         return MaskMetrics(
             **dict(zip(NAMES, scores.stats, strict=True)),
             AP_by_class=scores.AP_by_class,
             AP50_by_class=scores.AP50_by_class,
-            images=len(found),
+            images=len(by_image),
             repeated=repeated,
         )
 

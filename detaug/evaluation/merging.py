@@ -41,12 +41,12 @@ COVERING_SCORE = 0.5
 """The least score of that box, as a fraction of the cut one's: large things are detected everywhere with low scores."""
 
 
-class TilesOfPictures(NamedTuple):
+class TilesOfImages(NamedTuple):
     """T tiles: where each is in its source image."""
 
     image_ids: list[int]
     """Of the tiles."""
-    pictures: list[int]
+    source_ids: list[int]
     """The image id of each one's source image."""
     windows: Ints
     """(T, 4): x, y, width, height in pixels of the source image."""
@@ -54,7 +54,7 @@ class TilesOfPictures(NamedTuple):
     """(T, 2): (height, width) of the tile."""
 
 
-def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPictures:
+def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfImages:
     """Return the tiles of a `TileReader`, or of a JSON file of `detaug tile`. `truth`: of the source images.
 
     Raises InputError for a JSON file without tiles, for tiles of other source images, and if they leave out parts of
@@ -62,52 +62,52 @@ def tiles_of(tiles: Tiles, truth: GroundTruth, annotations: Path) -> TilesOfPict
     """
     if isinstance(tiles, TileReader):
         ids = tiles.reader.image_ids[tiles.pictures].tolist()
-        found, origin = TilesOfPictures(tiles.image_ids.tolist(), ids, tiles.windows, tiles.sizes), tiles.origin
+        result, origin = TilesOfImages(tiles.image_ids.tolist(), ids, tiles.windows, tiles.sizes), tiles.origin
     else:
         path, file = json_of(tiles)
         with named(path, file):
             rows, origin = load_coco(file).document["images"], str(path)
-            found = _tiles_of_json(rows, path)._replace(pictures=_pictures(rows, truth, origin, annotations))
+            result = _tiles_of_json(rows, path)._replace(source_ids=_source_ids(rows, truth, origin, annotations))
     sizes = dict(zip(truth.image_ids, truth.sizes.tolist(), strict=True))
-    of_picture: dict[int, list[int]] = {}
-    for at, picture in enumerate(found.pictures):
-        of_picture.setdefault(picture, []).append(at)
-    for picture, members in of_picture.items():
-        windows = found.windows[members]
-        if picture not in sizes or (windows[:, :2] + windows[:, 2:] > sizes[picture][::-1]).any():
-            raise InputError(f"{origin} has tiles of an image with id {picture} that {annotations} does not have")
-        if not covers(windows, *sizes[picture]):
+    of_image: dict[int, list[int]] = {}
+    for index, image_id in enumerate(result.source_ids):
+        of_image.setdefault(image_id, []).append(index)
+    for image_id, members in of_image.items():
+        windows = result.windows[members]
+        if image_id not in sizes or (windows[:, :2] + windows[:, 2:] > sizes[image_id][::-1]).any():
+            raise InputError(f"{origin} has tiles of an image with id {image_id} that {annotations} does not have")
+        if not covers(windows, *sizes[image_id]):
             raise InputError(
-                f"the tiles of {origin} do not show all of the image with id {picture}: cut them with empty=1 "
+                f"the tiles of {origin} do not show all of the image with id {image_id}: cut them with empty=1 "
                 "(detaug tile --empty 1)"
             )
-    if without := [image_id for image_id in truth.image_ids if image_id not in of_picture]:
+    if without := [image_id for image_id in truth.image_ids if image_id not in of_image]:
         raise InputError(
             f"{origin} has no tiles of {len(without)} of {len(sizes)} images of {annotations}, the first has the id "
             f"{without[0]}, so they would never be scored; cut tiles of all, with empty=1 (detaug tile --empty 1)"
         )
-    return found
+    return result
 
 
-def _pictures(rows: list[dict[str, Any]], truth: GroundTruth, origin: str, annotations: Path) -> list[int]:
+def _source_ids(rows: list[dict[str, Any]], truth: GroundTruth, origin: str, annotations: Path) -> list[int]:
     """Return the id of each tile's image: by its name, since merging gives images new ids; without a name by its id."""
     names = dict(zip(truth.image_ids, truth.file_names, strict=True))
     by_name = {name: image_id for image_id, name in names.items()}
-    pictures = []
+    image_ids = []
     for tile_of in (row["tile_of"] for row in rows):
-        name, picture = tile_of.get("file_name"), tile_of["id"]
-        if name is not None and names.get(picture) != name:
+        name, image_id = tile_of.get("file_name"), tile_of["id"]
+        if name is not None and names.get(image_id) != name:
             if name not in by_name:
                 raise InputError(
                     f"{origin} has tiles of an image {shown(name)} that {annotations} does not have: merge the JSON "
                     "files of the images, and then cut the tiles of the merged one"
                 )
-            picture = by_name[name]
-        pictures.append(picture)
-    return pictures
+            image_id = by_name[name]
+        image_ids.append(image_id)
+    return image_ids
 
 
-def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:
+def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfImages:
     for row in rows:
         origin = row.get("tile_of")
         if not (isinstance(origin, dict) and "id" in origin and is_wholes(row.get("window"), 4, 0)):
@@ -115,7 +115,7 @@ def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:
                 f"{path}: the image with id {row.get('id')} has no tile_of and window; give the JSON file that detaug "
                 "tile wrote"
             )
-    return TilesOfPictures(
+    return TilesOfImages(
         [row["id"] for row in rows],
         [row["tile_of"]["id"] for row in rows],
         np.array([row["window"] for row in rows], np.int64).reshape(-1, 4),
@@ -124,24 +124,24 @@ def _tiles_of_json(rows: list[dict[str, Any]], path: Path) -> TilesOfPictures:
 
 
 def merged(
-    tiles: TilesOfPictures, found: Mapping[int, ImageDetections], kind: DetectionKind[Any], min_iou: float
+    tiles: TilesOfImages, by_tile: Mapping[int, ImageDetections], kind: DetectionKind[Any], min_iou: float
 ) -> dict[int, ImageDetections]:
-    """Return the detections in source images, by image id. `found`: of the tiles, in pixels of their source images."""
+    """Return the detections in source images, by image id. `by_tile`: of tiles, in pixels of their source images."""
     sizes = dict(zip(kind.truth.image_ids, kind.truth.sizes.tolist(), strict=True))
-    of_picture: dict[int, list[int]] = {}
-    for at, (image_id, picture) in enumerate(zip(tiles.image_ids, tiles.pictures, strict=True)):
-        if image_id in found:
-            of_picture.setdefault(picture, []).append(at)
+    of_image: dict[int, list[int]] = {}
+    for index, (image_id, source_id) in enumerate(zip(tiles.image_ids, tiles.source_ids, strict=True)):
+        if image_id in by_tile:
+            of_image.setdefault(source_id, []).append(index)
     result = {}
-    for picture, members in of_picture.items():
-        parts = [found[tiles.image_ids[at]] for at in members]
-        columns = [np.concatenate([each[name] for each in parts]) for name in range(4)]
+    for source_id, members in of_image.items():
+        parts = [by_tile[tiles.image_ids[index]] for index in members]
+        columns = [np.concatenate([part[name] for part in parts]) for name in range(4)]
         shapes, scores, category_ids, boxes = columns
-        numbers = np.repeat(members, [len(each.scores) for each in parts])
-        where = Where(boxes, numbers, tiles.windows[numbers], sizes[picture])
+        numbers = np.repeat(members, [len(part.scores) for part in parts])
+        where = Where(boxes, numbers, tiles.windows[numbers], sizes[source_id])
         compared = shapes if kind.merged_by_shape else boxes
         kept = merged_rows(where, scores, category_ids, Compared(compared, kind.iou, kind.area), min_iou)
-        result[picture] = ImageDetections(*(each[kept] for each in columns))
+        result[source_id] = ImageDetections(*(column[kept] for column in columns))
     return result
 
 
@@ -166,9 +166,9 @@ class Compared(NamedTuple):
     iou: Overlaps
     area: Callable[[NDArray[Any]], Floats]
 
-    def iou_with(self, at: int, others: Ints) -> Floats:
+    def iou_with(self, index: int, others: Ints) -> Floats:
         """Return (len(others),): the IoU of one with others."""
-        return np.asarray(self.iou(self.shapes[at : at + 1], self.shapes[others])[0])
+        return np.asarray(self.iou(self.shapes[index : index + 1], self.shapes[others])[0])
 
 
 def merged_rows(where: Where, scores: Floats, labels: Ints, compared: Compared, min_iou: float) -> Ints:
@@ -196,12 +196,12 @@ def _without_covered(where: Where, scores: Floats, labels: Ints, compared: Compa
     """Return the detections without cut ones that one of the same class in another tile covers."""
     tile, cut, area = where.tile, _is_cut(where), compared.area(compared.shapes)
     stays = ~cut
-    for at in np.flatnonzero(cut)[np.argsort(-area[cut], kind="stable")].tolist():
-        better = stays & (labels == labels[at]) & (tile != tile[at]) & (scores >= COVERING_SCORE * scores[at])
+    for index in np.flatnonzero(cut)[np.argsort(-area[cut], kind="stable")].tolist():
+        better = stays & (labels == labels[index]) & (tile != tile[index]) & (scores >= COVERING_SCORE * scores[index])
         others = np.flatnonzero(better)
-        iou = compared.iou_with(at, others)
-        shared = iou * (area[at] + area[others]) / (1 + iou)
-        stays[at] = not (shared >= (COVERED - 1e-9) * area[at]).any()
+        iou = compared.iou_with(index, others)
+        shared = iou * (area[index] + area[others]) / (1 + iou)
+        stays[index] = not (shared >= (COVERED - 1e-9) * area[index]).any()
     return np.flatnonzero(stays)
 
 
@@ -213,13 +213,13 @@ def _best(rows: Ints, where: Where, compared: Compared, min_iou: float) -> Bools
     """
     boxes, tile = where.boxes[rows], where.tile[rows]
     stays = np.ones(len(rows), bool)
-    for at in range(len(boxes)):
-        if not stays[at]:
+    for index in range(len(boxes)):
+        if not stays[index]:
             continue
-        later = np.arange(at + 1, len(boxes))
-        near = (boxes[later, :2] < boxes[at, 2:]).all(1) & (boxes[later, 2:] > boxes[at, :2]).all(1)
-        later = later[near & (tile[later] != tile[at]) & stays[later]]
-        stays[later[compared.iou_with(rows[at], rows[later]) > min_iou]] = False
+        later = np.arange(index + 1, len(boxes))
+        near = (boxes[later, :2] < boxes[index, 2:]).all(1) & (boxes[later, 2:] > boxes[index, :2]).all(1)
+        later = later[near & (tile[later] != tile[index]) & stays[later]]
+        stays[later[compared.iou_with(rows[index], rows[later]) > min_iou]] = False
     return stays
 
 
@@ -258,17 +258,24 @@ def merge_tiles(
     right = shown.shape == (len(frames), 2) and bool((shown > 0).all())
     check("sizes", sizes, right, f"of shape ({len(frames)}, 2), above 0")
     check("min_iou", min_iou, is_number(min_iou, 0, 1), "in 0..1")
-    names = [name for name in ("boxes", "corners", "keypoints") if any(name in each for each in predictions)]
-    lacking = [at for at, each in enumerate(predictions) if not {"scores", "labels", *names} <= {*each}]
+    names = [
+        name for name in ("boxes", "corners", "keypoints") if any(name in prediction for prediction in predictions)
+    ]
+    lacking = [
+        index for index, prediction in enumerate(predictions) if not {"scores", "labels", *names} <= {*prediction}
+    ]
     if names[:1] in ([], ["keypoints"]) or lacking:
         raise InputError("predictions must all have boxes or corners, scores and labels, and keypoints if some have")
-    scores, labels = (torch.cat([each[name] for each in predictions]) for name in ("scores", "labels"))
-    counts = [len(each["scores"]) for each in predictions]
+    scores, labels = (torch.cat([prediction[name] for prediction in predictions]) for name in ("scores", "labels"))
+    counts = [len(prediction["scores"]) for prediction in predictions]
     scales = frames[:, 2:] / shown[:, ::-1]
     pairs = [*zip(predictions, frames, scales, strict=True)]
-    shapes = {name: torch.cat([_moved(each[name], frame, scale) for each, frame, scale in pairs]) for name in names}
+    shapes = {
+        name: torch.cat([_moved(prediction[name], frame, scale) for prediction, frame, scale in pairs])
+        for name in names
+    }
     tile = np.repeat(np.arange(len(counts)), counts)
-    arrays = {name: each.double().cpu().numpy() for name, each in {**shapes, "scores": scores}.items()}
+    arrays = {name: tensor.double().cpu().numpy() for name, tensor in {**shapes, "scores": scores}.items()}
     boxes = arrays["boxes"] if "boxes" in arrays else hull(arrays["corners"])
     compared = Compared(boxes, iou_of_boxes, area_of_boxes)
     if "corners" in arrays:
@@ -276,12 +283,12 @@ def merge_tiles(
     where = Where(boxes, tile, frames[tile], size)
     kept = merged_rows(where, arrays["scores"], labels.cpu().numpy(), compared, min_iou)
     rows = torch.from_numpy(kept).to(scores.device)
-    return {name: each[rows] for name, each in {**shapes, "scores": scores, "labels": labels}.items()}
+    return {name: tensor[rows] for name, tensor in {**shapes, "scores": scores, "labels": labels}.items()}
 
 
 def _moved(shapes: Tensor, window: Ints, scale: Floats) -> Tensor:
     """Return boxes (K, 4) or points (K, P, 2 or 3) in the source image. `scale`: (2,) of x and y."""
-    corner, by = (shapes.new_tensor(each.tolist()) for each in (window[:2], scale))
+    corner, by = (shapes.new_tensor(numbers.tolist()) for numbers in (window[:2], scale))
     if shapes.ndim == 2:
         return shapes * by.repeat(2) + corner.repeat(2)
     return torch.cat([shapes[..., :2] * by + corner, shapes[..., 2:]], -1)

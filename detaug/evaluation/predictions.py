@@ -46,8 +46,8 @@ class Key(NamedTuple):
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Return whether one detection may have this shape."""
         return any(
-            len(each) == len(shape) and all(a == b or isinstance(a, str) for a, b in zip(each, shape, strict=True))
-            for each in self.shapes
+            len(form) == len(shape) and all(a == b or isinstance(a, str) for a, b in zip(form, shape, strict=True))
+            for form in self.shapes
         )
 
     def text(self) -> str:
@@ -64,13 +64,13 @@ def read_predictions(predictions: Sequence[Mapping[str, Tensor]], images: int, c
         raise InputError(
             f"predictions must hold one dict for each of the batch's {images} images, got {len(predictions)}"
         )
-    for at, each in enumerate(predictions):
-        _check_shapes(at, each, key)
+    for index, prediction in enumerate(predictions):
+        _check_shapes(index, prediction, key)
     scores, labels = (_on_cpu(predictions, name) for name in ("scores", "labels"))
     labels = labels if len(labels) else labels.long()
-    counts = [len(each["scores"]) for each in predictions]
+    counts = [len(prediction["scores"]) for prediction in predictions]
     if key.is_large:
-        shapes, are_finite = [each[key.name].detach() for each in predictions], True
+        shapes, are_finite = [prediction[key.name].detach() for prediction in predictions], True
     else:
         together = _on_cpu(predictions, key.name)
         if not len(labels):
@@ -94,25 +94,26 @@ def _on_cpu(predictions: Sequence[Mapping[str, Tensor]], name: str) -> Tensor:
 
     Those without a row are left out, since `torch.tensor([])` would turn labels into floats.
     """
-    tensors = [each[name].detach() for each in predictions]
-    return torch.cat([each for each in tensors if len(each)] or tensors[:1]).cpu()
+    tensors = [prediction[name].detach() for prediction in predictions]
+    return torch.cat([tensor for tensor in tensors if len(tensor)] or tensors[:1]).cpu()
 
 
-def _check_shapes(at: int, prediction: Mapping[str, Tensor], key: Key) -> None:
+def _check_shapes(index: int, prediction: Mapping[str, Tensor], key: Key) -> None:
     names = (key.name, "scores", "labels")
     if any(name not in prediction for name in names):
-        raise InputError(f"predictions[{at}] must have {key.name}, scores and labels, got {list(prediction)}")
+        raise InputError(f"predictions[{index}] must have {key.name}, scores and labels, got {list(prediction)}")
     if other := next((name for name in names if not isinstance(prediction[name], Tensor)), None):
         kind = type(prediction[other]).__name__
-        raise InputError(f"{other} of predictions[{at}] must be a tensor, got {kind}: give torch.as_tensor({other})")
+        raise InputError(f"{other} of predictions[{index}] must be a tensor, got {kind}: give torch.as_tensor({other})")
     k = len(prediction["scores"])
     if k and (prediction["labels"].is_floating_point() or prediction["labels"].dtype == torch.bool):
         raise InputError(
-            f"labels of predictions[{at}] must be whole numbers, got {prediction['labels'].dtype}: give labels.long()"
+            f"labels of predictions[{index}] must be whole numbers, got {prediction['labels'].dtype}: "
+            "give labels.long()"
         )
     shapes = {name: tuple(prediction[name].shape) for name in names}
     if not k and all(shape[0] == 0 for shape in shapes.values()):  # a model that found nothing may return (0,)
         return
     fits = shapes[key.name][:1] == (k,) and key.fits(shapes[key.name][1:])
     if not fits or shapes["scores"] != (k,) or shapes["labels"] != (k,):
-        raise InputError(f"predictions[{at}] must have {key.text()}, scores (K,) and labels (K,), got {shapes}")
+        raise InputError(f"predictions[{index}] must have {key.text()}, scores (K,) and labels (K,), got {shapes}")

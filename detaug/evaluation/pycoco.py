@@ -78,7 +78,7 @@ def coco_scores(
     fast = _module("ultrafast_pycocotools")
     coco = fast.COCO if fast else importlib.import_module("pycocotools.coco").COCO
     coco_eval = fast.COCOeval if fast else importlib.import_module("pycocotools.cocoeval").COCOeval
-    numbered = [{**row, "id": at, "iscrowd": 0} for at, row in enumerate(detections, 1)]
+    numbered = [{**row, "id": number, "iscrowd": 0} for number, row in enumerate(detections, 1)]
     start = time.perf_counter()
     with _silence():
         scoring = coco_eval(_data_set(coco(), truth, truth.rows), _data_set(coco(), truth, numbered), kind)
@@ -100,10 +100,10 @@ def coco_scores(
             seconds,
         )
     precision = scoring.eval["precision"][:, :, :, 0, -1]  # IoU thresholds, recalls, classes in the order of ids
-    names = [truth.categories[each] for each in sorted(truth.categories)]
-    by_class = [_means_by_class(names, each) for each in (precision, precision[:1])]
+    names = [truth.categories[category_id] for category_id in sorted(truth.categories)]
+    by_class = [_means_by_class(names, values) for values in (precision, precision[:1])]
     stats = scoring.stats if max_detections is None else _stats(scoring.eval, kind)
-    return CocoScores([float(each) for each in stats], *by_class)
+    return CocoScores([float(number) for number in stats], *by_class)
 
 
 def _stats(scores: dict[str, Any], kind: str) -> list[float]:
@@ -111,10 +111,10 @@ def _stats(scores: dict[str, Any], kind: str) -> list[float]:
     precision, recall = scores["precision"], scores["recall"]  # (IoU, recall, class, area, limit), without recall
     areas = (1, 2) if kind == "keypoints" else (1, 2, 3)
     of_all = [precision[..., 0, -1], precision[0, ..., 0, -1], precision[5, ..., 0, -1]]
-    of_limits = [recall[..., 0, at] for at in range(3)] if kind != "keypoints" else []
+    of_limits = [recall[..., 0, limit] for limit in range(3)] if kind != "keypoints" else []
     recalls = [recall[..., 0, -1], recall[0, ..., 0, -1], recall[5, ..., 0, -1]] if kind == "keypoints" else of_limits
-    by_area = [[each[..., area, -1] for area in areas] for each in (precision, recall)]
-    return [_mean(each) for each in (*of_all, *by_area[0], *recalls, *by_area[1])]
+    by_area = [[table[..., area, -1] for area in areas] for table in (precision, recall)]
+    return [_mean(table) for table in (*of_all, *by_area[0], *recalls, *by_area[1])]
 
 
 def _mean(values: NDArray[Any]) -> float:
@@ -140,9 +140,11 @@ def _module(name: str) -> Any:
 def _data_set(coco: Any, truth: GroundTruth, rows: list[dict[str, Any]]) -> Any:
     sizes = truth.sizes.tolist()
     coco.dataset = {
-        "images": [{"id": at, "height": h, "width": w} for at, (h, w) in zip(truth.image_ids, sizes, strict=True)],
+        "images": [
+            {"id": image_id, "height": h, "width": w} for image_id, (h, w) in zip(truth.image_ids, sizes, strict=True)
+        ],
         "annotations": rows,
-        "categories": [{"id": at, "name": name} for at, name in truth.categories.items()],
+        "categories": [{"id": category_id, "name": name} for category_id, name in truth.categories.items()],
     }
     coco.createIndex()
     return coco

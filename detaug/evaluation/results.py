@@ -38,17 +38,17 @@ def read_results(path: Path, kind: DetectionKind[Any]) -> dict[int, ImageDetecti
         raise InputError(f"{path} is in another form: {_FORM}")
     allowed = {"image_id": set(kind.truth.image_ids), "category_id": kind.truth.categories}
     of_image: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         try:
             ids = {name: _known(row, name, known) for name, known in allowed.items()}
             _check_numbers(row, _ENTRIES.get(kind.key.name, kind.key.name))
         except InputError as error:
-            raise InputError(f"{path}: [{at}] {error}") from None
-        of_image[ids["image_id"]][at] = row | ids
-    found = {image_id: _detections(path, of_image[image_id], kind) for image_id in kind.truth.image_ids}
-    for text in _odd_values(found, kind):
+            raise InputError(f"{path}: [{index}] {error}") from None
+        of_image[ids["image_id"]][index] = row | ids
+    by_image = {image_id: _detections(path, of_image[image_id], kind) for image_id in kind.truth.image_ids}
+    for text in _odd_values(by_image, kind):
         warnings.warn(f"{path}: {text}", stacklevel=3)
-    return found
+    return by_image
 
 
 def _known(row: dict[str, Any], name: str, known: Any) -> Any:
@@ -93,24 +93,24 @@ def _detections(path: Path, rows: Mapping[int, dict[str, Any]], kind: DetectionK
     try:
         shapes = kind.shapes(listed)
     except (KeyError, TypeError, ValueError):
-        at, fault = next(_faults(rows, kind))
-        raise InputError(f"{path}: [{at}] has another form ({fault}); {_FORM}") from None
+        index, fault = next(_faults(rows, kind))
+        raise InputError(f"{path}: [{index}] has another form ({fault}); {_FORM}") from None
     sides = np.array([row["bbox"][2:] for row in listed], np.float64) if kind.key.name == "boxes" else None
     scores, ids = ([row[name] for row in listed] for name in ("score", "category_id"))
     return ImageDetections(shapes, np.array(scores, np.float64), np.array(ids, np.int64), sides=sides)
 
 
 def _faults(rows: Mapping[int, dict[str, Any]], kind: DetectionKind[Any]) -> Iterator[tuple[int, str]]:
-    for at, row in rows.items():
+    for index, row in rows.items():
         try:
             kind.shapes([row])
         except (KeyError, TypeError, ValueError) as error:
-            yield at, f"no {error}" if isinstance(error, KeyError) else str(error)
+            yield index, f"no {error}" if isinstance(error, KeyError) else str(error)
 
 
-def _odd_values(found: Mapping[int, ImageDetections], kind: DetectionKind[Any]) -> Iterator[str]:
+def _odd_values(by_image: Mapping[int, ImageDetections], kind: DetectionKind[Any]) -> Iterator[str]:
     """Yield what is odd about detections that pycocotools scores."""
-    scores = np.concatenate([np.zeros(0), *(each.scores for each in found.values())])
+    scores = np.concatenate([np.zeros(0), *(detections.scores for detections in by_image.values())])
     if outside := int(((scores < 0) | (scores > 1)).sum()):
         example = shown(float(scores[(scores < 0) | (scores > 1)][0]))
         yield (
@@ -119,9 +119,11 @@ def _odd_values(found: Mapping[int, ImageDetections], kind: DetectionKind[Any]) 
         )
     if kind.key.name != "boxes" or not len(scores):
         return
-    boxes = np.concatenate([each.shapes for each in found.values()])
-    sides = np.concatenate([each.sides.reshape(-1, 2) for each in found.values() if each.sides is not None])
-    sizes = np.repeat(kind.truth.sizes, [len(found[image_id].scores) for image_id in kind.truth.image_ids], axis=0)
+    boxes = np.concatenate([detections.shapes for detections in by_image.values()])
+    sides = np.concatenate(
+        [detections.sides.reshape(-1, 2) for detections in by_image.values() if detections.sides is not None]
+    )
+    sizes = np.repeat(kind.truth.sizes, [len(by_image[image_id].scores) for image_id in kind.truth.image_ids], axis=0)
     whole = np.concatenate([boxes[:, :2], sides], axis=1)
     if negative := int((sides < 0).any(axis=1).sum()):
         example = whole[(sides < 0).any(axis=1)][0].tolist()

@@ -62,7 +62,7 @@ class RotatedMetrics:
 
 def iou_of_quadrangles(one: Floats, other: Floats) -> Floats:
     """Return (D, G): the IoU of quadrangles (D, 4, 2) and (G, 4, 2), which may go round either way, or be concave."""
-    low, high = (each[:, None] for each in (one.min(1), one.max(1)))
+    low, high = (limits[:, None] for limits in (one.min(1), one.max(1)))
     near = ((low < other.max(1)) & (high > other.min(1))).all(2)
     first, second = np.nonzero(near)
     result = np.zeros(near.shape)
@@ -79,15 +79,17 @@ def _iou_of_pairs(one: Floats, other: Floats, first: Ints, second: Ints) -> Floa
     they may overlap and have different signs. The first one is cut to each.
     """
     ones, others = one[first], other[second]
-    ones, others = (each - others.mean(1, keepdims=True) for each in (ones, others))  # precision, far from the origin
+    ones, others = (
+        quadrangles - others.mean(1, keepdims=True) for quadrangles in (ones, others)
+    )  # precision, far from the origin
     areas = area(ones), area(others)
     shared = np.zeros(len(ones))
     for corners in ([0, 1, 2], [0, 2, 3]):
         triangles = others[:, corners]
         turn = turn_of(triangles)
         left = ones
-        for at in range(3):
-            start, end = triangles[:, at], triangles[:, (at + 1) % 3]
+        for side in range(3):
+            start, end = triangles[:, side], triangles[:, (side + 1) % 3]
             left = cut(left, side_of_line(start[:, None], end[:, None], left) * turn[:, None])
         shared += turn * area(left)
     shared = np.minimum(abs(shared), np.minimum(*areas))
@@ -110,7 +112,7 @@ class RotatedKind(DetectionKind[RotatedMetrics]):
 
     def in_source(self, batch: Batch, columns: Columns) -> Iterator[Floats]:
         """Yield the corners of each image in source pixels."""
-        for corners in batch.points_to_source([each.double() for each in columns.shapes]):
+        for corners in batch.points_to_source([points.double() for points in columns.shapes]):
             yield corners.numpy()
 
     def iou(self, one: Floats, other: Floats) -> Floats:
@@ -131,22 +133,22 @@ class RotatedKind(DetectionKind[RotatedMetrics]):
         return np.array([row["corners"] for row in rows], np.float64).reshape(len(rows), 4, 2)
 
     def metrics(
-        self, found: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
+        self, by_image: Mapping[int, ImageDetections], *, voc2007: bool, repeated: int, max_detections: int | None
     ) -> RotatedMetrics:
         """Return the metrics by DOTA's rule, which counts all detections."""
         if max_detections is not None:
             raise InputError("max_detections is for COCO's rule; DOTA's, for rotated boxes, counts all")
-        matches = match(self.truth, [found.get(each) for each in self.truth.image_ids], iou_of_quadrangles)
+        matches = match(self.truth, [by_image.get(image_id) for image_id in self.truth.image_ids], iou_of_quadrangles)
         by_class = {
             overlap: average_precisions(self.truth, matches, np.nextafter(overlap, 1), eleven_points=voc2007)
             for overlap in THRESHOLDS.tolist()
         }
-        means = {overlap: mean_of_classes(each) for overlap, each in by_class.items()}
+        means = {overlap: mean_of_classes(precisions) for overlap, precisions in by_class.items()}
         return RotatedMetrics(
             AP=float(np.mean([*means.values()])),
             AP50=means[0.5],
             AP75=means[0.75],
             AP50_by_class=by_class[0.5],
-            images=len(found),
+            images=len(by_image),
             repeated=repeated,
         )

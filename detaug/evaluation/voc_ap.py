@@ -34,18 +34,24 @@ class Matches(NamedTuple):
     """(G,): whether the object's image was evaluated."""
 
 
-def match(truth: GroundTruth, found: Sequence[ImageDetections | None], iou: Overlaps) -> Matches:
-    """Compare detections with the objects of their images. `found`: of each image of `truth`; None: not evaluated."""
+def match(truth: GroundTruth, detections: Sequence[ImageDetections | None], iou: Overlaps) -> Matches:
+    """Compare detections with the objects of their images. `detections`: by image of `truth`; None: not evaluated."""
     columns = [(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
-    for each, first, end in zip(found, truth.first[:-1], truth.first[1:], strict=True):
-        if each is None:
+    for image_detections, first, end in zip(detections, truth.first[:-1], truth.first[1:], strict=True):
+        if image_detections is None:
             continue
         of_image = slice(first, end)
         best, overlaps = best_objects(
-            each.shapes, each.category_ids, truth.shapes[of_image], truth.category_ids[of_image], iou
+            image_detections.shapes,
+            image_detections.category_ids,
+            truth.shapes[of_image],
+            truth.category_ids[of_image],
+            iou,
         )
-        columns.append((each.scores, each.category_ids, np.where(best >= 0, best + first, -1), overlaps))
-    evaluated = np.repeat([each is not None for each in found], np.diff(truth.first))
+        columns.append(
+            (image_detections.scores, image_detections.category_ids, np.where(best >= 0, best + first, -1), overlaps)
+        )
+    evaluated = np.repeat([image_detections is not None for image_detections in detections], np.diff(truth.first))
     scores, category_ids, objects, ious = (np.concatenate(column) for column in zip(*columns, strict=True))
     return Matches(scores, category_ids, objects, ious, evaluated)
 
@@ -101,11 +107,11 @@ def average_precision(
     best = best[np.argsort(-scores, kind="stable")]
     best = best[~((best >= 0) & ignored[best])]
     right = _first_of_each(best)
-    found = np.cumsum(right)
-    precision = np.maximum.accumulate((found / np.arange(1, len(best) + 1))[::-1])[::-1]
+    true_positives = np.cumsum(right)
+    precision = np.maximum.accumulate((true_positives / np.arange(1, len(best) + 1))[::-1])[::-1]
     if eleven_points:  # whole numbers: recall 3/10 reaches 0.3
-        at = np.searchsorted(10 * found, np.arange(11) * positives)
-        return float(np.append(precision, 0)[at].mean())
+        reached = np.searchsorted(10 * true_positives, np.arange(11) * positives)
+        return float(np.append(precision, 0)[reached].mean())
     return float(precision[right].sum() / positives)
 
 
