@@ -52,21 +52,21 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     file. A finding of boxes has their outlines, too, one of keypoints has them and their skeleton, and one of corners
     has these beside the box. Raises OSError or InputError where the image cannot be opened or the finding names none.
     """
-    picture = _open_upright(_file_of(summary, finding))
+    image = _open_upright(_file_of(summary, finding))
     objects = _objects(summary.table, finding)
     is_about_a_box = finding.entry.startswith("annotations")
-    left, top, right, bottom = _window(objects.boxes, picture.size) if is_about_a_box else (0, 0, *picture.size)
+    left, top, right, bottom = _window(objects.boxes, image.size) if is_about_a_box else (0, 0, *image.size)
     zoom = SIDE / max(right - left, bottom - top)
     size = (max(1, round((right - left) * zoom)), max(1, round((bottom - top) * zoom)))
-    picture = picture.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
+    image = image.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
     moved = (objects.boxes - np.tile([left, top], 2)) * zoom
     colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
     drawn = [f"{name} {row}" for name, row in zip(objects.names, objects.rows, strict=True)]
     labels = drawn if finding.like else None
     if finding.kind.startswith(("box-", "segmentation-")):
         masks = _masks(summary.table, objects.rows, (left, top, right, bottom))
-        picture = draw_masks(picture, masks, [colors[name] for name in objects.names])
-    drawing = draw_boxes(picture, moved, objects.names, difficult=objects.dashed, labels=labels, colors=colors)
+        image = draw_masks(image, masks, [colors[name] for name in objects.names])
+    drawing = draw_boxes(image, moved, objects.names, difficult=objects.dashed, labels=labels, colors=colors)
     return _with_marks(drawing, summary.table, finding, (left, top), zoom)
 
 
@@ -79,17 +79,17 @@ def image_of(finding: CheckFinding) -> str:
 
 
 def _file_of(summary: CheckSummary, finding: CheckFinding) -> ImageFile:
-    where, at = _place_of(finding.entry)
+    where, index = _place_of(finding.entry)
     if where not in ("images", "annotations"):
         return ImageFile(str(summary.image_folder / image_of(finding)))
-    row = at if where == "images" else int(summary.table.image_index[at])
+    row = index if where == "images" else int(summary.table.image_index[index])
     return summary.table.image_file(summary.image_folder, row)
 
 
 def _place_of(entry: str) -> tuple[str, int]:
     """Return the list and the position that an entry such as "annotations[5]" names; position -1 if it has none."""
-    where, _, at = entry.rstrip("]").partition("[")
-    return where, int(at or -1)
+    where, _, index = entry.rstrip("]").partition("[")
+    return where, int(index or -1)
 
 
 def _open_upright(image: ImageFile) -> Image.Image:
@@ -98,23 +98,23 @@ def _open_upright(image: ImageFile) -> Image.Image:
         with allow_pixels(ANY_NUMBER), Image.open(content) as file:  # its size is known before it is decoded
             if file.width * file.height > MOST_PIXELS:
                 raise ImageTooLargeError(f"{image.path} has {file.width} x {file.height} pixels")
-            picture: Image.Image = upright(file, orientation).convert("RGB")
-            return picture
+            rgb: Image.Image = upright(file, orientation).convert("RGB")
+            return rgb
 
 
 def _objects(table: Table, finding: CheckFinding) -> FindingObjects:
     """Return the box of the finding, with the one that it is like, as annotated, or all boxes of its image."""
-    where, at = _place_of(finding.entry)
+    where, index = _place_of(finding.entry)
     if where == "annotations":
         rows = [_place_of(entry)[1] for entry in (finding.entry, finding.like) if entry]
     else:
-        rows = np.flatnonzero(table.image_index == at).tolist() if where == "images" else []
-    found = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
-    names = [shorten(table.categories.get(int(table.category_ids[row]), ""), MOST_LETTERS) for _, row in found]
-    numbers = [row for _, row in found]
+        rows = np.flatnonzero(table.image_index == index).tolist() if where == "images" else []
+    boxes = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
+    names = [shorten(table.categories.get(int(table.category_ids[row]), ""), MOST_LETTERS) for _, row in boxes]
+    numbers = [row for _, row in boxes]
     difficult = [bool(table.row("annotations", row).get("difficult")) for row in numbers]
-    dashed = [False, True][: len(found)] if finding.like else difficult
-    return FindingObjects(np.array([box for box, _ in found]).reshape(-1, 4), names, dashed, numbers)
+    dashed = [False, True][: len(boxes)] if finding.like else difficult
+    return FindingObjects(np.array([box for box, _ in boxes]).reshape(-1, 4), names, dashed, numbers)
 
 
 def _masks(table: Table, rows: list[int], window: tuple[int, int, int, int]) -> Callable[[int, int], Bools]:
@@ -128,28 +128,28 @@ def _masks(table: Table, rows: list[int], window: tuple[int, int, int, int]) -> 
 
 
 def _with_marks(
-    picture: Image.Image, table: Table, finding: CheckFinding, start: tuple[int, int], zoom: float
+    image: Image.Image, table: Table, finding: CheckFinding, start: tuple[int, int], zoom: float
 ) -> Image.Image:
     """Draw the keypoints or the corners that a finding is about. `start`: x, y of the image in the image."""
-    where, at = _place_of(finding.entry)
+    where, index = _place_of(finding.entry)
     if where != "annotations":
-        return picture
-    entry = table.row("annotations", at)
+        return image
+    entry = table.row("annotations", index)
     if finding.kind.startswith("corners-") or finding.kind == "segmentation-box":
         corners = _finite(entry.get("corners"), 2)
         if corners is not None and len(corners) == 4:
-            paint_quadrangle(picture, (corners - start) * zoom, SIDES[""], 2)
+            paint_quadrangle(image, (corners - start) * zoom, SIDES[""], 2)
     points = _finite(entry.get("keypoints"), 3) if finding.kind.startswith("keypoints-") else None
     if points is None:
-        return picture
+        return image
     points[:, :2] = (points[:, :2] + 0.5 - start) * zoom  # COCO counts pixels
-    categories = [each for each in table.coco.document["categories"] if isinstance(each, dict)]
-    category = next((each for each in categories if each.get("id") == entry.get("category_id")), {})
+    categories = [category for category in table.coco.document["categories"] if isinstance(category, dict)]
+    category = next((candidate for candidate in categories if candidate.get("id") == entry.get("category_id")), {})
     names = [*names_of_points(category), *[""] * len(points)][: len(points)]
     skeleton = _finite(category.get("skeleton"), 2)
     bones = [] if skeleton is None else skeleton.astype(int).tolist()
     inside = [(a - 1, b - 1) for a, b in bones if min(a, b) >= 1 and max(a, b) <= len(points)]
-    return draw_key_points(picture, Marks(points[None], [inside], [[side_of(name) for name in names]]))
+    return draw_key_points(image, Marks(points[None], [inside], [[side_of(name) for name in names]]))
 
 
 def _finite(values: Any, width: int) -> Array | None:

@@ -21,7 +21,7 @@ from detaug.pages.frame import render
 from detaug.report.charts import charts
 from detaug.report.finding_picture import ImageTooLargeError, finding_picture, image_of
 
-MOST_PICTURES = 12  # of a kind of finding
+MOST_IMAGES = 12  # of a kind of finding
 MOST_LETTERS = 200  # of a file name
 
 
@@ -53,13 +53,13 @@ def write_page(summary: CheckSummary, path: PathLike) -> None:
         charts=charts(summary.table, summary.class_counts),
         kinds=CHECK_KINDS,
         sections=[
-            (kind, [*islice(findings, MOST_PICTURES)])
+            (kind, [*islice(findings, MOST_IMAGES)])
             for kind, findings in groupby(summary.findings, lambda finding: finding.kind)
         ],
         remedy=_remedy,
         image_of=image_of,
         thumbnail=partial(_thumbnail, summary),
-        most_pictures=MOST_PICTURES,
+        most_pictures=MOST_IMAGES,
         letters=MOST_LETTERS,
     )
     write_atomically(path, [page])
