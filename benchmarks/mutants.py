@@ -587,7 +587,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/sheets/batch_sheets.py",
-        "_names(samples.labels[at], class_names)",
+        "_names(samples.labels[index], class_names)",
         "_names(samples.labels[0], class_names)",
         "tests/drawing/test_sheets.py::test_each_image_of_samples_has_its_own_names",
     ),

@@ -29,7 +29,7 @@ def samples_sheet(samples: Samples, class_names: Sequence[str] = (), *, columns:
     are drawn as numbers.
     """
     check_at_least_one("columns", columns)
-    tiles = [_tile(samples, at, class_names) for at in range(len(samples.images))]
+    tiles = [_tile(samples, index, class_names) for index in range(len(samples.images))]
     return make_sheet(in_rows(tiles, columns), class_names=class_names[1:])
 
 
@@ -67,8 +67,8 @@ def batch_sheet(
     images that are neither gray nor RGB. title: a line above the images.
     """
     check_at_least_one("columns", columns)
-    pictures = pictures_of(batch, list(ops), bands)
-    each = zip(pictures.images, batch.targets(), batch.image_size.tolist(), batch.marks(), strict=True)
+    rgb = pictures_of(batch, list(ops), bands)
+    per_image = zip(rgb.images, batch.targets(), batch.image_size.tolist(), batch.marks(), strict=True)
     tiles = [
         Tile(
             image,
@@ -77,9 +77,9 @@ def batch_sheet(
             hatched=padding(image, size),
             marks=marks,
         )
-        for image, target, size, marks in each
+        for image, target, size, marks in per_image
     ]
-    title = ", ".join(filter(None, [title, pictures.note]))
+    title = ", ".join(filter(None, [title, rgb.note]))
     return make_sheet(in_rows(tiles, columns), title=title, class_names=class_names[1:])
 
 
@@ -93,13 +93,17 @@ def pictures_of(batch: Batch, ops: Sequence[Op], bands: Sequence[int] = ()) -> R
         return stretched(arrays, bands)
     if find_normalize(ops) is None:
         return to_images(arrays)
-    return RgbImages([in_true_colors(each, ops) for each in arrays], "")
+    return RgbImages([in_true_colors(array, ops) for array in arrays], "")
 
 
-def _tile(samples: Samples, at: int, class_names: Sequence[str], caption: str = "") -> Tile:
-    image = in_true_colors(samples.images[at], samples.ops)
+def _tile(samples: Samples, index: int, class_names: Sequence[str], caption: str = "") -> Tile:
+    image = in_true_colors(samples.images[index], samples.ops)
     return Tile(
-        image, samples.boxes[at], _names(samples.labels[at], class_names), caption=caption, marks=samples.marks()[at]
+        image,
+        samples.boxes[index],
+        _names(samples.labels[index], class_names),
+        caption=caption,
+        marks=samples.marks()[index],
     )
 
 
@@ -156,25 +160,25 @@ def save_animation(
 def _clip_tiles(batch: ClipBatch, class_names: Sequence[str], ops: Sequence[Op]) -> tuple[list[list[Tile]], str]:
     """Return the tiles of each clip, and a note on their colors."""
     clips, frames = batch.frame.shape
-    pictures, marks = pictures_of(batch.as_images(), ops), batch.marks()
+    rgb, marks = pictures_of(batch.as_images(), ops), batch.marks()
     tiles = [
-        _frame_tile(batch, clip, frame, pictures.images[clip * frames + frame], class_names)._replace(
+        _frame_tile(batch, clip, frame, rgb.images[clip * frames + frame], class_names)._replace(
             marks=marks[clip * frames + frame]
         )
         for clip in range(clips)
         for frame in range(frames)
     ]
-    return [tiles[start : start + frames] for start in range(0, len(tiles), frames)], pictures.note
+    return [tiles[start : start + frames] for start in range(0, len(tiles), frames)], rgb.note
 
 
-def _frame_tile(batch: ClipBatch, clip: int, frame: int, picture: Image.Image, class_names: Sequence[str]) -> Tile:
+def _frame_tile(batch: ClipBatch, clip: int, frame: int, image: Image.Image, class_names: Sequence[str]) -> Tile:
     seen = batch.valid[clip, frame]
-    labels, tracks = (each[clip, frame][seen].tolist() for each in (batch.labels, batch.track_id))
+    labels, tracks = (values[clip, frame][seen].tolist() for values in (batch.labels, batch.track_id))
     classes = [class_names[label] if class_names else str(label) for label in labels]
     names = [name if track < 0 else f"{name} {track}" for name, track in zip(classes, tracks, strict=True)]
     caption = f"video {int(batch.video_id[clip])}, frame {int(batch.frame[clip, frame])}"
-    hatched = padding(picture, batch.image_size[clip].tolist())
-    return Tile(picture, batch.boxes[clip, frame][seen].cpu(), names, hatched=hatched, caption=caption)
+    hatched = padding(image, batch.image_size[clip].tolist())
+    return Tile(image, batch.boxes[clip, frame][seen].cpu(), names, hatched=hatched, caption=caption)
 
 
 def _of_one_size(pages: Sequence[Image.Image]) -> list[Image.Image]:

@@ -126,16 +126,16 @@ def _colorfulness(image: Array) -> float:
 MOST = 4  # numbers of one name; of more, only the least and the greatest are written
 
 
-def describe_draw(op: Op, drawn: Mapping[str, Array], at: int) -> str:
-    """Describe the numbers in `drawn`, as in `Plan.drawn`, of the image at `at`; "" for none.
+def describe_draw(op: Op, drawn: Mapping[str, Array], index: int) -> str:
+    """Describe the numbers in `drawn`, as in `Plan.drawn`, of the image at `index`; "" for none.
 
     Where a draw decided against the op, as "flip no", its other numbers are left out. Color matrices are always left
     out: `describe_change` measures what they do.
     """
-    own = {name: np.asarray(array)[at] for name, array in drawn.items() if not name.endswith("seed")}
+    own = {name: np.asarray(array)[index] for name, array in drawn.items() if not name.endswith("seed")}
     own = {name: value for name, value in own.items() if value.shape != (3, 4)}
     if "chosen" in own and hasattr(op, "sequence"):
-        return "; ".join(_chosen(op, own, drawn, at)) or "none"
+        return "; ".join(_chosen(op, own, drawn, index)) or "none"
     refused = [name for name, value in own.items() if value.dtype == bool and value.ndim == 0 and not value]
     if refused:
         return f"{refused[0]} no"
@@ -146,15 +146,15 @@ def describe_draw(op: Op, drawn: Mapping[str, Array], at: int) -> str:
     return ", ".join(_words(name, value) for name, value in own.items())
 
 
-def _chosen(op: Any, own: Mapping[str, Array], drawn: Mapping[str, Array], at: int) -> Iterator[str]:
+def _chosen(op: Any, own: Mapping[str, Array], drawn: Mapping[str, Array], index: int) -> Iterator[str]:
     """Describe the ops inside a RandomApply, RandomChoice or RandomOrder that run, with their numbers."""
     for step in np.flatnonzero(own["chosen"]).tolist():
         inner = op.ops[op.sequence[step]]
-        yield f"{type(inner).__name__} {describe_draw(inner, values_of_step(step, drawn), at)}".strip()
+        yield f"{type(inner).__name__} {describe_draw(inner, values_of_step(step, drawn), index)}".strip()
 
 
 def _words(name: str, value: Array) -> str:
-    texts = [_text(each) for each in value.ravel().tolist()]
+    texts = [_text(number) for number in value.ravel().tolist()]
     if len(texts) > MOST:
         texts = [_text(value.min().item()), "to", _text(value.max().item())]
     return f"{name} {' '.join(texts)}"

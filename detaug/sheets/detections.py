@@ -84,9 +84,9 @@ def detections_sheet(
     Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Keypoints and masks are
     drawn if the reader has them.
     """
-    rows = [np.flatnonzero(reader.image_ids == each.image_id).item() for each in detections]
+    rows = [np.flatnonzero(reader.image_ids == of_image.image_id).item() for of_image in detections]
     photos = read_photos(reader, rows)
-    pairs = [_pair(photo, each, reader) for photo, each in zip(photos, detections, strict=True)]
+    pairs = [_pair(photo, of_image, reader) for photo, of_image in zip(photos, detections, strict=True)]
     lines = [[tile for pair in pairs[start : start + 2] for tile in pair] for start in range(0, len(pairs), 2)]
     columns = ["annotated", f"detected, score {min_score:g} or more"] * min(2, len(pairs))
     return make_sheet(lines, title=title, columns=columns, class_names=reader.class_names[1:])
@@ -100,5 +100,5 @@ def _pair(photo: Photo, detections: Detections, reader: CocoReader) -> list[Tile
         classes = np.array(detections.labels, np.int64) - 1
         marks = marks_of_classes(reader.shapes.keypoints, classes, detections.keypoints)._replace(masks=marks.masks)
     caption = f"{len(names)} detected"
-    found = Tile(photo.pixels, detections.boxes, names, caption=caption, scores=detections.scores, marks=marks)
-    return [photo.tile()._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"), found]
+    detected = Tile(photo.pixels, detections.boxes, names, caption=caption, scores=detections.scores, marks=marks)
+    return [photo.tile()._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"), detected]

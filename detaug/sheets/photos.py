@@ -224,14 +224,14 @@ def _marks(shapes: Shapes, rows: Array, height: int, width: int) -> Marks | None
 
 def _flags(path: Path) -> dict[int, Flags]:
     """Return the flags of each image that has annotations, by image id."""
-    found: dict[int, Flags] = {}
+    by_image: dict[int, Flags] = {}
     for row in json.loads(path.read_bytes())["annotations"]:
-        flags = found.setdefault(row["image_id"], Flags([], []))
+        flags = by_image.setdefault(row["image_id"], Flags([], []))
         if row.get("iscrowd"):
             flags.crowds.append(row["bbox"])
         else:
             flags.difficult.append(bool(row.get("difficult")))
-    return found
+    return by_image
 
 
 def _pixels(reader: CocoReader, row: int) -> Array:

@@ -73,7 +73,7 @@ def preview_file(
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
-    chosen, notes = [each.row for each in selected], [each.note for each in selected]
+    chosen, notes = [choice.row for choice in selected], [choice.note for choice in selected]
     save_picture(draw(reader, chain, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(selected)} of {len(reader)} images{advice}{_font_advice(reader.class_names)}"
 
@@ -121,12 +121,12 @@ def _with_shapes(make: Callable[..., R], annotations: PathLike, images: PathLike
     the end of the line about it says so.
     """
     check_json_and_folder(Path(annotations), Path(images), IMAGES_ORDER)
-    objects = [each for each in load_coco(Path(annotations)).document["annotations"] if isinstance(each, dict)]
+    objects = [entry for entry in load_coco(Path(annotations)).document["annotations"] if isinstance(entry, dict)]
     quadrangles = bool(objects) and all(map(_is_quadrangle, objects))
     more |= {
-        "rotated": quadrangles or any("corners" in each for each in objects),
-        "masks": not quadrangles and any(each.get("segmentation") for each in objects),
-        "keypoints": any(each.get("keypoints") for each in objects),
+        "rotated": quadrangles or any("corners" in entry for entry in objects),
+        "masks": not quadrangles and any(entry.get("segmentation") for entry in objects),
+        "keypoints": any(entry.get("keypoints") for entry in objects),
     }
     reader = make(images, annotations, **more)
     points = reader.shapes.keypoints
@@ -223,7 +223,7 @@ def _is_recipe(value: Any) -> bool:
     """Return whether it is a public function of `presets` that needs no arguments."""
     if not inspect.isfunction(value) or value.__module__ != presets.__name__ or value.__name__.startswith("_"):
         return False
-    return all(each.default is not each.empty for each in inspect.signature(value).parameters.values())
+    return all(parameter.default is not parameter.empty for parameter in inspect.signature(value).parameters.values())
 
 
 def _font_advice(names: Sequence[str]) -> str:

@@ -51,9 +51,11 @@ def draws_sheet(
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
     result = augment([photo for photo in photos for _ in range(columns)], list(ops), seed, reader.shapes)
-    captions = [count_boxes(len(result.samples.labels[at]), len(photo.boxes)) for at, photo in enumerate(result.photos)]
-    draws = [result.tile(at, caption) for at, caption in enumerate(captions)]
-    lines = [[photo.tile(), *draws[at : at + columns]] for photo, at in zip(photos, count(step=columns))]
+    captions = [
+        count_boxes(len(result.samples.labels[index]), len(photo.boxes)) for index, photo in enumerate(result.photos)
+    ]
+    draws = [result.tile(index, caption) for index, caption in enumerate(captions)]
+    lines = [[photo.tile(), *draws[start : start + columns]] for photo, start in zip(photos, count(step=columns))]
     headings = ["source", *(f"draw {number}" for number in range(1, columns + 1))]
     return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])
 
@@ -76,8 +78,8 @@ def steps_sheet(
     photos, ops = read_photos(reader, rows, notes), list(ops)
     results = [augment(photos, ops[:done], seed, reader.shapes) for done in range(len(ops) + 1)]
     lines = [
-        [photo.tile(), *(step_tile(results, at, step) for step in range(1, len(results)))]
-        for at, photo in enumerate(photos)
+        [photo.tile(), *(step_tile(results, index, step) for step in range(1, len(results)))]
+        for index, photo in enumerate(photos)
     ]
     headings = ["source", *(type(op).__name__ for op in ops)]
     return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])
@@ -97,37 +99,39 @@ class Augmented(NamedTuple):
     photos: Sequence[Photo]
     samples: Samples
 
-    def tile(self, at: int, caption: str) -> Tile:
-        """Return a tile of the photo at `at` after the ops."""
+    def tile(self, index: int, caption: str) -> Tile:
+        """Return a tile of the photo at `index` after the ops."""
         names = [name for photo in self.photos for name in photo.class_names]
         difficult = [flag for photo in self.photos for flag in photo.difficult]
-        objects = self.samples.labels[at] - 1
+        objects = self.samples.labels[index] - 1
         return Tile(
-            in_true_colors(self.samples.images[at], self.samples.ops),
-            self.samples.boxes[at],
+            in_true_colors(self.samples.images[index], self.samples.ops),
+            self.samples.boxes[index],
             [names[k] for k in objects],
             [difficult[k] for k in objects],
             caption=caption,
-            marks=self.samples.marks()[at],
+            marks=self.samples.marks()[index],
         )
 
-    def stage(self, at: int) -> StepImage:
-        """Return the input of `describe_change` for the photo at `at`."""
+    def stage(self, index: int) -> StepImage:
+        """Return the input of `describe_change` for the photo at `index`."""
         field = self.samples.plan.views.field
-        bent = field is not None and bool(field.bends[at])
-        return StepImage(self.samples.images[at], len(self.samples.labels[at]), self.samples.matrix[at], bent)
+        bent = field is not None and bool(field.bends[index])
+        return StepImage(self.samples.images[index], len(self.samples.labels[index]), self.samples.matrix[index], bent)
 
-    def last_draw(self, at: int) -> str:
-        """Describe the numbers that the last op drew for the photo at `at`.
+    def last_draw(self, index: int) -> str:
+        """Describe the numbers that the last op drew for the photo at `index`.
 
         "" for Resize, which draws one size for all images.
         """
         op, steps = self.samples.ops[-1], make_rendering_recipe(self.samples.ops).steps
         own = [
-            step for step, (each, drawn_by) in enumerate(steps) if step == drawn_by and not isinstance(each, OwnSize)
+            step
+            for step, (own_op, drawn_by) in enumerate(steps)
+            if step == drawn_by and not isinstance(own_op, OwnSize)
         ]
         drawn = self.samples.plan.drawn[own[-1]]
-        words = describe_draw(op, drawn, at) if "size" not in drawn else ""
+        words = describe_draw(op, drawn, index) if "size" not in drawn else ""
         return f"drew {words}" if words else ""
 
 
@@ -141,13 +145,15 @@ def augment(photos: Sequence[Photo], ops: Sequence[Op], seed: int, shapes: Shape
     return Augmented(photos, replace(samples, source_views=views).then(*ops))
 
 
-def step_tile(results: Sequence[Augmented], at: int, step: int) -> Tile:
-    """Return a tile of the photo at `at` after `step` ops, which `results[step]` has run."""
+def step_tile(results: Sequence[Augmented], index: int, step: int) -> Tile:
+    """Return a tile of the photo at `index` after `step` ops, which `results[step]` has run."""
     after = results[step]
     if not isinstance(after.samples.ops[-1], Normalize):
-        return after.tile(at, f"{describe_change(results[step - 1].stage(at), after.stage(at))}\n{after.last_draw(at)}")
-    pixels = after.samples.images[at]
-    return after.tile(at, f"{pixels.min():.2f} to {pixels.max():.2f}")
+        return after.tile(
+            index, f"{describe_change(results[step - 1].stage(index), after.stage(index))}\n{after.last_draw(index)}"
+        )
+    pixels = after.samples.images[index]
+    return after.tile(index, f"{pixels.min():.2f} to {pixels.max():.2f}")
 
 
 def in_true_colors(image: NDArray[Any], ops: Iterable[Op]) -> Image.Image:
