@@ -575,8 +575,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/drawing/boxes.py",
-        "np.array([width / picture.width, height / picture.height] * 2)",
-        "np.array([width / picture.width, width / picture.width] * 2)",
+        "np.array([width / image.width, height / image.height] * 2)",
+        "np.array([width / image.width, width / image.width] * 2)",
         "tests/drawing/test_drawing.py::test_boxes_grow_along_both_axes",
     ),
     Mutant(

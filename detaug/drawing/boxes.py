@@ -56,12 +56,12 @@ def draw_boxes(
     >>> draw_boxes(Image.new("RGB", (64, 48)), [[8, 8, 40, 30]], ["cat"], size=(480, 640)).size
     (640, 480)
     """
-    picture = to_image(image)
+    rgb = to_image(image)
     xyxy = as_boxes(boxes, "boxes")
     flags = _check_lengths(xyxy, names, difficult)
-    canvas, factors = resize(picture, size)
-    each = class_colors(names) if colors is None else colors
-    texts, of_objects = names if labels is None else labels, [each[name] for name in names]
+    canvas, factors = resize(rgb, size)
+    color_of = class_colors(names) if colors is None else colors
+    texts, of_objects = names if labels is None else labels, [color_of[name] for name in names]
     quadrangles = None if corners is None else _as_corners(corners, len(xyxy)) * factors[:2]
     _paint_boxes(canvas, xyxy * factors, texts, flags, of_objects, quadrangles)
     return canvas
@@ -73,23 +73,23 @@ def hatch(image: Any, regions: Any) -> Image.Image:
     >>> hatch(Image.new("RGB", (64, 48)), [[0, 0, 16, 48]]).size
     (64, 48)
     """
-    picture = to_image(image)
-    mask = Image.new("L", picture.size)
-    for box in clip_to_canvas(as_boxes(regions, "regions"), picture.size):
+    canvas = to_image(image)
+    mask = Image.new("L", canvas.size)
+    for box in clip_to_canvas(as_boxes(regions, "regions"), canvas.size):
         mask.paste(255, (0, 0, 0, 0) if np.isnan(box).any() else snap(box))
-    picture.paste(_stripes(picture.size), mask=mask.point(lambda m: m * 0.55))
-    return picture
+    canvas.paste(_stripes(canvas.size), mask=mask.point(lambda m: m * 0.55))
+    return canvas
 
 
-def resize(picture: Image.Image, size: tuple[int, int] | None) -> Resized:
+def resize(image: Image.Image, size: tuple[int, int] | None) -> Resized:
     """Resize to `size`, (H, W) pixels; None leaves the image as it is."""
-    height, width = size or (picture.height, picture.width)
-    factors = np.array([width / picture.width, height / picture.height] * 2)
+    height, width = size or (image.height, image.width)
+    factors = np.array([width / image.width, height / image.height] * 2)
     if factors.max() == factors.min() == 1:
-        return Resized(picture, factors)
+        return Resized(image, factors)
     # A strongly enlarged image shows its pixels as squares, so that the pixels in a box can be counted.
     method = Image.Resampling.NEAREST if factors.min() >= 4 else Image.Resampling.LANCZOS
-    return Resized(picture.resize((width, height), method), factors)
+    return Resized(image.resize((width, height), method), factors)
 
 
 def _stripes(size: tuple[int, int]) -> Image.Image:

@@ -97,7 +97,7 @@ def stretched(images: Sequence[Any], bands: Sequence[int] = ()) -> RgbImages:
     low, high = np.transpose(limits)
     scaled = [np.nan_to_num((part - low) / np.maximum(high - low, 1e-12)).clip(0, 1) for part in parts]
     shown = f"band {chosen[0]}" if len(chosen) == 1 else "bands {}, {}, {}".format(*chosen)
-    return RgbImages([to_image(each) for each in scaled], f"{shown}, from the 2nd to the 98th percentile")
+    return RgbImages([to_image(array) for array in scaled], f"{shown}, from the 2nd to the 98th percentile")
 
 
 def as_array(values: Any) -> NDArray[Any]:
@@ -148,14 +148,14 @@ PICTURES = tuple(FORMATS)
 _SOFTWARE = 0x131  # EXIF's tag
 
 
-def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> Path:
+def save_picture(image: Image.Image, path: str | os.PathLike[str]) -> Path:
     """Write an image, whole or not at all, in the format of its extension: .png, .jpg, .webp.
 
     Raises InputError for another extension, OSError where the folder cannot be written to.
     """
     encoded, exif = io.BytesIO(), Image.Exif()
     exif[_SOFTWARE] = MARK  # by which `output_files` knows an image of detaug again
-    picture.save(encoded, exif=exif, **_format_of(Path(path)))
+    image.save(encoded, exif=exif, **_format_of(Path(path)))
     with encoded.getbuffer() as view:  # CPython 3.12.0 and 3.12.1 crash where an error keeps the view (gh-111049)
         write_atomically(path, [view])
     return Path(path)

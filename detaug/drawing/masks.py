@@ -42,21 +42,21 @@ def draw_masks(image: Any, masks: Any, colors: Sequence[Color]) -> Image.Image:
     (102, 0, 0)
     """
     canvas = to_image(image)
-    found = _sampled(masks, len(colors), canvas.height, canvas.width)
-    if not found.size:
+    sampled = _sampled(masks, len(colors), canvas.height, canvas.width)
+    if not sampled.size:
         return canvas
-    fine = found.shape[1] // canvas.height
+    fine = sampled.shape[1] // canvas.height
     pixels = np.asarray(canvas).astype(np.float32)
     width = max(1.0, sum(canvas.size) / 500)
-    for at in np.argsort(-found.sum((1, 2)), kind="stable").tolist():
-        window = _window(found[at], fine, round(width) + 2)
+    for number in np.argsort(-sampled.sum((1, 2)), kind="stable").tolist():
+        window = _window(sampled[number], fine, round(width) + 2)
         part = pixels[window]
-        mask = found[at][tuple(slice(each.start * fine, each.stop * fine) for each in window)]
+        mask = sampled[number][tuple(slice(span.start * fine, span.stop * fine) for span in window)]
         reach = round(width * fine)
         inner, outer = _grown(~mask, reach), _grown(mask, max(1, fine * 2 // 3))
-        inside, line, shade = (_shares(each, fine) for each in (mask & ~inner, mask & inner, outer & ~mask))
+        inside, line, shade = (_shares(area, fine) for area in (mask & ~inner, mask & inner, outer & ~mask))
         part *= 1 - SHADE * shade
-        part += (np.float32(colors[at]) - part) * (FILL * inside + line)
+        part += (np.float32(colors[number]) - part) * (FILL * inside + line)
     return Image.fromarray(pixels.round().astype(np.uint8))
 
 
@@ -64,24 +64,24 @@ def _sampled(masks: Any, count: int, height: int, width: int) -> Masks:
     """Return (M, height * f, width * f): the masks at the size of an image, f samples along each side of a pixel."""
     fine = FINE if count * height * width * FINE**2 <= MOST_SAMPLES else 1
     height, width = height * fine, width * fine
-    found = as_array(masks(height, width) if callable(masks) else masks).astype(bool)
-    if found.ndim != 3 or len(found) != count:
-        raise InputError(f"masks must be (M, H, W), of {count} objects, got shape {found.shape}")
-    if found.shape[1:] == (height, width) or not found.size:
-        return found
+    array = as_array(masks(height, width) if callable(masks) else masks).astype(bool)
+    if array.ndim != 3 or len(array) != count:
+        raise InputError(f"masks must be (M, H, W), of {count} objects, got shape {array.shape}")
+    if array.shape[1:] == (height, width) or not array.size:
+        return array
     rows, columns = (
         ((np.arange(side) + 0.5) * own / side).astype(int)
-        for side, own in zip((height, width), found.shape[1:], strict=True)
+        for side, own in zip((height, width), array.shape[1:], strict=True)
     )
-    return found[:, rows[:, None], columns]
+    return array[:, rows[:, None], columns]
 
 
 def _window(mask: Masks, fine: int, margin: int) -> tuple[slice, slice]:
     """Return the pixels around what is set in a mask of `fine` samples along a pixel; empty where nothing is."""
     spans = []
     for axis in (1, 0):
-        found = np.flatnonzero(mask.any(axis)) // fine
-        first, last = (found[0], found[-1]) if len(found) else (0, -1)
+        positions = np.flatnonzero(mask.any(axis)) // fine
+        first, last = (positions[0], positions[-1]) if len(positions) else (0, -1)
         spans.append(slice(max(0, int(first) - margin), min(mask.shape[1 - axis] // fine, int(last) + 1 + margin)))
     return spans[0], spans[1]
 

@@ -22,7 +22,7 @@ MOST_LINES = 6  # of a caption
 
 
 def lay_out(
-    pictures: Sequence[Sequence[Image.Image]],
+    images: Sequence[Sequence[Image.Image]],
     captions: Sequence[Sequence[str]],
     title: str,
     columns: Sequence[str],
@@ -32,14 +32,14 @@ def lay_out(
 
     legend: names and their colors, below the title.
     """
-    widths = [max(p.width for p in column if p) for column in zip_longest(*pictures)]
+    widths = [max(p.width for p in column if p) for column in zip_longest(*images)]
     lines = [[_lines(text, width) for text, width in zip(row, widths, strict=False)] for row in captions]
-    heights = [_row_height(row, texts) for row, texts in zip(pictures, lines, strict=True)]
+    heights = [_row_height(row, texts) for row, texts in zip(images, lines, strict=True)]
     lefts = _starts(MARGIN, widths, GAP, first_gap=2 * GAP)
     inside = lefts[-1] - GAP - MARGIN
     entries = _place_legend(legend, inside)
     legend_top = MARGIN + strip(bool(title), TITLE)
-    headings_top = legend_top + strip(max((each.line + 1 for each in entries), default=0), LEGEND)
+    headings_top = legend_top + strip(max((entry.line + 1 for entry in entries), default=0), LEGEND)
     tops = _starts(headings_top + strip(any(columns), HEADING), heights, GAP)
     page = Image.new("RGB", (inside + 2 * MARGIN, tops[-1] - GAP + MARGIN), PAPER)
     draw = ImageDraw.Draw(page)
@@ -49,11 +49,11 @@ def lay_out(
     height = _heading_height(columns, widths)
     for left, width, heading in zip(lefts, widths, columns, strict=False):
         _write(draw, (left, headings_top), heading, height, INK, width)
-    for top, row, texts in zip(tops, pictures, lines, strict=False):
-        for left, width, picture, caption in zip(lefts, widths, row, texts, strict=False):
-            page.paste(picture, (left, top))
+    for top, row, texts in zip(tops, images, lines, strict=False):
+        for left, width, image, caption in zip(lefts, widths, row, texts, strict=False):
+            page.paste(image, (left, top))
             for number, line in enumerate(caption):
-                _write(draw, (left, top + picture.height + 3 + number * leading(CAPTION)), line, CAPTION, FAINT, width)
+                _write(draw, (left, top + image.height + 3 + number * leading(CAPTION)), line, CAPTION, FAINT, width)
     return page
 
 
@@ -95,9 +95,9 @@ def _heading_height(headings: Sequence[str], widths: Sequence[int]) -> int:
     return next(filter(fits, range(HEADING, CAPTION, -1)), CAPTION)
 
 
-def _row_height(pictures: Sequence[Image.Image], captions: Sequence[Sequence[str]]) -> int:
+def _row_height(images: Sequence[Image.Image], captions: Sequence[Sequence[str]]) -> int:
     """Return the height of a row of images with their captions."""
-    return max((p.height + strip(len(lines), CAPTION) for p, lines in zip(pictures, captions, strict=True)), default=0)
+    return max((p.height + strip(len(lines), CAPTION) for p, lines in zip(images, captions, strict=True)), default=0)
 
 
 def strip(lines: int, text_height: int) -> int:

@@ -74,8 +74,8 @@ def draw_key_points(image: Any, marks: Marks) -> Image.Image:
                 color = SHADE if shade else SIDES[_side_of_bone(sides[a], sides[b])]
                 width = max(1.5, radius * 0.6) + 2 * shade
                 paint_line(canvas, points[a, :2], points[b, :2], width, color)
-        for at in np.flatnonzero(shown).tolist():
-            _paint_point(canvas, points[at], radius, SIDES[sides[at]])
+        for index in np.flatnonzero(shown).tolist():
+            _paint_point(canvas, points[index], radius, SIDES[sides[index]])
     return canvas
 
 

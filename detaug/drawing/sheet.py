@@ -72,11 +72,11 @@ def make_sheet(
     colors = class_colors(every if len(every) <= len(PALETTE) else shown)
     drawn = [[_render(tile, cell, colors) for tile in line] for line in lines]
     names = [name for name in dict.fromkeys([*class_names, *sorted(shown)]) if name and name in shown]
-    has_legend = any(each.by_legend for line in drawn for each in line)
+    has_legend = any(item.by_legend for line in drawn for item in line)
     legend = [(name, colors[name]) for name in names if has_legend]
-    pictures = [[each.picture for each in line] for line in drawn]
+    images = [[item.image for item in line] for line in drawn]
     captions = [[tile.caption for tile in line] for line in lines]
-    return lay_out(pictures, captions, title, columns, legend)
+    return lay_out(images, captions, title, columns, legend)
 
 
 def notebook_png(
@@ -91,12 +91,12 @@ def notebook_png(
     labels: N lists of M numbers, written as numbers. sizes: N (H, W) of the images without padding, which is hatched.
     marks: N, of the masks, keypoints and rotated boxes.
     """
-    pictures, note = to_images(images[:NOTEBOOK_IMAGES])
+    shown, note = to_images(images[:NOTEBOOK_IMAGES])
     nothing = [None] * len(images)
-    each = zip(pictures, boxes, labels, sizes or nothing, marks or nothing, strict=False)
+    per_image = zip(shown, boxes, labels, sizes or nothing, marks or nothing, strict=False)
     tiles = [
         Tile(image, xyxy, [str(label) for label in numbers], hatched=padding(image, size), marks=own)
-        for image, xyxy, numbers, size, own in each
+        for image, xyxy, numbers, size, own in per_image
     ]
     rest = f"{len(images):,} images, the first {len(tiles)}" if len(images) > len(tiles) else ""
     sheet = make_sheet(in_rows(tiles, 4), title=", ".join(filter(None, (rest, note))), cell=(240, 240))
@@ -120,16 +120,16 @@ def padding(image: Image.Image, size: Any) -> list[tuple[int, int, int, int]]:
 class _Drawn(NamedTuple):
     """The image of a tile, and whether a legend must name its classes, since the image does not."""
 
-    picture: Image.Image
+    image: Image.Image
     by_legend: bool
 
 
 def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _Drawn:
     """Draw a tile, resized to fit (H, W) `cell`, with its hatching and boxes."""
-    picture = to_image(tile.image, layout="HWC")
-    factor = min(cell[0] / picture.height, cell[1] / picture.width)
-    size = (max(1, round(picture.height * factor)), max(1, round(picture.width * factor)))
-    canvas, factors = resize(picture, size)
+    image = to_image(tile.image, layout="HWC")
+    factor = min(cell[0] / image.height, cell[1] / image.width)
+    size = (max(1, round(image.height * factor)), max(1, round(image.width * factor)))
+    canvas, factors = resize(image, size)
     canvas = hatch(canvas, as_boxes(tile.hatched, "hatched") * factors)
     boxes = as_boxes(tile.boxes, "boxes") * factors
     by_legend = _needs_legend(boxes, tile.names, canvas.size, colors)

@@ -21,10 +21,10 @@ def shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def data_uri(picture: Image.Image, kind: str, **options: Any) -> str:
+def data_uri(image: Image.Image, kind: str, **options: Any) -> str:
     """Encode an image as "PNG" or "JPEG" in a data URI."""
     encoded = io.BytesIO()
-    picture.save(encoded, kind, **options)
+    image.save(encoded, kind, **options)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(encoded.getvalue()).decode()}"
 
 

@@ -66,14 +66,16 @@ def round_up(value: float) -> float:
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return float(next(each for each in (1, 2, 4, 6, 10) if each * power >= value * (1 - 1e-9)) * power)
+    return float(next(factor for factor in (1, 2, 4, 6, 10) if factor * power >= value * (1 - 1e-9)) * power)
 
 
 def _points(line: Line, x_range: Range, y_range: Range) -> str:
     """Return at most `MOST_POINTS` of the points, evenly spread, with the first and the last; a single one twice."""
     last = max(len(line.x) - 1, 0)
-    at = np.unique(np.linspace(0, last, MOST_POINTS).round().astype(int))[: len(line.x)]
-    at = np.resize(at, 2) if len(at) == 1 else at
-    x, y = ((values[at] - low) / ((high - low) or 1) for values, (low, high) in ((line.x, x_range), (line.y, y_range)))
+    chosen = np.unique(np.linspace(0, last, MOST_POINTS).round().astype(int))[: len(line.x)]
+    chosen = np.resize(chosen, 2) if len(chosen) == 1 else chosen
+    x, y = (
+        (values[chosen] - low) / ((high - low) or 1) for values, (low, high) in ((line.x, x_range), (line.y, y_range))
+    )
     across, up = LEFT + SIDE * x, BOTTOM - SIDE * y
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True))
