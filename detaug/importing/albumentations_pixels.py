@@ -334,7 +334,7 @@ def _normalize(args: Arguments) -> Op:
         raise LeftOut(f"normalization={kind!r} depends on the image", "Normalize(mean, std)")
     most = args.number("max_pixel_value", 255.0)
     numbers = args.get("mean", IMAGENET_MEAN), args.get("std", IMAGENET_STD)
-    mean, std = ([part * most for part in of_channels(each)] for each in numbers)
+    mean, std = ([part * most for part in of_channels(values)] for values in numbers)
     units = args.units.divided(mean, std)
     op, args.units = units.normalize(), units
     return op

@@ -219,13 +219,13 @@ class Arrangement:
         """Replace holes in pixels by fractions of the area, where the size of the images is known."""
         last = next((piece.op for piece in reversed(self.after) if isinstance(piece.op, _IN_PIXELS)), None)
         size = getattr(last or (self.render.op if self.render else None), "size", None)
-        for at, piece in enumerate(self.pixels):
+        for index, piece in enumerate(self.pixels):
             if not isinstance(piece.op, Holes):
                 continue
-            if at < self.moved_from or not isinstance(size, tuple) or isinstance(size[0], tuple):
+            if index < self.moved_from or not isinstance(size, tuple) or isinstance(size[0], tuple):
                 piece.leave_out("its holes are in pixels, of images of unknown size", "RandomErasing or GridMask")
             else:
-                self.pixels[at] = Piece(piece.op.in_image(*size), piece.entries)
+                self.pixels[index] = Piece(piece.op.in_image(*size), piece.entries)
         self.pixels = [piece for piece in self.pixels if not isinstance(piece.op, Holes)]
 
     def _bend_last(self) -> None:
@@ -234,12 +234,12 @@ class Arrangement:
         for piece in bending[1:]:
             piece.leave_out("a recipe bends the finished image once", name_of(bending[0].op))
         self.pixels = [piece for piece in self.pixels if piece not in bending[1:]]
-        covering = [at for at, piece in enumerate(self.pixels) if isinstance(piece.op, Op) and piece.op.covers]
+        covering = [index for index, piece in enumerate(self.pixels) if isinstance(piece.op, Op) and piece.op.covers]
         for piece in bending[:1]:
-            at = self.pixels.index(piece)
-            if covering and covering[-1] > at:
+            position = self.pixels.index(piece)
+            if covering and covering[-1] > position:
                 piece.differs("it runs after the ops that cover parts of the image, which it bends too")
-                self.pixels.insert(covering[-1], self.pixels.pop(at))
+                self.pixels.insert(covering[-1], self.pixels.pop(position))
 
     def _note_moved_pixels(self) -> None:
         """Note pixel ops that ran before the geometry and now run after it, where that matters."""
@@ -319,7 +319,7 @@ def _is_handed(op: Any) -> bool:
     if isinstance(op, _CONTAINERS):
         return any(map(_is_handed, op.ops))
     angles = (getattr(op, name, 0) for name in ("degrees", "shear"))
-    pairs = [pair for each in angles if isinstance(each, tuple) for pair in zip(each[::2], each[1::2], strict=True)]
+    pairs = [pair for value in angles if isinstance(value, tuple) for pair in zip(value[::2], value[1::2], strict=True)]
     return any(low != -high for low, high in pairs)
 
 

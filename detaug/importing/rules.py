@@ -89,11 +89,13 @@ class Holes:
 
     def in_image(self, height: float, width: float) -> Op:
         """Return the op for images of this size. Holes beyond the fewest come with half the probability."""
-        low, high = ((self.height[at] / height) * (self.width[at] / width) for at in (0, 1))
+        low, high = ((self.height[index] / height) * (self.width[index] / width) for index in (0, 1))
         ratio = self.height[0] / self.width[1], self.height[1] / self.width[0]
         ops = [
-            RandomErasing(1.0 if at < self.many[0] else 0.5, (low, min(high, 1.0)), ratio, self.fill, max_hidden=1.0)
-            for at in range(int(self.many[1]))
+            RandomErasing(
+                1.0 if number < self.many[0] else 0.5, (low, min(high, 1.0)), ratio, self.fill, max_hidden=1.0
+            )
+            for number in range(int(self.many[1]))
         ]
         return RandomApply(ops, self.p)
 
