@@ -65,13 +65,13 @@ def bench(
     job = BenchJob(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
     jobs = _jobs(job, workers or (min(16, available_cores()),), others or {}, only)
     say("comparing batches")
-    short = {name: in_own_process(where, replace(each, seconds=0.0)) for name, (where, each) in jobs.items()}
+    short = {name: in_own_process(where, replace(own_job, seconds=0.0)) for name, (where, own_job) in jobs.items()}
     check_alike({name: result["batch"] for name, result in short.items()}, preset)
     rows: dict[str, list[Result]] = {name: [] for name in jobs}
     result = {"job": asdict(job), "machine": machine(device), "turns": 0, "rows": rows}
     for turn in range(turns):
-        for name, (where, each) in jobs.items():
-            rows[name].append(in_own_process(where, each))
+        for name, (where, own_job) in jobs.items():
+            rows[name].append(in_own_process(where, own_job))
             say(f"turn {turn + 1} of {turns}: {name} {rate_text(rows[name][-1]['images_per_s'])} images/s")
         result["turns"] = turn + 1
         after_turn(result)
@@ -89,7 +89,7 @@ def _jobs(
     jobs: dict[str, tuple[str, BenchJob]] = {}
     for name, where in {**names, **others}.items():
         if name in ("torchvision", *others):
-            jobs |= {f"{name}, {each} workers": (where, replace(job, workers=each)) for each in workers}
+            jobs |= {f"{name}, {count} workers": (where, replace(job, workers=count)) for count in workers}
         else:
             jobs[name] = where, job
     if job.preset not in PRESETS_OF_ALL and (missing := {"by hand", "torchvision"} & {*only}):
@@ -97,7 +97,7 @@ def _jobs(
         raise InputError(f"only names {rows}, which {presets} have, and the preset is {job.preset}")
     left_out = {"cached"} if job.preset in PRESETS_OF_ALL else {"cached", "by hand", "torchvision"}
     wanted = only or {"torchvision", *names, *others} - left_out
-    chosen = {name: each for name, each in jobs.items() if name.partition(",")[0] in wanted}
+    chosen = {name: own_job for name, own_job in jobs.items() if name.partition(",")[0] in wanted}
     if not chosen:
         raise InputError(f"only has torchvision alone, which is not installed; name others of {', '.join(names)}")
     return chosen
@@ -123,19 +123,19 @@ def in_own_process(where: str, job: BenchJob) -> Result:
 
 def check_alike(batches: Mapping[str, Result], preset: str) -> None:
     """Raise InputError unless batches have images of one size, type and range, and boxes inside of these."""
-    made = {name: each for name, each in batches.items() if each}
-    sizes = {name: tuple(each["shape"][1:]) for name, each in made.items()}
-    brightest = max((each["high"] for each in made.values()), default=1.0)
-    for name, each in made.items():
+    made = {name: batch for name, batch in batches.items() if batch}
+    sizes = {name: tuple(batch["shape"][1:]) for name, batch in made.items()}
+    brightest = max((batch["high"] for batch in made.values()), default=1.0)
+    for name, batch in made.items():
         least = min(0.2, brightest / 2)  # all images may be dark
-        if each["dtype"] != "torch.float32" or each["low"] < -0.01 or not least <= each["high"] <= 1.01:
-            values = f"{each['low']:.2f} to {each['high']:.2f} as {each['dtype']}"
+        if batch["dtype"] != "torch.float32" or batch["low"] < -0.01 or not least <= batch["high"] <= 1.01:
+            values = f"{batch['low']:.2f} to {batch['high']:.2f} as {batch['dtype']}"
             fault = f"its images have values from {values}, not from 0 to 1 as torch.float32"
         elif preset != "retinanet" and len({*sizes.values()}) > 1:  # its batches have the sizes of their images
             fault = f"its images have the size {sizes[name]}, those of {' and '.join(sizes)} are {[*sizes.values()]}"
-        elif each["wrong_boxes"]:
-            fault = f"{each['wrong_boxes']} of its {each['boxes']} boxes are not in their images"
-        elif not each["boxes"] and max(each["boxes"] for each in made.values()) > 2 * len(made):
+        elif batch["wrong_boxes"]:
+            fault = f"{batch['wrong_boxes']} of its {batch['boxes']} boxes are not in their images"
+        elif not batch["boxes"] and max(other["boxes"] for other in made.values()) > 2 * len(made):
             fault = "it has no boxes, and others have"
         else:
             continue

@@ -114,7 +114,7 @@ def by_hand(job: BenchJob) -> Iterator[MadeBatch]:
         )  # fmt: skip
         image = fn.decoders.image(encoded, device="mixed" if on_gpu else "cpu", output_type=types.RGB)
         outputs = RECIPES[job.preset](image, boxes, labels)
-        pipe.set_outputs(outputs[0], *(each.gpu() if on_gpu else each for each in outputs[1:]))
+        pipe.set_outputs(outputs[0], *(output.gpu() if on_gpu else output for output in outputs[1:]))
     policy = {"last_batch_policy": LastBatchPolicy.FILL, "auto_reset": True, "reader_name": "reader"}
     iterator = DALIGenericIterator(pipe, ["images", "boxes", "labels"], **policy)
     images = pipe.epoch_size("reader")
@@ -183,7 +183,7 @@ def data_loader(job: BenchJob, sample: SampleReader) -> Iterator[MadeBatch]:
     for _ in count():
         for images, boxes, labels in loader:
             here = images.to(device, non_blocking=True)
-            boxes, labels = ([each.to(device, non_blocking=True) for each in column] for column in (boxes, labels))
+            boxes, labels = ([own.to(device, non_blocking=True) for own in column] for column in (boxes, labels))
             yield MadeBatch(here, boxes, labels, len(images))
 
 
@@ -230,8 +230,8 @@ def _torchvision_sample(preset: str) -> SampleReader:
 
     def sample(path: str, boxes: Any, labels: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         image = tv_tensors.Image(io.decode_image(path, io.ImageReadMode.RGB))
-        given = tv_tensors.BoundingBoxes(torch.from_numpy(boxes), format="XYXY", canvas_size=image.shape[1:])
-        after = transform({"image": image, "boxes": given, "labels": torch.from_numpy(labels)})
+        xyxy = tv_tensors.BoundingBoxes(torch.from_numpy(boxes), format="XYXY", canvas_size=image.shape[1:])
+        after = transform({"image": image, "boxes": xyxy, "labels": torch.from_numpy(labels)})
         return after["image"].as_subclass(torch.Tensor), after["boxes"].as_subclass(torch.Tensor), after["labels"]
 
     return sample

@@ -67,7 +67,7 @@ def measure(make: BatchMaker, job: BenchJob) -> Result:
     batches = make(job)
     first = next(batches)
     _synchronize(job)
-    found: Result = {"first_batch_s": time.perf_counter() - start, "batch": describe_batch(first)}
+    result: Result = {"first_batch_s": time.perf_counter() - start, "batch": describe_batch(first)}
     _take(batches, job.seconds * WARM_UP)
     _synchronize(job)
     begin, cpu = time.perf_counter(), cpu_seconds()
@@ -75,9 +75,9 @@ def measure(make: BatchMaker, job: BenchJob) -> Result:
     _synchronize(job)
     seconds, cpu = time.perf_counter() - begin, cpu_seconds() - cpu
     p50, p99 = np.percentile(taken.intervals, [50, 99]) * 1000
-    found |= {"images_per_s": taken.images / seconds, "cpu_s_per_1000": cpu / taken.images * 1000}
-    found |= {"images": taken.images, "p50_ms": p50, "p99_ms": p99}
-    return found | {"gpu_mb": (_gpu_memory(job) - memory) / 1e6}
+    result |= {"images_per_s": taken.images / seconds, "cpu_s_per_1000": cpu / taken.images * 1000}
+    result |= {"images": taken.images, "p50_ms": p50, "p99_ms": p99}
+    return result | {"gpu_mb": (_gpu_memory(job) - memory) / 1e6}
 
 
 class Taken(NamedTuple):
@@ -108,7 +108,7 @@ def describe_batch(batch: MadeBatch) -> Result:
         return {}
     images, pairs = batch.images, list(zip(batch.boxes, batch.labels, strict=True))
     real = [boxes[labels.reshape(-1) >= 0].float().cpu() for boxes, labels in pairs]
-    boxes = torch.cat([each.reshape(-1, 4) for each in real])
+    boxes = torch.cat([own_boxes.reshape(-1, 4) for own_boxes in real])
     limit = torch.tensor([images.shape[3], images.shape[2]] * 2) + 0.01
     outside = ((boxes < -0.01) | (boxes > limit)).any(1).sum()
     reversed_corners = (boxes[:, :2] > boxes[:, 2:]).any(1).sum()

@@ -91,8 +91,8 @@ def draw_chart(result: Result, output: str | Path) -> None:
     rates = {name: [turn["images_per_s"] for turn in turns] for name, turns in rows.items()}
     name, first = next(iter(rates.items()))
     scale = Scale(_title(name), statistics.median(first), (WIDTH - LEFT - RIGHT) / max(map(max, rates.values())))
-    for at, (name, each) in enumerate(rates.items()):
-        _bar(draw, TOP + at * ROW, name, each, scale, OTHER if at else FIRST)
+    for index, (name, own_rates) in enumerate(rates.items()):
+        _bar(draw, TOP + index * ROW, name, own_rates, scale, OTHER if index else FIRST)
     save_picture(image, output)
 
 
@@ -102,7 +102,7 @@ def _title(name: str) -> str:
 
 def _bar(draw: ImageDraw.ImageDraw, y: int, name: str, rates: list[float], scale: Scale, color: Any) -> None:
     middle, median = y + ROW // 2 - 4, statistics.median(rates)
-    low, high = (LEFT + each * scale.pixels for each in (min(rates), max(rates)))
+    low, high = (LEFT + rate * scale.pixels for rate in (min(rates), max(rates)))
     draw.text((20, middle), _title(name), INK, _font(17), anchor="lm")
     style = {"fill": PALE, "outline": GRAY} if name == LIMIT else {"fill": color}
     draw.rectangle((LEFT, y, LEFT + median * scale.pixels, y + ROW - 10), **style)

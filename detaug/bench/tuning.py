@@ -44,13 +44,13 @@ class Tuned:
     """Of the decoded images in flight."""
 
     def __str__(self) -> str:
-        given = "".join(f", {name}={value!r}" for name, value in asdict(self.settings).items())
+        values = "".join(f", {name}={value!r}" for name, value in asdict(self.settings).items())
         gain = self.rate / self.default_rate
         written = f"settings={str(self.output)!r}" if self.output else "the same settings in a file (-o)"
         return (
             f"tried {self.tried} settings at batch {self.batch_size} on {self.device}: "
             f"{rate_text(self.rate)} images/s, {gain:.2f} times the defaults' {rate_text(self.default_rate)}\n"
-            f"Settings({given[2:]}), {self.decoded_bytes / 1e9:.2g} GB of decoded images\n"
+            f"Settings({values[2:]}), {self.decoded_bytes / 1e9:.2g} GB of decoded images\n"
             f"da.Loader(reader, recipe, {self.batch_size}, {written})"
         )
 
@@ -75,27 +75,29 @@ def tune(
     chosen, start = resolve_device(device), time.monotonic()
     loader = make_loader(BenchJob(str(annotations), str(images), preset, batch_size, str(chosen)))
     default = loader.settings
-    each = seconds / 45
+    per_trial = seconds / 45
     rates: dict[Settings, float] = {}
 
     def rate(settings: Settings) -> float:
         if settings not in rates and time.monotonic() - start < seconds * SHARE_OF_TRIALS:
-            rates[settings] = _rate(loader, settings, each)
+            rates[settings] = _rate(loader, settings, per_trial)
             say(f"{_short(settings)}: {rate_text(rates[settings])} images/s")
         return rates.get(settings, 0.0)
 
     best = default
     for name, values in _choices(chosen, can_group(loader.recipe, chain_for(loader.recipe, chosen))).items():
         best = max([best, *(replace(best, **{name: value}) for value in values)], key=rate)
-    found = _interleaved_rates(loader, [default, best], each)
+    final_rates = _interleaved_rates(loader, [default, best], per_trial)
     loader.close()
-    say("\n".join(f"again, {_short(settings)}: {rate_text(rate)} images/s" for settings, rate in found.items()))
-    winner = best if found[best] > WORTH_IT * found[default] else default
+    say("\n".join(f"again, {_short(settings)}: {rate_text(rate)} images/s" for settings, rate in final_rates.items()))
+    winner = best if final_rates[best] > WORTH_IT * final_rates[default] else default
     if output:
         write_settings(output, winner)
     written = Path(output) if output else None
     memory = decoded_bytes(loader.reader, winner, loader.recipe, batch_size, loader.device)
-    return Tuned(winner, found[winner], found[default], len(rates), str(chosen), batch_size, written, memory)
+    return Tuned(
+        winner, final_rates[winner], final_rates[default], len(rates), str(chosen), batch_size, written, memory
+    )
 
 
 def _choices(device: torch.device, groups: bool) -> dict[str, list[Any]]:
@@ -103,7 +105,7 @@ def _choices(device: torch.device, groups: bool) -> dict[str, list[Any]]:
     cores = available_cores()
     if device.type == "cpu":
         return {"pipelines": [2, 3], "threads": sorted({max(1, cores // 2), cores, cores + 1}), "depth": [1, 3]}
-    threads = [each for each in (1, 2, 3, 4) if each <= cores]
+    threads = [count for count in (1, 2, 3, 4) if count <= cores]
     group_sizes = {"batches_per_group": [1, 2, 4, 8]} if groups else {}
     return {
         "pipelines": [1, 3, 4],
