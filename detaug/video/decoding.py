@@ -28,8 +28,8 @@ def decode_frames(path: str, index: VideoIndex, numbers: Sequence[int]) -> list[
     av, wanted = import_av(), sorted({*numbers})
     for seek in (True, False):
         with suppress(av.FFmpegError):
-            if len(found := _decode(path, index, wanted, seek=seek)) == len(wanted):
-                return [found[number] for number in numbers]
+            if len(frames := _decode(path, index, wanted, seek=seek)) == len(wanted):
+                return [frames[number] for number in numbers]
     alone = {number: _decode_alone(path, index, number) for number in wanted}
     return [alone[number] for number in numbers]
 
@@ -38,36 +38,36 @@ def _decode_alone(path: str, index: VideoIndex, number: int) -> Bytes:
     """Return a frame of a file that cannot be decoded in one go, so that the frame that is at fault is named."""
     av = import_av()
     try:
-        found = _decode(path, index, [number], seek=True) or _decode(path, index, [number])
+        frames = _decode(path, index, [number], seek=True) or _decode(path, index, [number])
     except FileNotFoundError:
         raise FileNotFoundError(path) from None
     except av.FFmpegError as error:
         raise VideoError(f"does not decode around frame {number} ({reason_of(error)})") from None
-    if not found:
+    if not frames:
         raise VideoError(f"has no frame {number} any more: it is cut off, or has changed")
-    return found[number]
+    return frames[number]
 
 
 def _decode(path: str, index: VideoIndex, numbers: Sequence[int], *, seek: bool = False) -> dict[int, Bytes]:
     """Return the frames that are found, by number; none if a jump to a key frame led too far."""
-    found: dict[int, Bytes] = {}
+    decoded: dict[int, Bytes] = {}
     with open_video(path) as container:
         packets = NumberedPackets(container, index)
         packets.stream.thread_type = "NONE"  # several clips are decoded at once
-        frames, at = _frames(packets), -1
+        frames, position = _frames(packets), -1
         for number in numbers:
             key = index.key_before(number)
-            if seek and key > at + 1 and packets.jump(key):
+            if seek and key > position + 1 and packets.jump(key):
                 frames = _frames(packets)
-            reached = next((each for each in frames if each.pts is not None and each.pts >= number), None)
+            reached = next((frame for frame in frames if frame.pts is not None and frame.pts >= number), None)
             if reached is None:
                 break
-            at = reached.pts
-            if at == number:
-                found[number] = _checked(reached, index, number)
+            position = reached.pts
+            if position == number:
+                decoded[number] = _checked(reached, index, number)
             elif seek:
                 return {}
-    return found
+    return decoded
 
 
 def _frames(packets: NumberedPackets) -> Iterator[Any]:

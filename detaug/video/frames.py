@@ -49,7 +49,7 @@ def frames_of_files(videos: PathLike | Sequence[PathLike], *, cache: bool) -> Vi
     """Return all frames of the videos in a folder or a list; one frame for a video that cannot be used."""
     origin, files, class_names, classes = find_videos(videos)
     indexes = read_indexes(files, cache=cache)
-    counts, sizes, times = zip(*(_columns(each) for each in indexes), strict=True)
+    counts, sizes, times = zip(*(_columns(index) for index in indexes), strict=True)
     video_of = np.repeat(np.arange(len(counts)), counts)
     numbers = np.concatenate([np.arange(count) for count in counts])
     columns = {
@@ -83,11 +83,11 @@ def frames_of_annotations(
 
     `keys`: of its annotations, which are columns; `wanted`: the shapes that are read.
     """
-    folder, read = _folder(videos, annotations), wanted.with_columns(keys)
-    data = read_annotations(Path(annotations), columns=read, outlines=wanted.outlines, cache=cache)
+    folder, wanted_columns = _folder(videos, annotations), wanted.with_columns(keys)
+    data = read_annotations(Path(annotations), columns=wanted_columns, outlines=wanted.outlines, cache=cache)
     _check_named(data)
     names = sorted({data.video_files[number] for number in data.video_ids.tolist()})
-    position = {name: at for at, name in enumerate(names)}
+    position = {name: index for index, name in enumerate(names)}
     video_of = np.array([position[data.video_files[number]] for number in data.video_ids.tolist()], np.int64)
     files = [os.path.join(folder.absolute(), name) for name in names]
     indexes = read_indexes(files, cache=cache)
@@ -110,9 +110,9 @@ def _check_named(data: Annotations) -> None:
     """Raise AnnotationError unless each image is a frame of a video that has a file."""
     if not len(data.video_ids):
         raise AnnotationError(f"{data.path}: no images; they are the frames of the videos")
-    at = int(np.argmin(np.isin(data.video_ids, list(data.video_files))))
-    if (number := int(data.video_ids[at])) not in data.video_files:
-        what = f"the video {number} has none" if number >= 0 else f"the image {data.file_names[at]!r} is of no video"
+    index = int(np.argmin(np.isin(data.video_ids, list(data.video_files))))
+    if (number := int(data.video_ids[index])) not in data.video_files:
+        what = f"the video {number} has none" if number >= 0 else f"the image {data.file_names[index]!r} is of no video"
         raise AnnotationError(
             f"{data.path}: each video must have the file_name of a video file, as 'a.mp4', and {what}; da.ClipReader "
             "reads frames that are image files"
@@ -169,10 +169,10 @@ def find_videos(videos: PathLike | Sequence[PathLike]) -> Videos:
 
     Raises InputError for no videos.
     """
-    for each in [videos] if isinstance(videos, str | os.PathLike) else videos:
-        check_on_disk(each)
+    for video in [videos] if isinstance(videos, str | os.PathLike) else videos:
+        check_on_disk(video)
     if not isinstance(videos, str | os.PathLike):
-        files = _not_empty([os.path.abspath(each) for each in videos], "the list")
+        files = _not_empty([os.path.abspath(video) for video in videos], "the list")
         return Videos("the list of videos", files, [], None)
     folder = Path(videos)
     if not folder.is_dir():
@@ -203,7 +203,7 @@ def read_indexes(files: Sequence[str], *, cache: bool) -> list[VideoIndex | str]
         return _from_columns(saved)
     with Threads(available_cores()) as pool:  # FFmpeg reads outside of Python's lock
         indexes = pool.map(index_or_reason, files)
-    good = [each for each in indexes if isinstance(each, VideoIndex)]
+    good = [index for index in indexes if isinstance(index, VideoIndex)]
     if cache and len(good) == len(files):
         save_columns(Path(files[0]), key, _to_columns(good))
     return indexes

@@ -58,8 +58,8 @@ class FramesAhead:
         with self._lock:
             while self._ahead:
                 self._pop().cancel()
-            some = takewhile(lambda each: each.mine.any(), upcoming)  # ends where a loader has cached all frames
-            self._runs = (run for each in some for run in self._runs_of(each.indices[each.mine]))
+            some = takewhile(lambda images: images.mine.any(), upcoming)  # ends where a loader has cached all frames
+            self._runs = (run for images in some for run in self._runs_of(images.indices[images.mine]))
             self._fill()
 
     def get(self, indices: Ints) -> list[Bytes]:
@@ -75,10 +75,10 @@ class FramesAhead:
 
     def _take(self, run: Run) -> Future[list[Bytes]]:
         """Return a run that was begun, and leave out those before it; one that was not, begin now."""
-        at = next((at for at, (each, _) in enumerate(self._ahead) if each == run), None)
-        if at is None:
+        position = next((position for position, (begun, _) in enumerate(self._ahead) if begun == run), None)
+        if position is None:
             return self._pool.submit(self._decode, run)
-        for _ in range(at):
+        for _ in range(position):
             self._pop().cancel()
         return self._pop()
 
@@ -102,13 +102,13 @@ class FramesAhead:
         ends = (np.diff(self._video_of[indices]) != 0) | (np.diff(self._numbers[indices]) < 0)
         parts = np.split(indices, np.flatnonzero(ends) + 1)
         longest = self._longest
-        clips = [part[at : at + longest] for part in parts for at in range(0, len(part), longest)]
+        clips = [part[start : start + longest] for part in parts for start in range(0, len(part), longest)]
         return [tuple(run.tolist()) for clip in clips for run in self._at_keys(clip)]
 
     def _at_keys(self, clip: Ints) -> list[Ints]:
         """Split frames of a video where another key frame comes before them, into runs of `SHORTEST` or more."""
         cuts = [0]
-        for at in (np.flatnonzero(np.diff(self._keys[clip])) + 1).tolist():
-            if min(at - cuts[-1], len(clip) - at) >= SHORTEST:
-                cuts.append(at)
+        for cut in (np.flatnonzero(np.diff(self._keys[clip])) + 1).tolist():
+            if min(cut - cuts[-1], len(clip) - cut) >= SHORTEST:
+                cuts.append(cut)
         return np.split(clip, cuts[1:])

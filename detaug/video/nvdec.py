@@ -61,10 +61,12 @@ def engines_for(index: VideoIndex, device: torch.device) -> int:
     codec = CODECS.get(index.coding.codec)
     if codec is None or index.coding.pixels not in PIXELS or index.has_other_packets:
         return 0
-    found = _ask(codec, device.index or 0)
+    abilities = _ask(codec, device.index or 0)
     height, width = index.size[::-1] if index.coding.turns % 2 else index.size
-    fits = found.min_width <= width <= found.max_width and found.min_height <= height <= found.max_height
-    return int(found.engines) if found.is_supported and fits else 0
+    fits = (
+        abilities.min_width <= width <= abilities.max_width and abilities.min_height <= height <= abilities.max_height
+    )
+    return int(abilities.engines) if abilities.is_supported and fits else 0
 
 
 def pipelines_for(engines: int) -> int:
@@ -118,10 +120,10 @@ class NvdecPipelines:
             self._workers.get().close()
 
     def _with_nvdec(self, part: VideoPart) -> Tensor:
-        content, at = cut(*part)
+        content, numbers = cut(*part)
         worker = self._workers.get()
         try:
-            frames = worker.decode(content, at)
+            frames = worker.decode(content, numbers)
         finally:
             self._workers.put(worker)
         upright = self._complete(frames, part.frames.coding.turns)
@@ -148,12 +150,12 @@ class _Worker:
         self._pipeline: PipelineWorker | None = None
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def decode(self, content: Bytes, at: Ints) -> Tensor:
+    def decode(self, content: Bytes, numbers: Ints) -> Tensor:
         """Return frames of a video file that is in memory, when they are complete. They are DALI's."""
         self._pipeline = self._pipeline or PipelineWorker(_graph, 1, 1, self._device)
         try:
             with torch.cuda.stream(self._stream):
-                self._pipeline.start({"video": [content], "frames": [at.astype(np.int32)]})
+                self._pipeline.start({"video": [content], "frames": [numbers.astype(np.int32)]})
                 (frames,) = self._pipeline.finish()
             self._stream.synchronize()
             return to_torch(frames[0], self._device)
@@ -169,8 +171,8 @@ class _Worker:
 
 def _graph() -> list[Node]:
     content = fn.external_source(name="video", no_copy=True, dtype=types.UINT8, ndim=1)
-    at = fn.external_source(name="frames", dtype=types.INT32, ndim=1)
-    return [fn.decoders.video(content, device="mixed", frames=at, affine=False)]
+    numbers = fn.external_source(name="frames", dtype=types.INT32, ndim=1)
+    return [fn.decoders.video(content, device="mixed", frames=numbers, affine=False)]
 
 
 RATE = 25
@@ -187,7 +189,7 @@ def cut(path: str, index: VideoIndex, numbers: Sequence[int]) -> tuple[Bytes, In
     try:
         with open_video(path) as container:
             packets = _packets(container, index, numbers)
-            shown = np.sort([each.pts for each in packets])
+            shown = np.sort([packet.pts for packet in packets])
             content = _write(packets, container.streams.video[0], shown)
     except FileNotFoundError:
         raise FileNotFoundError(path) from None
@@ -206,7 +208,7 @@ def _packets(container: Any, index: VideoIndex, numbers: Sequence[int]) -> list[
     for start in (key, 0):  # a jump may lead too far
         reader.jump(start)
         packets = [*_from(reader, key, last, needed)]
-        if sum(each.pts <= last for each in packets) == needed:
+        if sum(packet.pts <= last for packet in packets) == needed:
             return packets
     raise VideoError(f"has no frame {last} any more: it is cut off, or has changed")
 
@@ -228,12 +230,12 @@ def _from(packets: Iterable[Any], first: int, last: int, needed: int) -> Iterato
 
 def _write(packets: Sequence[Any], source: Any, numbers: Ints) -> bytes:
     """Return packets as a file whose frames have equal distances. `numbers`: of their frames, ascending."""
-    file, shown = BytesIO(), np.searchsorted(numbers, [each.pts for each in packets])
+    file, shown = BytesIO(), np.searchsorted(numbers, [packet.pts for packet in packets])
     delay = int((np.arange(len(packets)) - shown).max())  # a frame is shown after it is decoded
     with import_av().open(file, "w", format="matroska") as container:
         stream = container.add_stream_from_template(source, opaque=True)
-        for at, (packet, time) in enumerate(zip(packets, shown.tolist(), strict=True)):
-            packet.pts, packet.dts = time + delay, at
+        for number, (packet, time) in enumerate(zip(packets, shown.tolist(), strict=True)):
+            packet.pts, packet.dts = time + delay, number
             packet.time_base, packet.stream = Fraction(1, RATE), stream
             container.mux(packet)
     return file.getvalue()

@@ -95,18 +95,18 @@ class VideoReader(Source):
         check_counts(stretch=stretch)
         wanted, names = WantedShapes(keypoints, flip_pairs, rotated, tight, masks), column_names(columns)
         if annotations is not None:
-            found = frames_of_annotations(videos, annotations, names, wanted, cache=cache)
+            video_frames = frames_of_annotations(videos, annotations, names, wanted, cache=cache)
         elif names or wanted.outlines or keypoints:
             raise InputError(
                 "columns, keypoints, masks, rotated and tight are read of annotations: give a CocoVID JSON file"
             )
         else:
-            found = frames_of_files(videos, cache=cache)
-        arguments, self.frames, self.tracks, self.video_files, self._indexes, self._video_of = found
+            video_frames = frames_of_files(videos, cache=cache)
+        arguments, self.frames, self.tracks, self.video_files, self._indexes, self._video_of = video_frames
         super().__init__(**arguments)
         self.columns["track_id"] = self.tracks.ids
         self.remedy = "remove it, or write it again: ffmpeg -i IN OUT.mp4"
-        unusable = np.flatnonzero([isinstance(each, str) for each in self._indexes])
+        unusable = np.flatnonzero([isinstance(index, str) for index in self._indexes])
         self.missing = np.flatnonzero(np.isin(self._video_of, unusable))
         if len(self.missing) == len(self):
             self.check_files()

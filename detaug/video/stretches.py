@@ -51,12 +51,12 @@ class Stretches:
     @cached_property
     def of_clips(self) -> Ints:
         """Return (C,) the stretch of each clip."""
-        found, first = np.zeros(len(self._video_of), np.int64), 0
+        stretch_of_frame, first = np.zeros(len(self._video_of), np.int64), 0
         for rows, index in zip(rows_of(self._video_of, len(self.indexes)), self.indexes, strict=True):
             starts = [0] if isinstance(index, str) else starts_of_stretches(index, self._length)
-            found[rows] = first + np.searchsorted(starts, self._numbers[rows], "right") - 1
+            stretch_of_frame[rows] = first + np.searchsorted(starts, self._numbers[rows], "right") - 1
             first += len(starts)
-        return np.asarray(found[self.clips[:, 0]])
+        return np.asarray(stretch_of_frame[self.clips[:, 0]])
 
     @cached_property
     def of_first_frames(self) -> dict[int, int]:
@@ -136,7 +136,7 @@ class StretchesAhead:
     def start(self, upcoming: Iterator[Upcoming]) -> None:
         """Begin with another order of clips."""
         self._drop()
-        self._next = (each for epoch in upcoming for each in self._uses(epoch.indices[epoch.mine]))
+        self._next = (use for epoch in upcoming for use in self._uses(epoch.indices[epoch.mine]))
         self._fill()
 
     def get(self, indices: Ints) -> list[Tensor]:
@@ -159,8 +159,8 @@ class StretchesAhead:
             frames = stretch.frames.result()
         except VideoError:  # of another clip, maybe
             return [*self._decode(clip)]
-        at = {index: at for at, index in enumerate(self._stretches.frames(number).tolist())}
-        return [frames[at[index]] for index in clip.tolist()]
+        position_of = {index: position for position, index in enumerate(self._stretches.frames(number).tolist())}
+        return [frames[position_of[index]] for index in clip.tolist()]
 
     def _uses(self, indices: Ints) -> Iterator[tuple[int, int]]:
         """Yield the stretches of clips in the order of their first clips, and how many clips each has."""
@@ -171,7 +171,7 @@ class StretchesAhead:
         yield from zip(stretches[order].tolist(), counts[order].tolist(), strict=True)
 
     def _fill(self) -> None:
-        while sum(len(each.clips) - each.begun for each in self._held.values()) < self._threads:
+        while sum(len(stretch.clips) - stretch.begun for stretch in self._held.values()) < self._threads:
             number, clips = next(self._next, (-1, 0))
             if not clips:
                 return
@@ -184,6 +184,6 @@ class StretchesAhead:
 
     def _drop(self) -> None:
         self._next = iter(())
-        for each in self._held.values():
-            each.frames.cancel()
+        for stretch in self._held.values():
+            stretch.frames.cancel()
         self._held.clear()
