@@ -38,10 +38,14 @@ class BucketStorage:
         store = ObjectStore(address)
         names = [
             *shard_names,
-            *(posixpath.normpath(name) for name, at in zip(file_names, places[:, 0].tolist(), strict=True) if at < 0),
+            *(
+                posixpath.normpath(name)
+                for name, shard in zip(file_names, places[:, 0].tolist(), strict=True)
+                if shard < 0
+            ),
         ]
-        found = store.find_all() if len(names) >= LIST_FROM else store.find(names)
-        infos = [found.get(name, _NONE) for name in names]
+        listed = store.find_all() if len(names) >= LIST_FROM else store.find(names)
+        infos = [listed.get(name, _NONE) for name in names]
         sizes, shards = np.array([info.size for info in infos], np.int64), len(shard_names)
         self.shards, self.file_sizes = Shards(shard_names, places, sizes[:shards]), sizes[shards:]
         self.version = "\0".join(info.etag for info in infos).encode() + sizes.tobytes()

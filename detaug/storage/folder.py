@@ -35,7 +35,7 @@ class FolderStorage:
         self._maps: dict[int, Bytes] = {}
         self._checksums = Checksums(checksums, places[:, 1])
         self.shards = Shards(shard_names, places, file_sizes(self._paths))
-        self.file_sizes = file_sizes(os.path.join(folder, file_names[at]) for at in self.shards.files())
+        self.file_sizes = file_sizes(os.path.join(folder, file_names[index]) for index in self.shards.files())
         self.version = self.file_sizes.tobytes() + self.shards.sizes.tobytes()
 
     def read(self, index: int) -> bytes:
@@ -55,8 +55,8 @@ class FolderStorage:
         if (places[:, 0] < 0).any():
             return [np.frombuffer(self.read(index), np.uint8) for index in indices.tolist()]
         maps = {shard: self._map(shard) for shard in np.unique(places[:, 0]).tolist()}
-        contents = [maps[shard][at : at + length] for shard, at, length in places.tolist()]
-        read_ahead(contents[at] for at in self._checksums.unverified(indices))
+        contents = [maps[shard][start : start + length] for shard, start, length in places.tolist()]
+        read_ahead(contents[index] for index in self._checksums.unverified(indices))
         self._checksums.verify(indices, contents)
         return contents
 

@@ -69,8 +69,8 @@ def local_or_remote(location: str | os.PathLike[str]) -> Path:
     """Return the path, or the ObjectPath of something in an object store. Raises InputError for other addresses."""
     if address := address_of(location):
         return ObjectPath(address)
-    if found := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/", os.fspath(location)):
-        raise InputError(f"{os.fspath(location)}: {found[1]}:// is not supported; s3:// and gs:// are")
+    if scheme := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/", os.fspath(location)):
+        raise InputError(f"{os.fspath(location)}: {scheme[1]}:// is not supported; s3:// and gs:// are")
     return Path(location)
 
 
@@ -98,14 +98,14 @@ class ObjectStore:
     def find_all(self) -> dict[str, ObjectInfo]:
         """Return all objects below the address, by their names relative to it."""
         with self._explained(""):
-            found = [each for page in self._store.list(chunk_size=10_000) for each in page]
-        return {each["path"]: _info(each) for each in found}
+            entries = [entry for page in self._store.list(chunk_size=10_000) for entry in page]
+        return {entry["path"]: _info(entry) for entry in entries}
 
     def find(self, names: Iterable[str]) -> dict[str, ObjectInfo]:
         """Return those of these objects that exist."""
         names = list(names)
-        found = run_in_threads(self._find, names)
-        return {name: info for name, info in zip(names, found, strict=True) if info}
+        infos = run_in_threads(self._find, names)
+        return {name: info for name, info in zip(names, infos, strict=True) if info}
 
     def _find(self, name: str) -> ObjectInfo | None:
         try:
@@ -165,8 +165,8 @@ def _remedy(text: str, *, denied: bool) -> tuple[str, str]:
     return "cannot be read", remedy
 
 
-def _info(found: Any) -> ObjectInfo:
-    return ObjectInfo(found["size"], found["e_tag"] or "")
+def _info(entry: Any) -> ObjectInfo:
+    return ObjectInfo(entry["size"], entry["e_tag"] or "")
 
 
 def _connect(address: str) -> Any:

@@ -68,7 +68,7 @@ def _download(address: ObjectPath, folder: Path) -> Path:
         content = store.read(address.name, info)
         with explained_folder(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            for each in (local.parent.parent, local.parent):
-                make_shared_folder(each, folder)
+            for parent in (local.parent.parent, local.parent):
+                make_shared_folder(parent, folder)
             write_atomically(local, [content])
     return local

@@ -42,7 +42,7 @@ def cut_pieces(objects: Ints, starts: Ints, lengths: Ints, room: int) -> PieceTa
     and again for single images, and each image is one.
     """
     table = _table(objects, starts // PIECE_BYTES, starts, lengths)
-    images, used = (np.bincount(table.of_image, each, len(table.length)) for each in (None, lengths))
+    images, used = (np.bincount(table.of_image, weights, len(table.length)) for weights in (None, lengths))
     alone = table.length - used > MOST_UNUSED * images
     if table.length.sum() > room:
         alone[:] = True
@@ -86,16 +86,16 @@ class Pieces:
 
     def present(self) -> tuple[Bools, list[str]]:
         """Return (P,) which pieces were in the cache when it was opened, and the keys of its others."""
-        found = dict.fromkeys(self._cache.keys)
-        present = np.array([bool(found) and self.key(piece) in found for piece in range(len(self.lengths))], bool)
+        keys = dict.fromkeys(self._cache.keys)
+        present = np.array([bool(keys) and self.key(piece) in keys for piece in range(len(self.lengths))], bool)
         for piece in np.flatnonzero(present).tolist():
-            del found[self.key(piece)]
-        return present, [*found]
+            del keys[self.key(piece)]
+        return present, [*keys]
 
     def key(self, piece: int) -> str:
         """Return the name of a piece in the cache: another one if the object changes."""
-        at = int(self._table.object[piece])
-        text = f"{self._store.address}/{self._names[at]} {self._infos[at].etag} {self._infos[at].size} "
+        number = int(self._table.object[piece])
+        text = f"{self._store.address}/{self._names[number]} {self._infos[number].etag} {self._infos[number].size} "
         return sha256(f"{text}{self._table.start[piece]} {self.lengths[piece]}".encode()).hexdigest()[:32]
 
     def open(self, piece: int) -> Bytes | None:
@@ -114,5 +114,5 @@ class Pieces:
 
     def read(self, piece: int) -> memoryview:
         """Return the bytes of a piece from the store."""
-        at, start = int(self._table.object[piece]), int(self._table.start[piece])
-        return self._store.read(self._names[at], self._infos[at], start, int(self.lengths[piece]))
+        number, start = int(self._table.object[piece]), int(self._table.start[piece])
+        return self._store.read(self._names[number], self._infos[number], start, int(self.lengths[piece]))

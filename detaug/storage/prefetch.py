@@ -125,8 +125,8 @@ _PREFETCHERS: WeakSet[Prefetcher] = WeakSet()
 @atexit.register
 def _stop_all() -> None:
     """Begin no more downloads: the threads of requests wait for those that run."""
-    for each in [*_PREFETCHERS]:
-        each.stop()
+    for prefetcher in [*_PREFETCHERS]:
+        prefetcher.stop()
 
 
 class Prefetcher:

@@ -97,22 +97,28 @@ class Checksums:
 
     def unverified(self, indices: Ints) -> list[int]:
         """Return the positions in `indices` of images that are to be verified."""
-        found: list[int] = np.flatnonzero(self._unverified[indices]).tolist()
-        return found
+        positions: list[int] = np.flatnonzero(self._unverified[indices]).tolist()
+        return positions
 
     def verify(self, indices: Ints, contents: Sequence[Bytes]) -> None:
         """Verify those images of a batch that were not verified before. Raises ImageChanged, an OSError.
 
         Takes some 20 us of one core for an image of 75 kB, once: 7 for the checksum, the rest for mapping its pages.
         """
-        for at, found in self.changed(indices, contents).items():
-            index = int(indices[at])
-            raise ImageChanged(int(self._offsets[index]), found, int(self._expected[index]))
+        for position, checksum in self.changed(indices, contents).items():
+            index = int(indices[position])
+            raise ImageChanged(int(self._offsets[index]), checksum, int(self._expected[index]))
 
     def changed(self, indices: Ints, contents: Sequence[Bytes]) -> dict[int, int]:
         """Verify as `verify` does. Returns the CRC-32C of images that have another one, by position in `indices`."""
         unverified = self.unverified(indices)
-        found = {at: self._crc32c(contents[at]) for at in unverified}
-        good = np.array([found[at] for at in unverified], np.int64) == self._expected[indices[unverified]]
+        checksums = {position: self._crc32c(contents[position]) for position in unverified}
+        good = (
+            np.array([checksums[position] for position in unverified], np.int64) == self._expected[indices[unverified]]
+        )
         self._unverified[indices[unverified]] = ~good
-        return {at: found[at] for at, is_good in zip(unverified, good.tolist(), strict=True) if not is_good}
+        return {
+            position: checksums[position]
+            for position, is_good in zip(unverified, good.tolist(), strict=True)
+            if not is_good
+        }
