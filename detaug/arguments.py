@@ -41,9 +41,9 @@ def check(name: str, value: Any, holds: bool, rule: str) -> None:
         raise InputError(f"{name} must be {rule}, got {value!r}")
 
 
-def check_names(function: str, given: Iterable[str], known: Sequence[str]) -> None:
+def check_names(function: str, names: Iterable[str], known: Sequence[str]) -> None:
     """Raise TypeError for the name of an argument that a function does not have; it lists those that there are."""
-    for name in given:
+    for name in names:
         if name not in known:
             raise TypeError(f"{function} has no argument {name!r}; it has {', '.join(known) or 'none'}")
 
@@ -104,12 +104,12 @@ def is_whole(value: Any, low: float = -_INFINITE, high: float = _INFINITE) -> Ty
 
 def is_numbers(value: Any, count: int | None = None) -> bool:
     """Return whether the value is a tuple or list of `count` finite numbers; None: of at least one."""
-    return _is_list(value, count) and all(is_number(each) for each in value)
+    return _is_list(value, count) and all(is_number(item) for item in value)
 
 
 def is_wholes(value: Any, count: int | None = None, low: float = -_INFINITE) -> bool:
     """Return whether the value is a tuple or list of `count` integers from `low` on; None: of at least one."""
-    return _is_list(value, count) and all(is_whole(each, low) for each in value)
+    return _is_list(value, count) and all(is_whole(item, low) for item in value)
 
 
 def _is_list(value: Any, count: int | None) -> bool:
@@ -123,7 +123,7 @@ def to_python(value: Any) -> Any:
     sorted by their names. Other values stay as they are.
     """
     if isinstance(value, tuple | list):
-        return tuple(to_python(each) for each in value)
+        return tuple(to_python(item) for item in value)
     if isinstance(value, Mapping):
         names = sorted(value) if all(isinstance(name, str) for name in value) else value
         return {to_python(name): to_python(value[name]) for name in names}
@@ -156,9 +156,9 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 def _in_type(value: Any, kind: type[Any]) -> Any:
     if isinstance(value, tuple):
-        return tuple(_in_type(each, kind) for each in value)
+        return tuple(_in_type(item, kind) for item in value)
     if isinstance(value, dict):
-        return {name: _in_type(each, kind) for name, each in value.items()}
+        return {name: _in_type(item, kind) for name, item in value.items()}
     if not isinstance(value, bool | int | float):
         return value
     try:
@@ -171,8 +171,8 @@ def _in_type(value: Any, kind: type[Any]) -> Any:
 def check_can_be_saved(name: str, value: Any, op: type) -> None:
     """Raise InputError unless `repr` and a recipe file give back the value. `op`: the class of ops."""
     if isinstance(value, tuple):
-        for each in value:
-            check_can_be_saved(name, each, op)
+        for item in value:
+            check_can_be_saved(name, item, op)
     elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
         check_can_be_saved(name, tuple(value.values()), op)
     else:
@@ -202,7 +202,7 @@ def check_fill(name: str, value: Any) -> None:
 
 
 def check_rgb(name: str, value: Any) -> None:
-    in_range = is_numbers(value, 3) and all(0 <= each <= 255 for each in value)
+    in_range = is_numbers(value, 3) and all(0 <= number <= 255 for number in value)
     check(name, value, in_range, "three numbers in 0..255: red, green, blue")
 
 
@@ -211,8 +211,8 @@ _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**
 
 def parse_size(name: str, size: str | int) -> int:
     """Return a number of bytes from 256MB, 64MiB, 1.5GB or a number. Raises InputError, which says `name`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(size).strip().lower())
-    unit = _UNITS.get(found[2]) if found else None
-    if found is None or unit is None or float(found[1]) * unit < 1:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(size).strip().lower())
+    unit = _UNITS.get(match[2]) if match else None
+    if match is None or unit is None or float(match[1]) * unit < 1:
         raise InputError(f"{name} must be bytes such as 256MB, 1GB, 64MiB or 1000000, got {size!r}")
-    return int(float(found[1]) * unit)
+    return int(float(match[1]) * unit)

@@ -32,7 +32,7 @@ def in_rooms(rows: NDArray[Number], count: Ints, room: Ints, fill: float) -> NDA
     """Return (R, ...): rows (B, ...) of N images, `count` (N,) each, with `fill` after them up to `room` (N,) rows."""
     result = np.full((room.sum(), *rows.shape[1:]), fill, rows.dtype)
     if rows.size:
-        of_bytes = [each.reshape(len(each), -1).view(np.uint8) for each in (np.ascontiguousarray(rows), result)]
+        of_bytes = [array.reshape(len(array), -1).view(np.uint8) for array in (np.ascontiguousarray(rows), result)]
         _spread(of_bytes[0], count.astype(np.int64), start_offsets(room).astype(np.int64), of_bytes[1])
     return result
 
@@ -42,9 +42,9 @@ def _spread(rows: Any, count: Any, start: Any, out: Any) -> None:
     """Copy the bytes (B, K) of pieces, `count` (N,) rows each, to `out` (R, K), each piece from its `start` (N,) on."""
     place = 0
     for piece in range(len(count)):
-        for at in range(start[piece], start[piece] + count[piece]):
+        for row in range(start[piece], start[piece] + count[piece]):
             for byte in range(rows.shape[1]):
-                out[at, byte] = rows[place, byte]
+                out[row, byte] = rows[place, byte]
             place += 1
 
 
@@ -72,4 +72,4 @@ def pairs(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 def in_order(*arrays: NDArray[Any]) -> list[NDArray[Any]]:
     """Return the arrays in C order: a loop is compiled again for each other layout."""
-    return [np.ascontiguousarray(each) for each in arrays]
+    return [np.ascontiguousarray(array) for array in arrays]

@@ -43,7 +43,9 @@ def ssd300_default_boxes() -> Tensor:
     """
     scales = (0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05)
     maps = ((38, 8, (2,)), (19, 16, (2, 3)), (10, 32, (2, 3)), (5, 64, (2, 3)), (3, 100, (2,)), (1, 300, (2,)))
-    return torch.cat([_map_boxes(*each, scales[at], scales[at + 1]) for at, each in enumerate(maps)])
+    return torch.cat(
+        [_map_boxes(*feature_map, scales[index], scales[index + 1]) for index, feature_map in enumerate(maps)]
+    )
 
 
 def ssd(
@@ -126,8 +128,8 @@ def _map_boxes(side: int, step: int, ratios: tuple[int, ...], scale: float, next
         long, short = scale * sqrt(ratio), scale / sqrt(ratio)
         pairs += [(long, short), (short, long)]
     half = torch.tensor(pairs, dtype=torch.float32, device="cpu").clamp(max=1) * 150
-    at = (torch.arange(side, dtype=torch.float32, device="cpu") + 0.5) * step
-    y, x = torch.meshgrid(at, at, indexing="ij")
+    middles = (torch.arange(side, dtype=torch.float32, device="cpu") + 0.5) * step
+    y, x = torch.meshgrid(middles, middles, indexing="ij")
     centers = torch.stack([x, y], -1).reshape(-1, 1, 2)
     return torch.cat([centers - half, centers + half], 2).flatten(0, 1)
 
@@ -162,10 +164,10 @@ def _best_for_each_object(overlaps: Tensor, mask: Tensor) -> Tensor:
 
 def _matched(boxes: Tensor, labels: Tensor, default_boxes: Tensor, rows: Tensor, weights: Weights) -> Matched:
     """Return labels and offsets of the boxes at `rows` (N, A)."""
-    some, at = rows >= 0, rows.clamp(min=0)
-    near = center_and_size(boxes.gather(1, at[..., None].expand(-1, -1, 4)))
+    some, index = rows >= 0, rows.clamp(min=0)
+    near = center_and_size(boxes.gather(1, index[..., None].expand(-1, -1, 4)))
     own = center_and_size(default_boxes)
     moved = (near[..., :2] - own[:, :2]) / own[:, 2:]
     grown = (near[..., 2:] / own[:, 2:]).log()
     offsets = torch.cat([moved, grown], 2) * moved.new_tensor(weights)
-    return Matched(labels.gather(1, at).where(some, 0), offsets.where(some[..., None], 0), rows)
+    return Matched(labels.gather(1, index).where(some, 0), offsets.where(some[..., None], 0), rows)
