@@ -114,9 +114,9 @@ def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints:
         ) from None
 
 
-def count_of_points(labelled: Bools) -> int:
+def count_of_points(labeled: Bools) -> int:
     """Return how many points the objects of a class have. labeled: (A, K), whether each point of these is."""
-    return int(np.flatnonzero(labelled.any(0)).max(initial=-1)) + 1
+    return int(np.flatnonzero(labeled.any(0)).max(initial=-1)) + 1
 
 
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}

@@ -166,8 +166,8 @@ def _check(folder: Path, out: Path, say: Callable[[str], None]) -> None:
 def _name(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{device}, {torch.cuda.get_device_name(device)}"
-    found = "the CPU was asked for" if torch.cuda.is_available() else "no GPU was found"
-    return f"the CPU ({found}; {available_cores()} threads)"
+    reason = "the CPU was asked for" if torch.cuda.is_available() else "no GPU was found"
+    return f"the CPU ({reason}; {available_cores()} threads)"
 
 
 # ---------------------------------------------------------------- the folder

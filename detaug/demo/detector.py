@@ -52,9 +52,9 @@ class CenterDetector(nn.Module):
         y, x = middles(logits)
         squared = (x - center[:, :1])[:, None] ** 2 + ((y - center[:, 1:])[..., None]) ** 2  # (boxes, H, W)
         heat = torch.zeros_like(logits)
-        for at, of_class, distance in zip(image.tolist(), kind.tolist(), squared, strict=True):
-            heat[at, of_class] = heat[at, of_class].maximum((-2 * distance).exp())
-            heat[at, of_class].view(-1)[distance.argmin()] = 1
+        for index, of_class, distance in zip(image.tolist(), kind.tolist(), squared, strict=True):
+            heat[index, of_class] = heat[index, of_class].maximum((-2 * distance).exp())
+            heat[index, of_class].view(-1)[distance.argmin()] = 1
         share = logits.sigmoid()
         weight = torch.where(heat == 1, (1 - share) ** 2, share**2 * (1 - heat) ** 4)
         focal = (
@@ -70,11 +70,13 @@ class CenterDetector(nn.Module):
         logits, boxes = self(images)
         scores = logits.sigmoid()
         peaks = scores == functional.max_pool2d(scores, 3, 1, 1)
-        found = []
+        detections = []
         for of_image, high, where in zip(scores, peaks, boxes, strict=True):
             label, down, across = (high & (of_image > 0.1)).nonzero(as_tuple=True)
-            found.append({"boxes": where[down, across], "scores": of_image[label, down, across], "labels": label + 1})
-        return found
+            detections.append(
+                {"boxes": where[down, across], "scores": of_image[label, down, across], "labels": label + 1}
+            )
+        return detections
 
 
 def middles(grid: Tensor) -> tuple[Tensor, Tensor]:

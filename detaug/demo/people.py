@@ -68,7 +68,7 @@ def paint_people(n: int, seed: int = 0) -> Drawn:
     """Draw image number `n` with its people, from the farthest to the nearest."""
     rng, size = np.random.default_rng([4, seed, n]), SIZES[n % len(SIZES)]
     scene, roles = SCENES[STAGES[n % len(STAGES)]]
-    picture, horizon = scene(rng, *size)
+    image, horizon = scene(rng, *size)
     things = [role for role in (*roles, PERSON) for _ in range(rng.integers(*role.number))]
     plan = sorted((rng.uniform(*role.depth), role) for role in things)
     sprites, points = list[Sprite](), dict[int, Array]()
@@ -79,11 +79,11 @@ def paint_people(n: int, seed: int = 0) -> Drawn:
             points[id(sprites[-1])] = person.points + np.array((*sprites[-1].xy, 0))
         else:
             sprites.append(make_sprite(rng, role, depth, size, horizon))
-    views = cut_views(sprites, picture.size)
+    views = cut_views(sprites, image.size)
     for view in views:
-        paste(picture, view.sprite)
+        paste(image, view.sprite)
     people = [_keys(view, points[id(view.sprite)]) for view in views if view.sprite.name == "person"]
-    return Drawn(photograph(picture, np.random.default_rng([5, seed, n])), people)
+    return Drawn(photograph(image, np.random.default_rng([5, seed, n])), people)
 
 
 def _keys(view: View, points: Array) -> dict[str, Any]:
@@ -113,10 +113,10 @@ def draw_person(rng: Random, side: int) -> Person:
     sketch = Sketch(Image.new("RGBA", (side * finer, side * finer)), rng)
     nearest = np.full((side * finer,) * 2, -1)  # the part that is the nearest at each pixel
     ends = [set[int]() for _ in NAMES]
-    for number, each in enumerate(dress(rng, joints, scale)):
-        part(sketch, each.outline, each.color, bulge=0.6)
-        nearest[np.asarray(fill(each.outline, len(nearest))) > 0] = number
-        for joint in each.joints:
+    for number, body_part in enumerate(dress(rng, joints, scale)):
+        part(sketch, body_part.outline, body_part.color, bulge=0.6)
+        nearest[np.asarray(fill(body_part.outline, len(nearest))) > 0] = number
+        for joint in body_part.joints:
             ends[joint].add(number)
     place = (joints[:, :2] * side * finer).astype(int)
     visible = [int(nearest[y, x]) in own for (x, y), own in zip(place.tolist(), ends, strict=True)]
@@ -168,13 +168,13 @@ class Body:
     """The parts of a body, of joints by name, (3,) in the unit square, with radii in parts of its height."""
 
     def __init__(self, joints: Array, scale: float) -> None:
-        self.at = dict(zip(NAMES, joints, strict=True))
+        self.points = dict(zip(NAMES, joints, strict=True))
         self.scale = scale
         self.parts: list[BodyPart] = []
 
     def add(self, names: str, radii: Sequence[float], color: Color, nearer: float = 0) -> None:
         """Add a part: the hull of circles around points. `nearer`: than these, in parts of the height."""
-        ends = [self.at[name] for name in names.split()]
+        ends = [self.points[name] for name in names.split()]
         circles = [oval(x, y, r * self.scale, r * self.scale) for (x, y, _), r in zip(ends, radii, strict=True)]
         depth = float(np.mean([z for *_, z in ends])) + nearer * self.scale
         joints = tuple(NAMES.index(name) for name in names.split() if name in NAMES)
@@ -184,14 +184,14 @@ class Body:
 def dress(rng: Random, joints: Array, scale: float) -> list[BodyPart]:
     """Return the parts of a body, from the farthest to the nearest."""
     skin, hair = pick(rng, *SKIN), pick(rng, *HAIR)
-    shirt, trousers, shoes = (CLOTHES[at] for at in rng.permutation(len(CLOTHES))[:3])
+    shirt, trousers, shoes = (CLOTHES[index] for index in rng.permutation(len(CLOTHES))[:3])
     sleeve, leg = pick(rng, skin, shirt), pick(rng, skin, trousers, trousers)
     body = Body(joints, scale)
-    at = body.at
-    at["head"] = (at["left_ear"] + at["right_ear"]) / 2
-    at["throat"] = 0.6 * at["head"] + 0.2 * (at["left_shoulder"] + at["right_shoulder"])
-    ahead = at["nose"] - at["head"]
-    at["crown"] = at["head"] - 0.35 * ahead + (0, -0.022 * scale, 0)
+    points = body.points
+    points["head"] = (points["left_ear"] + points["right_ear"]) / 2
+    points["throat"] = 0.6 * points["head"] + 0.2 * (points["left_shoulder"] + points["right_shoulder"])
+    ahead = points["nose"] - points["head"]
+    points["crown"] = points["head"] - 0.35 * ahead + (0, -0.022 * scale, 0)
     body.add("left_shoulder right_shoulder left_hip right_hip", (0.045, 0.045, 0.055, 0.055), shirt)
     body.add("left_hip right_hip", (0.06, 0.06), trousers, 0.001)
     body.add("throat head", (0.034, 0.034), times(skin, 0.85), -0.02)
@@ -200,8 +200,8 @@ def dress(rng: Random, joints: Array, scale: float) -> list[BodyPart]:
     body.add("nose", (0.01,), times(skin, 0.8))
     for side in ("left", "right"):
         toe, hand = f"{side}_toe", f"{side}_hand"
-        at[hand] = at[f"{side}_wrist"] + 0.25 * (at[f"{side}_wrist"] - at[f"{side}_elbow"])
-        at[toe] = at[f"{side}_ankle"] + (ahead * (0.8, 0, 0.8)) + (0, 0.02 * scale, 0)
+        points[hand] = points[f"{side}_wrist"] + 0.25 * (points[f"{side}_wrist"] - points[f"{side}_elbow"])
+        points[toe] = points[f"{side}_ankle"] + (ahead * (0.8, 0, 0.8)) + (0, 0.02 * scale, 0)
         body.add(f"{side}_ear", (0.016,), times(skin, 0.9))
         body.add(f"{side}_eye", (0.009,), (30, 28, 34))
         body.add(f"{side}_shoulder {side}_elbow", (0.042, 0.032), shirt, 0.01)
@@ -210,4 +210,4 @@ def dress(rng: Random, joints: Array, scale: float) -> list[BodyPart]:
         body.add(f"{side}_hip {side}_knee", (0.058, 0.042), trousers)
         body.add(f"{side}_knee {side}_ankle", (0.04, 0.027), leg)
         body.add(f"{side}_ankle {toe}", (0.026, 0.022), shoes, 0.001)
-    return sorted(body.parts, key=lambda each: each.depth)
+    return sorted(body.parts, key=lambda body_part: body_part.depth)

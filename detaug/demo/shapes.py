@@ -79,10 +79,10 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     for folder in ("Annotations", "JPEGImages", "SegmentationObject", "ImageSets/Main"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for n, name in enumerate(names):
-        picture, things = paint(n, seed)
-        picture.save(root / "JPEGImages" / f"{name}.jpg", quality=90)
-        _annotation(f"{name}.jpg", picture.size, things).write(root / "Annotations" / f"{name}.xml")
-        _masks(picture.size, things).save(root / "SegmentationObject" / f"{name}.png", optimize=True)
+        image, things = paint(n, seed)
+        image.save(root / "JPEGImages" / f"{name}.jpg", quality=90)
+        _annotation(f"{name}.jpg", image.size, things).write(root / "Annotations" / f"{name}.xml")
+        _masks(image.size, things).save(root / "SegmentationObject" / f"{name}.png", optimize=True)
     train = images - images // 5
     for split, part in {"train": names[:train], "val": names[train:], "trainval": names}.items():
         file = root / "ImageSets" / "Main" / f"{split}.txt"
@@ -95,11 +95,11 @@ def _masks(size: tuple[int, int], things: Sequence[Thing]) -> Image.Image:
     numbers = np.zeros(size[::-1], np.uint8)
     for number, thing in enumerate(things, 1):
         numbers[thing.seen] = number
-    picture = Image.fromarray(numbers)
+    image = Image.fromarray(numbers)
     # The lowest bits of a number are the highest of red, green and blue, the next three the next ones.
     bits = [[sum((n >> 3 * k + channel & 1) << 7 - k for k in range(3)) for channel in range(3)] for n in range(256)]
-    picture.putpalette(np.ravel(bits).tolist())
-    return picture
+    image.putpalette(np.ravel(bits).tolist())
+    return image
 
 
 def _annotation(filename: str, size: tuple[int, int], things: Sequence[Thing]) -> ET.ElementTree[ET.Element]:
@@ -133,25 +133,25 @@ def _add(element: ET.Element, **texts: str | int) -> None:
 
 def paint(n: int, seed: int = 0) -> tuple[Image.Image, list[Thing]]:
     """Draw image number `n`; return it and its visible things, from the farthest to the nearest."""
-    picture, sprites = compose(n, seed)
-    views = cut_views(sprites, picture.size)
+    image, sprites = compose(n, seed)
+    views = cut_views(sprites, image.size)
     for view in views:
-        paste(picture, view.sprite)
+        paste(image, view.sprite)
     things = [_thing(view, decimals=n % 5 == 1 or _has_small_ball(n)) for view in views]
-    return photograph(picture, np.random.default_rng([seed, n, 1])), things
+    return photograph(image, np.random.default_rng([seed, n, 1])), things
 
 
 def compose(n: int, seed: int = 0) -> tuple[Image.Image, list[Sprite]]:
     """Draw the empty scene of image `n` and the sprites to paste into it, in that order."""
     rng, size = np.random.default_rng([seed, n]), SIZES[n % len(SIZES)]
     scene, roles = SCENES[n % len(SCENES)]
-    picture, horizon = scene(rng, *size)
+    image, horizon = scene(rng, *size)
     if n % 14 == 4:
-        return picture, []
+        return image, []
     cast = [role for role in roles for _ in range(rng.integers(*role.number))]
     plan = sorted((rng.uniform(*role.depth), role) for role in cast)
     sprites = [make_sprite(rng, role, depth, size, horizon) for depth, role in plan]
-    return picture, sprites + [_small_ball(rng, size)] * _has_small_ball(n)
+    return image, sprites + [_small_ball(rng, size)] * _has_small_ball(n)
 
 
 def make_sprite(rng: Random, role: Role, depth: float, size: tuple[int, int], horizon: float) -> Sprite:
@@ -245,17 +245,17 @@ def _edges(cover: npt.NDArray[np.float64]) -> tuple[float, float]:
 # ---------------------------------------------------------------- pasting
 
 
-def paste(picture: Image.Image, sprite: Sprite) -> None:
+def paste(image: Image.Image, sprite: Sprite) -> None:
     if sprite.name != "fish":
-        _cast_shadow(picture, sprite)
-    picture.paste(sprite.image, sprite.xy, sprite.image)
+        _cast_shadow(image, sprite)
+    image.paste(sprite.image, sprite.xy, sprite.image)
 
 
-def _cast_shadow(picture: Image.Image, sprite: Sprite) -> None:
+def _cast_shadow(image: Image.Image, sprite: Sprite) -> None:
     """Draw a soft dark ellipse under the foot of a thing; its box does not include it."""
     (x, y), (width, height) = sprite.xy, sprite.image.size
     reach = 0.04 * width + 0.03 * height
-    shadow = Image.new("L", picture.size)
+    shadow = Image.new("L", image.size)
     ellipse = (x + 0.04 * width, y + height - reach, x + 1.05 * width, y + height + reach)
     ImageDraw.Draw(shadow).ellipse(ellipse, fill=150)
-    picture.paste((12, 14, 22), mask=shadow.filter(ImageFilter.GaussianBlur(reach / 2)))
+    image.paste((12, 14, 22), mask=shadow.filter(ImageFilter.GaussianBlur(reach / 2)))

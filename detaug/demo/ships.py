@@ -65,12 +65,12 @@ def make_ships(root: str | Path, images: int = 12, seed: int = 0) -> Path:
 def paint_ships(n: int, seed: int = 0) -> Drawn:
     """Draw image number `n` with its ships."""
     rng, (width, height) = np.random.default_rng([6, seed, n]), SIZES[n % len(SIZES)]
-    picture, ships = _sea(rng, width, height), [*_fleet(rng, width, height)]
+    image, ships = _sea(rng, width, height), [*_fleet(rng, width, height)]
     for ship in ships:
-        _paint_wake(picture, ship)
+        _paint_wake(image, ship)
     for ship in ships:
-        paint_ship(picture, ship, rng)
-    return Drawn(photograph(picture, np.random.default_rng([7, seed, n])), [_keys(ship) for ship in ships])
+        paint_ship(image, ship, rng)
+    return Drawn(photograph(image, np.random.default_rng([7, seed, n])), [_keys(ship) for ship in ships])
 
 
 def _keys(ship: Ship) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _fleet(rng: Random, width: int, height: int) -> Iterator[Ship]:
         length = rng.uniform(*{"boat": (34, 62), "ship": (110, 200)}[name])
         around = length / 2 + 3
         center = rng.uniform((around, around), (width - around, height - around))
-        if len(taken) < most and all(np.hypot(*(center - at)) > around + other for at, other in taken):
+        if len(taken) < most and all(np.hypot(*(center - position)) > around + other for position, other in taken):
             taken.append((center, around))
             ratio = rng.uniform(0.3, 0.38) if name == "boat" else rng.uniform(0.17, 0.24)
             yield Ship(name, center, length, length * ratio, rng.uniform(-np.pi, np.pi))
@@ -106,15 +106,15 @@ def _sea(rng: Random, width: int, height: int) -> Image.Image:
     return to_picture(mix(water, (236, 244, 244), 2.2 * ripples * (swell + 0.4) - 1.7))
 
 
-def _paint_wake(picture: Image.Image, ship: Ship) -> None:
+def _paint_wake(image: Image.Image, ship: Ship) -> None:
     """Draw foam behind a ship and along its sides."""
-    foam = Image.new("L", picture.size)
+    foam = Image.new("L", image.size)
     draw = ImageDraw.Draw(foam)
     trail = [(((-0.45, -0.4), (-0.45, 0.4), (end, -0.8 * end), (end, 0.8 * end)), 140 + 90 * end) for end in WAKE]
     parts: list[tuple[Outline, float]] = [*trail, (hull(ship) * 1.12, 150)]
     for outline, light in parts:
         draw.polygon([tuple(point) for point in ship.place(outline).tolist()], fill=round(light))
-    picture.paste((226, 240, 242), mask=foam.filter(ImageFilter.GaussianBlur(1 + ship.width / 10)))
+    image.paste((226, 240, 242), mask=foam.filter(ImageFilter.GaussianBlur(1 + ship.width / 10)))
 
 
 def hull(ship: Ship) -> Array:
@@ -125,7 +125,7 @@ def hull(ship: Ship) -> Array:
     return np.concatenate([half, ((0.5, 0.0),), half[::-1] * (1, -1)])
 
 
-def paint_ship(picture: Image.Image, ship: Ship, rng: Random) -> None:
+def paint_ship(canvas: Image.Image, ship: Ship, rng: Random) -> None:
     """Draw a ship with its shadow on the water."""
     start = np.floor(ship.center - ship.length / 2 - 2)
     side = int(np.ceil(ship.length)) + 6
@@ -141,10 +141,10 @@ def paint_ship(picture: Image.Image, ship: Ship, rng: Random) -> None:
         _paint_boat(add, ring, rng)
     image = sketch.canvas.reduce(FINER)
     place = (int(start[0]), int(start[1]))
-    shadow = Image.new("L", picture.size)
+    shadow = Image.new("L", canvas.size)
     shadow.paste(image.getchannel("A").point(lambda value: value // 2), (place[0] + 3, place[1] + 3))
-    picture.paste((4, 18, 30), mask=shadow.filter(ImageFilter.GaussianBlur(2)))
-    picture.paste(image, place, image)
+    canvas.paste((4, 18, 30), mask=shadow.filter(ImageFilter.GaussianBlur(2)))
+    canvas.paste(image, place, image)
 
 
 def _paint_freighter(add: Any, ring: Array, rng: Random) -> None:

@@ -18,13 +18,13 @@ def to_picture(pixels: Array) -> Image.Image:
     return Image.fromarray(np.clip(pixels + 0.5, 0, 255).astype(np.uint8))
 
 
-def photograph(picture: Image.Image, rng: Random) -> Image.Image:
+def photograph(image: Image.Image, rng: Random) -> Image.Image:
     """Add what a camera would: a tint, darker corners, grain."""
-    y, x = grid(picture.height, picture.width)
+    y, x = grid(image.height, image.width)
     tint = rng.uniform(0.94, 1.06, 3).astype(np.float32)
     light = 1.04 - 0.24 * ((x - 0.5) ** 2 + (y - 0.5) ** 2)
     grain = 4.5 * rng.standard_normal(light.shape, np.float32)
-    return to_picture(np.asarray(picture, np.float32) * light[..., None] * tint + grain[..., None])
+    return to_picture(np.asarray(image, np.float32) * light[..., None] * tint + grain[..., None])
 
 
 def grid(height: int, width: int) -> tuple[Array, Array]:

@@ -90,10 +90,10 @@ def _ball(sketch: Sketch) -> None:
     (canvas, rng), side = sketch, sketch.canvas.width
     y, x = (2.05 * (axis - 0.5) for axis in grid(side, side))
     normal = np.stack(np.broadcast_arrays(x, y, np.sqrt(np.clip(1 - x**2 - y**2, 0, 1))), -1)
-    turned = normal @ np.linalg.qr(rng.normal(size=(3, 3)))[0].astype(np.float32)
+    rotated = normal @ np.linalg.qr(rng.normal(size=(3, 3)))[0].astype(np.float32)
     warm, cool = pick(rng, (226, 58, 52), (240, 120, 40)), pick(rng, (40, 112, 200), (30, 150, 120))
     colors = np.array([warm, (246, 244, 238), cool, (246, 244, 238), (246, 200, 54), (246, 244, 238)])
-    stripe = (np.arctan2(turned[..., 1], turned[..., 0]) / (2 * np.pi) % 1 * 6).astype(int) % 6
+    stripe = (np.arctan2(rotated[..., 1], rotated[..., 0]) / (2 * np.pi) % 1 * 6).astype(int) % 6
     lit = np.clip(normal @ np.array((-0.45, -0.65, 0.61), np.float32), 0, 1)[..., None]
     canvas.paste(
         to_picture(colors[stripe] * (0.42 + 0.68 * lit) + 110 * lit**28), mask=to_picture(255 * (x**2 + y**2 <= 1))
@@ -140,12 +140,12 @@ def _tree(sketch: Sketch) -> None:
     part(sketch, trunk, pick(rng, (98, 70, 48), (120, 100, 80)), bulge=1)
     color = np.array(pick(rng, (78, 128, 48), (104, 140, 50), (60, 108, 62), (206, 128, 44)))
     clumps = rng.uniform(-1, 1, (26, 2)) * (0.3, 0.23) + (0.5, 0.36)
-    for at, clump in enumerate(clumps[np.argsort(-clumps[:, 1])]):
+    for index, clump in enumerate(clumps[np.argsort(-clumps[:, 1])]):
         level, drawn = np.linspace(0, 1, 70), rng.random((70, 4))
         angle, reach = drawn[:, 0] * 2 * np.pi, 0.125 * (1.1 - level * 0.5) * drawn[:, 1] ** 0.5
         x = clump[0] + reach * np.cos(angle) - 0.03 * level
         y = clump[1] + reach * np.sin(angle) - 0.045 * level
-        r, light = 0.008 + 0.013 * drawn[:, 2], (0.4 + 0.5 * level + 0.009 * at) * (0.8 + 0.4 * drawn[:, 3])
+        r, light = 0.008 + 0.013 * drawn[:, 2], (0.4 + 0.5 * level + 0.009 * index) * (0.8 + 0.4 * drawn[:, 3])
         leaves = (side * np.stack([x - r, y - r, x + r, y + r], axis=1)).tolist()
         for corners, tint in zip(leaves, (color * light[:, None]).clip(0, 255).astype(int).tolist(), strict=True):
             draw.ellipse(corners, fill=tuple(tint))

@@ -60,9 +60,9 @@ def _write_film(folder: Path, film: Film, frames: int, seed: int) -> None:
     for name in ("img1", "gt"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     lines: list[str] = []
-    for frame, (picture, found) in enumerate(_draw(film, frames, seed), 1):
-        picture.save(folder / f"img1/{frame:06}.jpg", quality=90)
-        lines += [f"{frame},{line}\n" for line in found]
+    for frame, (image, frame_lines) in enumerate(_draw(film, frames, seed), 1):
+        image.save(folder / f"img1/{frame:06}.jpg", quality=90)
+        lines += [f"{frame},{line}\n" for line in frame_lines]
     (folder / "gt/gt.txt").write_text("".join(lines), encoding="ascii")
     width, height = SIZE
     facts = {"name": film.name, "imDir": "img1", "frameRate": FRAME_RATE, "seqLength": frames}
@@ -78,21 +78,21 @@ def _draw(film: Film, frames: int, seed: int) -> Iterator[tuple[Image.Image, lis
     wide = SIZE[0] + film.pan * frames
     ground, horizon = paint_scene(rng, wide, SIZE[1])
     (role,) = (role._replace(scale=0.6 * role.scale) for role in roles if role.name == "car")
-    cars = [_start(rng, role, at, film.cars, horizon) for at in range(film.cars)]
+    cars = [_start(rng, role, row, film.cars, horizon) for row in range(film.cars)]
     speeds = rng.uniform(2, 7, film.cars) * rng.choice([-1, 1], film.cars)
     for frame in range(frames):
-        picture = ground.crop((film.pan * frame, 0, film.pan * frame + SIZE[0], SIZE[1]))
+        image = ground.crop((film.pan * frame, 0, film.pan * frame + SIZE[0], SIZE[1]))
         shifts = [round(frame * (speed - film.pan)) for speed in speeds]
         moved = [car._replace(xy=(car.xy[0] + shift, car.xy[1])) for car, shift in zip(cars, shifts, strict=True)]
         for sprite in moved:
-            paste(picture, sprite)
-        yield photograph(picture, np.random.default_rng([seed, film.scene, 3])), _lines(moved)
+            paste(image, sprite)
+        yield photograph(image, np.random.default_rng([seed, film.scene, 3])), _lines(moved)
 
 
-def _start(rng: np.random.Generator, role: Role, at: int, count: int, horizon: float) -> Sprite:
-    """Draw a car of the row `at` of so many, from the farthest to the nearest."""
+def _start(rng: np.random.Generator, role: Role, row: int, count: int, horizon: float) -> Sprite:
+    """Draw a car of the row `row` of so many, from the farthest to the nearest."""
     first, last = role.depth
-    return make_sprite(rng, role, first + (last - first) * (at + rng.uniform(0.2, 0.8)) / count, SIZE, horizon)
+    return make_sprite(rng, role, first + (last - first) * (row + rng.uniform(0.2, 0.8)) / count, SIZE, horizon)
 
 
 def _lines(sprites: list[Sprite]) -> list[str]:

@@ -128,11 +128,11 @@ class KeypointKind(DetectionKind[KeypointMetrics]):
 def _row_of(entry: dict[str, Any], count: int) -> dict[str, Any]:
     """Return what pycocotools needs of an entry of the JSON file. Points that it lacks are not labeled."""
     points = entry.get("keypoints") or []
-    labelled = sum(visible > 0 for visible in points[2::3])
+    labeled = sum(visible > 0 for visible in points[2::3])
     number = entry.get("num_keypoints")
     return {
         "keypoints": points + [0] * (3 * count - len(points)),
-        "num_keypoints": number if isinstance(number, int) else labelled,
+        "num_keypoints": number if isinstance(number, int) else labeled,
     }
 
 

@@ -243,9 +243,9 @@ class Arrangement:
 
     def _note_moved_pixels(self) -> None:
         """Note pixel ops that ran before the geometry and now run after it, where that matters."""
-        for at, piece in enumerate(self.pixels):
+        for index, piece in enumerate(self.pixels):
             if self.resizes_late and _has_limits(piece.op):
-                if at < self.moved_from:
+                if index < self.moved_from:
                     piece.differs("it counts output pixels, not those before Resize")
                 elif piece.entries[0].name == "BboxParams":
                     piece.differs("it counts output pixels alone, not those before Resize, too")
@@ -260,13 +260,13 @@ class Arrangement:
             gray = len(set(fills[0])) == 1
             self._note_changes_of_fill(any(_any_is(op, _TURNING) for op in geometry), gray)
 
-    def _note_changes_of_fill(self, turned: bool, gray: bool) -> None:
+    def _note_changes_of_fill(self, rotated: bool, gray: bool) -> None:
         """Note pixel ops that change the fill, or not, otherwise than in the pipeline."""
         keep_gray = (color_ops.RandomGrayscale, color_ops.RandomChannelPermutation) if gray else ()
-        for at, piece in enumerate(self.pixels):
+        for index, piece in enumerate(self.pixels):
             if _is(piece.op, (SanitizeBoundingBoxes, *keep_gray)):
                 continue
-            moved, changes_fill = at < self.moved_from, turned or not _is(piece.op, (color_ops.ColorOp,))
+            moved, changes_fill = index < self.moved_from, rotated or not _is(piece.op, (color_ops.ColorOp,))
             if moved and changes_fill and _is(piece.op, _POINTWISE):
                 piece.differs("it runs after Resize and changes the fill too")
             elif not moved and not changes_fill:

@@ -131,8 +131,8 @@ def _follow(
 ) -> int:
     """Run ops on painted images, one or several of the same objects, and compare; return how many were compared."""
     recipe = tuple([ops] if isinstance(ops, Op) else ops)
-    each = 3 * len(painted)
-    most, rule = each * len(painted[0].images), f"a whole number from 0 to {each} for each image"
+    per_image = 3 * len(painted)
+    most, rule = per_image * len(painted[0].images), f"a whole number from 0 to {per_image} for each image"
     check(_least_of(what), least, is_whole(least, 0, most), rule)
     moving = tuple(_without_pixels(op) if _is_plain_pixel_op(op) else op for op in recipe)
     results = [run(moving, one, **settings) for one in painted]
@@ -176,11 +176,13 @@ def _assert_pixels_stay(
     """Check that pixel ops do not change boxes, and that white still differs from black."""
     white = Painted([np.repeat(image.max(2, keepdims=True), 3, 2) for image in painted.images], painted.boxes)
     after, before = run(ops, white, **settings), run(moving, white, **settings)
-    for at, (image, plain) in enumerate(zip(after.images, before.images, strict=True)):
-        same = np.array_equal(after.labels[at], before.labels[at]) and np.array_equal(after.boxes[at], before.boxes[at])
-        assert same, f"boxes of image {at} differ with and without the pixel ops of {list(ops)}"
+    for index, (image, plain) in enumerate(zip(after.images, before.images, strict=True)):
+        same = np.array_equal(after.labels[index], before.labels[index]) and np.array_equal(
+            after.boxes[index], before.boxes[index]
+        )
+        assert same, f"boxes of image {index} differ with and without the pixel ops of {list(ops)}"
         stands_out = _stands_out(np.asarray(image, np.float64).mean(2), plain.mean(2))
-        assert stands_out, f"image {at}: rectangles are not where they were without the pixel ops of {list(ops)}"
+        assert stands_out, f"image {index}: rectangles are not where they were without the pixel ops of {list(ops)}"
 
 
 def _stands_out(gray: Array, plain: Array) -> bool:
@@ -199,9 +201,9 @@ def _stands_out(gray: Array, plain: Array) -> bool:
 def _complaint(wrong: list[Misplaced], compared: int, ops: tuple[Op, ...], picture: Path, what: str) -> str:
     one = {"boxes": "box", "keypoints": "keypoint", "masks": "mask of the box"}[what]
     lines = [
-        f"  image {each.image}, label {each.label}: {one} {np.round(each.box, 2).tolist()}, "
-        + (f"pixels {np.round(each.seen, 2).tolist()}" if each.seen is not None else "no pixel of it is left")
-        for each in wrong[:10]
+        f"  image {misplaced.image}, label {misplaced.label}: {one} {np.round(misplaced.box, 2).tolist()}, "
+        + (f"pixels {np.round(misplaced.seen, 2).tolist()}" if misplaced.seen is not None else "no pixel of it is left")
+        for misplaced in wrong[:10]
     ]
     more = [f"  and {len(wrong) - 10} more"] if len(wrong) > 10 else []
     head = f"{len(wrong)} of {compared} {what} are not where their pixels are, after {list(ops)}; see {picture}"
@@ -236,10 +238,10 @@ def _drawn(images: list[Array], wrong: list[Misplaced], picture: str | Path | No
     """Write a PNG of the first image with misplaced boxes: green is the op's box, red the rectangle in the pixels."""
     image = Image.fromarray(np.clip(images[wrong[0].image] // 2, 0, 255).astype(np.uint8))
     draw = ImageDraw.Draw(image)
-    for each in (each for each in wrong if each.image == wrong[0].image):
-        draw.rectangle(_outline(each.box), outline=(0, 255, 0))
-        if each.seen is not None:
-            draw.rectangle(_outline(each.seen), outline=(255, 0, 0))
+    for misplaced in (misplaced for misplaced in wrong if misplaced.image == wrong[0].image):
+        draw.rectangle(_outline(misplaced.box), outline=(0, 255, 0))
+        if misplaced.seen is not None:
+            draw.rectangle(_outline(misplaced.seen), outline=(255, 0, 0))
     path = Path(picture or tempfile.mkstemp(prefix="misplaced_", suffix=".png")[1])
     image.save(path)
     return path

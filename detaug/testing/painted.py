@@ -75,11 +75,11 @@ def paint(size: tuple[int, int], n: int, smallest: int, seed: int) -> Painted:
     """
     rng, (height, width) = np.random.default_rng([2, seed]), size
     images, boxes = np.zeros((n, *size, 3), np.uint8), np.zeros((n, 3, 4), np.int64)
-    for at in np.ndindex(n, 3):
+    for index in np.ndindex(n, 3):
         sides = rng.integers(smallest, (max(width // 2, smallest) + 1, max(height // 2, smallest) + 1))
         start = rng.integers(0, (width, height) - sides + 1)
-        boxes[at] = x0, y0, x1, y1 = (*start, *(start + sides))
-        images[at[0], y0:y1, x0:x1, at[1]] = 255
+        boxes[index] = x0, y0, x1, y1 = (*start, *(start + sides))
+        images[index[0], y0:y1, x0:x1, index[1]] = 255
     return Painted(list(images), list(boxes))
 
 
@@ -94,11 +94,11 @@ def paint_discs(size: tuple[int, int], n: int, side: int, seed: int) -> Painted:
     low, high = np.full(2, RADIUS + 2), np.array((width, height)) - RADIUS - 2
     images, points = np.zeros((n, *size, 3), np.uint8), rng.uniform(low, high, (n, 3, 2, 2))
     y, x = np.mgrid[:height, :width] + 0.5
-    for at in np.ndindex(n, 3):
-        while np.hypot(*(points[at][0] - points[at][1])) < min(size) / 4:
-            points[at] = rng.uniform(low, high, (2, 2))
-        from_center = np.hypot(x - points[at][side, 0], y - points[at][side, 1])
-        images[at[0], ..., at[1]] = np.round(255 * (RADIUS + 0.5 - from_center).clip(0, 1))
+    for index in np.ndindex(n, 3):
+        while np.hypot(*(points[index][0] - points[index][1])) < min(size) / 4:
+            points[index] = rng.uniform(low, high, (2, 2))
+        from_center = np.hypot(x - points[index][side, 0], y - points[index][side, 1])
+        images[index[0], ..., index[1]] = np.round(255 * (RADIUS + 0.5 - from_center).clip(0, 1))
     boxes = np.concatenate([np.floor(points.min(2) - RADIUS - 1), np.ceil(points.max(2) + RADIUS + 1)], axis=2)
     return Painted(list(images), list(boxes.astype(np.int64)), list(points))
 
@@ -114,13 +114,13 @@ def paint_stars(size: tuple[int, int], n: int, seed: int) -> Painted:
     images, outlines = np.zeros((n, *size, 3), np.uint8), np.zeros((n, 3, 16, 2))
     angle = np.arange(16) * np.pi / 8
     around = np.stack([np.cos(angle), np.sin(angle)], axis=1) * np.tile([1.0, 0.5], 8)[:, None]
-    for at in np.ndindex(n, 3):
+    for index in np.ndindex(n, 3):
         radius = rng.uniform(min(size) / 8, min(size) / 3)
         center = rng.uniform((radius, radius), (width - radius, height - radius))
-        outlines[at] = center + radius * around
+        outlines[index] = center + radius * around
         large = Image.new("L", (SUBPIXELS * width, SUBPIXELS * height))
-        ImageDraw.Draw(large).polygon((outlines[at] * SUBPIXELS - 0.5).ravel().tolist(), fill=255)
-        images[at[0], ..., at[1]] = np.asarray(large.resize((width, height), Image.Resampling.BOX))
+        ImageDraw.Draw(large).polygon((outlines[index] * SUBPIXELS - 0.5).ravel().tolist(), fill=255)
+        images[index[0], ..., index[1]] = np.asarray(large.resize((width, height), Image.Resampling.BOX))
     boxes = np.concatenate([np.floor(outlines.min(2)), np.ceil(outlines.max(2))], axis=2).astype(np.int64)
     return Painted(list(images), list(boxes), outlines=list(outlines))
 
@@ -161,32 +161,34 @@ def _loaded_result(ops: list[Op], painted: Painted, folder: Path, seed: int, dev
     order = np.argsort(batch.image_id.numpy())
     images = batch.images.permute(0, 2, 3, 1).float().numpy()
     targets = batch.targets(masks=painted.outlines is not None)
-    boxes, labels = ([targets[at][name].numpy() for at in order] for name in ("boxes", "labels"))
-    keypoints = [targets[at]["keypoints"].numpy() for at in order] if batch.has_keypoints else None
-    masks = None if painted.outlines is None else [targets[at]["masks"].numpy() > 0 for at in order]
-    return Result([images[at] for at in order], boxes, labels, batch.matrix.numpy()[order], keypoints, masks)
+    boxes, labels = ([targets[index][name].numpy() for index in order] for name in ("boxes", "labels"))
+    keypoints = [targets[index]["keypoints"].numpy() for index in order] if batch.has_keypoints else None
+    masks = None if painted.outlines is None else [targets[index]["masks"].numpy() > 0 for index in order]
+    return Result([images[index] for index in order], boxes, labels, batch.matrix.numpy()[order], keypoints, masks)
 
 
 def _written(painted: Painted, folder: Path) -> CocoReader:
     """Write PNG files and their JSON file."""
     height, width = painted.images[0].shape[:2]
-    names = [f"{at:04}.png" for at in range(len(painted.images))]
+    names = [f"{index:04}.png" for index in range(len(painted.images))]
     for name, image in zip(names, painted.images, strict=True):
         Image.fromarray(image).save(folder / name)
-    images = [{"id": at, "file_name": name, "width": width, "height": height} for at, name in enumerate(names)]
-    boxes = [(at, k, box.tolist()) for at, each in enumerate(painted.boxes) for k, box in enumerate(each, 1)]
+    images = [{"id": index, "file_name": name, "width": width, "height": height} for index, name in enumerate(names)]
+    boxes = [
+        (index, k, box.tolist()) for index, own_boxes in enumerate(painted.boxes) for k, box in enumerate(own_boxes, 1)
+    ]
     annotations: list[dict[str, Any]] = [
-        {"id": n, "image_id": at, "category_id": k, "bbox": [x0, y0, x1 - x0, y1 - y0], "area": 1, "iscrowd": 0}
-        for n, (at, k, (x0, y0, x1, y1)) in enumerate(boxes, 1)
+        {"id": n, "image_id": index, "category_id": k, "bbox": [x0, y0, x1 - x0, y1 - y0], "area": 1, "iscrowd": 0}
+        for n, (index, k, (x0, y0, x1, y1)) in enumerate(boxes, 1)
     ]
     categories: list[dict[str, Any]] = [{"id": k, "name": str(k)} for k in (1, 2, 3)]
     if painted.points is not None:
-        for each, points in zip(annotations, np.concatenate(painted.points), strict=True):
-            each["keypoints"] = _visible(points - 0.5).ravel().tolist()  # COCO counts pixels
+        for annotation, points in zip(annotations, np.concatenate(painted.points), strict=True):
+            annotation["keypoints"] = _visible(points - 0.5).ravel().tolist()  # COCO counts pixels
         categories = [category | {"keypoints": SIDES} for category in categories]
     if painted.outlines is not None:
-        for each, outline in zip(annotations, np.concatenate(painted.outlines), strict=True):
-            each["segmentation"] = [outline.ravel().tolist()]
+        for annotation, outline in zip(annotations, np.concatenate(painted.outlines), strict=True):
+            annotation["segmentation"] = [outline.ravel().tolist()]
     (folder / "painted.json").write_text(
         json.dumps({"images": images, "annotations": annotations, "categories": categories})
     )

@@ -45,8 +45,8 @@ def _crossing(bright: Array, first: int) -> float:
     """Return where the profile first rises through zero; pixel i has its center at i + 0.5; a border is an edge."""
     if first == 0:
         return 0.0
-    before, at = bright[first - 1], bright[first]
-    return float(first - 0.5 + before / (before - at))
+    before, after = bright[first - 1], bright[first]
+    return float(first - 0.5 + before / (before - after))
 
 
 class Comparison(NamedTuple):
@@ -59,21 +59,21 @@ class Comparison(NamedTuple):
 def compare_boxes(results: list[Result], tolerance: float | None) -> Comparison:
     """Compare every box with its rectangle in the pixels. `results`: one."""
     (result,), compared, wrong = results, 0, []
-    for at, (image, boxes, labels) in enumerate(zip(result.images, result.boxes, result.labels, strict=True)):
+    for index, (image, boxes, labels) in enumerate(zip(result.images, result.boxes, result.labels, strict=True)):
         for box, label in zip(boxes, labels, strict=True):
             channel = np.asarray(image[:, :, label - 1], np.float64)
             seen = read_box(channel) if channel.max() > 100 else None
-            if seen is None or not _agree(box, seen, channel, result.to_output[at], tolerance):
-                wrong.append(Misplaced(at, int(label), box, seen))
+            if seen is None or not _agree(box, seen, channel, result.to_output[index], tolerance):
+                wrong.append(Misplaced(index, int(label), box, seen))
             compared += 1
     return Comparison(compared, wrong)
 
 
 def _agree(box: Array, seen: Array, channel: Array, to_output: Array, tolerance: float | None) -> bool:
     """Compare a box with its rectangle; the sharp tip of a turned one ends between its half bright and faint pixels."""
-    turned = abs(to_output[[0, 1], [1, 0]]).max() > 1e-6 or len(to_output) == 3
+    rotated = abs(to_output[[0, 1], [1, 0]]).max() > 1e-6 or len(to_output) == 3
     magnification = max(1.0, _magnification(to_output, box))
-    if not turned:
+    if not rotated:
         allowed = max(0.5, magnification / 8) if tolerance is None else tolerance
         return bool(np.abs(seen - box).max() <= allowed)
     allowed = (1.0 if tolerance is None else tolerance) * magnification
@@ -86,14 +86,14 @@ def compare_points(results: list[Result], tolerance: float | None) -> Comparison
     """Compare the keypoints with discs. `results`: with the discs of left points and with those of right points."""
     compared, wrong = 0, []
     assert results[0].keypoints is not None
-    for at, (keypoints, labels) in enumerate(zip(results[0].keypoints, results[0].labels, strict=True)):
-        mirrored = np.linalg.det(_square(results[0].to_output[at])[:2, :2]) < 0
+    for index, (keypoints, labels) in enumerate(zip(results[0].keypoints, results[0].labels, strict=True)):
+        flipped = np.linalg.det(_square(results[0].to_output[index])[:2, :2]) < 0
         for row, side in np.ndindex(len(labels), 2):
             point, label = keypoints[row][side], labels[row]
-            pixels = np.asarray(results[side ^ int(mirrored)].images[at][:, :, label - 1], np.float64)
-            seen = _read_disc(pixels, results[0].to_output[at])
+            pixels = np.asarray(results[side ^ int(flipped)].images[index][:, :, label - 1], np.float64)
+            seen = _read_disc(pixels, results[0].to_output[index])
             magnification = (
-                max(1.0, _magnification(results[0].to_output[at], np.tile(seen, 2))) if seen is not None else 1
+                max(1.0, _magnification(results[0].to_output[index], np.tile(seen, 2))) if seen is not None else 1
             )
             allowed = 0.5 * magnification if tolerance is None else tolerance
             if seen is None:
@@ -102,7 +102,7 @@ def compare_points(results: list[Result], tolerance: float | None) -> Comparison
                 misplaced = point[2] == 0 or (point[2] == 2 and np.abs(point[:2] - seen).max() > allowed)
             compared += bool(misplaced or (seen is not None and point[2] == 2))
             if misplaced:
-                wrong.append(Misplaced(at, int(label), point[:2], seen))
+                wrong.append(Misplaced(index, int(label), point[:2], seen))
     return Comparison(compared, wrong)
 
 
@@ -136,12 +136,12 @@ def compare_masks(results: list[Result], tolerance: float | None) -> Comparison:
     """Compare the masks with the bright pixels of their objects. `results`: one."""
     (result,), compared, wrong = results, 0, []
     assert result.masks is not None
-    for at, (image, masks, labels) in enumerate(zip(result.images, result.masks, result.labels, strict=True)):
-        for mask, label, box in zip(masks, labels, result.boxes[at], strict=True):
+    for index, (image, masks, labels) in enumerate(zip(result.images, result.masks, result.labels, strict=True)):
+        for mask, label, box in zip(masks, labels, result.boxes[index], strict=True):
             bright = np.asarray(image[:, :, label - 1], np.float64) > 127.5
-            allowed = max(1.0, _magnification(result.to_output[at], box)) if tolerance is None else tolerance
+            allowed = max(1.0, _magnification(result.to_output[index], box)) if tolerance is None else tolerance
             if _is_deeper(bright ^ mask, allowed):
-                wrong.append(Misplaced(at, int(label), box, np.array(box_of_mask(bright)) if bright.any() else None))
+                wrong.append(Misplaced(index, int(label), box, np.array(box_of_mask(bright)) if bright.any() else None))
             compared += 1
     return Comparison(compared, wrong)
 
