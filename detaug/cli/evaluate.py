@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import click
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, Command, print_unless
 from detaug.cli.progress_bar import progress_bar
+
+PREDICTIONS = Path("predictions")
+"""The folder of `detaug predict` without -o."""
 
 _batch_size = click.option("--batch-size", type=AT_LEAST_1, default=8, show_default=True, help="Images in a batch.")
 
@@ -111,8 +115,10 @@ def evaluate(
 @click.command()
 @click.argument("model", metavar="MODEL.pt", type=FILE)
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
-@click.option("-o", "--output", type=FILE, required=True, help="The COCO JSON file to write.")
-@click.option("--drawings", type=FOLDER, help="A folder for drawings of the images, or frames, with what was found.")
+@click.option("-o", "--output", type=FILE, help="The COCO JSON file.  [default: predictions/predictions.json]")
+@click.option(
+    "--drawings", type=FOLDER, help="A folder for images with detections.  [default: predictions, without -o]"
+)
 @click.option(
     "--pre-labels",
     type=(click.Choice(["labelme", "cvat", "label-studio"]), FOLDER),
@@ -128,7 +134,8 @@ def evaluate(
 def predict(
     model: Path,
     paths: tuple[str, ...],
-    output: Path,
+    output: Path | None,
+    drawings: Path | None,
     pre_labels: tuple[tuple[Any, Path], ...],
     device: str | None,
     quiet: bool,
@@ -136,21 +143,26 @@ def predict(
 ) -> None:
     """Detect objects in images or videos.
 
-    PATHS are files, folders, or patterns of names in quotes. The JSON file has a score for each object. It is a dataset
-    like any other: detaug preview draws it, for videos with --frames, and detaug convert-coco-to-yolo and its like
+    PATHS are files, folders, or patterns of names in quotes. The folder predictions gets images with the detections and
+    predictions.json, or -o and --drawings name others. The JSON file has a score for each object. It is a dataset like
+    any other: detaug preview draws it, for videos with --frames, and detaug convert-coco-to-yolo and other converters
     write it in other forms.
 
     \b
-    detaug predict run/model.pt photos -o found.json --drawings drawn
+    detaug predict run/best.pt photos
     """
     tools = [tool for tool, _ in pre_labels]
     if len({*tools}) < len(tools):
         raise click.UsageError("--pre-labels takes each tool once")
+    from detaug.outputs.folder import made_folder
     from detaug.scoring import predict_files
 
     options.keep_freed_memory_on_cpu(device)
-    with progress_bar("predicting", quiet) as progress:
+    more |= {"pre_labels": dict(pre_labels), "device": device}
+    folder = PREDICTIONS if output is None else None
+    drawings = drawings or folder
+    with made_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
         found = predict_files(
-            model, paths, output, pre_labels=dict(pre_labels), device=device, progress=progress, **more
+            model, paths, output or PREDICTIONS / "predictions.json", drawings=drawings, progress=progress, **more
         )
     print_unless(quiet, found)

@@ -120,7 +120,10 @@ def place_model(model: nn.Module, device: torch.device) -> nn.Module:
     SSDlite at 320 x 320, a step on 8 images: 1.8 instead of 5.5 s of two cores; FCOS at 256 x 256 13 instead of 20.
     Convolutions then convert their inputs themselves, and the weights have the same values.
     """
-    return model.to(device, memory_format=torch.channels_last) if device.type == "cpu" else model.to(device)
+    moved: nn.Module = model.to(device)
+    if device.type == "cpu":
+        moved.to(memory_format=torch.channels_last)
+    return moved
 
 
 def images_for(model: nn.Module, batch: Batch) -> Tensor | list[Tensor]:

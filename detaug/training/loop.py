@@ -278,9 +278,10 @@ written: {model}. To predict with it:
 import detaug as da
 
 model = da.load_model({model!r})
-(found,) = model.predict({image!r})
-print([model.class_names[label] for label in found["labels"]], found["scores"], found["boxes"])
-model.draw({image!r}).save("found.jpg")"""
+(detections,) = model.predict({image!r})
+names = [model.class_names[label] for label in detections["labels"]]
+print(names, detections["scores"], detections["boxes"])
+model.draw({image!r}).save("detections.jpg")"""
 
 
 def _write_model(training: Training, name: str) -> None:

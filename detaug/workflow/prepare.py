@@ -44,7 +44,7 @@ class DataOptions:
     """Whether to leave out or repair what `check` finds wrong."""
 
 
-class Part(NamedTuple):
+class DataFile(NamedTuple):
     """A JSON file, and the folder that its file names are relative to."""
 
     annotations: Path
@@ -54,15 +54,15 @@ class Part(NamedTuple):
 class Prepared(NamedTuple):
     """The data of a run."""
 
-    train: Part
-    val: Part
+    train: DataFile
+    val: DataFile
 
 
-Confirm = Callable[[Part], None]
+Confirm = Callable[[DataFile], None]
 """Raises InputError for data that the model cannot learn from."""
 
 
-def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm = lambda part: None) -> Prepared:
+def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm = lambda file: None) -> Prepared:
     """Convert a dataset, check it and split it, unless it has splits of its own.
 
     Writes output/data/train.json, output/data/val.json and output/check.html, of two splits also check-val.html.
@@ -75,10 +75,10 @@ def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm =
     splits = own_splits(dataset)
     val = splits.get("val") or splits.get("test")
     if not val:
-        part = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps)
-        confirm(part)
-        part = _check(part, None, output / "check.html", options, steps)
-        return _split(part, folder, steps)
+        file = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps)
+        confirm(file)
+        file = _check(file, None, output / "check.html", options, steps)
+        return _split(file, folder, steps)
     train = _convert(splits["train"], dataset, folder / "train.json", options, steps)
     confirm(train)
     if val == splits["train"]:
@@ -94,7 +94,7 @@ def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm =
     )
 
 
-def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOptions, steps: Steps) -> Part:
+def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOptions, steps: Steps) -> DataFile:
     images = options.images or own.images
     if dataset.format.name == "coco":
         return _take_coco(own, output, options, steps)
@@ -107,10 +107,10 @@ def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOpti
         output.parent.mkdir(parents=True, exist_ok=True)
         summary = convert_to_coco(found, output, images=images, split=own.split, classes=options.classes)
         steps.say(_indented(summary))
-    return Part(output, summary.image_folder)
+    return DataFile(output, summary.image_folder)
 
 
-def _take_coco(own: OwnSplit, output: Path, options: DataOptions, steps: Steps) -> Part:
+def _take_coco(own: OwnSplit, output: Path, options: DataOptions, steps: Steps) -> DataFile:
     """Copy a COCO JSON file, or give it the wanted classes, and find the folder of its images."""
     dataset = recognise(own.path, "coco")
     if len(dataset.files) > 1:
@@ -130,7 +130,7 @@ def _take_coco(own: OwnSplit, output: Path, options: DataOptions, steps: Steps) 
     else:
         steps.say(f"\n{file} is a COCO JSON file, with its images in {images}; copied to {output}")
         write_atomically(output, [file.read_bytes()])
-    return Part(output, images)
+    return DataFile(output, images)
 
 
 def _images_of_coco(file: Path, own: OwnSplit, options: DataOptions) -> Path:
@@ -150,48 +150,54 @@ def _images_of_coco(file: Path, own: OwnSplit, options: DataOptions) -> Path:
     return found
 
 
-def _share_classes(parts: Sequence[Part], steps: Steps) -> None:
+def _share_classes(files: Sequence[DataFile], steps: Steps) -> None:
     """Give all parts the same classes, if one has a class that another has not: those of the first, then others."""
-    names = [[row["name"] for row in load_coco(part.annotations).document["categories"]] for part in parts]
+    names = [[row["name"] for row in load_coco(file.annotations).document["categories"]] for file in files]
     union = [*dict.fromkeys(name for own in names for name in own)]
-    for part, own in zip(parts, names, strict=True):
+    for file, own in zip(files, names, strict=True):
         if own != union:
-            merged = part.annotations.with_name(f"{part.annotations.stem}-merged.json")
-            with steps.step("merge", part.annotations, "-o", merged, "--classes", ",".join(union)):
-                merge_coco([part.annotations], merged, classes=union)
-                os.replace(merged, part.annotations)
+            merged = file.annotations.with_name(f"{file.annotations.stem}-merged.json")
+            with steps.step("merge", file.annotations, "-o", merged, "--classes", ",".join(union)):
+                merge_coco([file.annotations], merged, classes=union)
+                os.replace(merged, file.annotations)
 
 
-def _check(part: Part, other: Part | None, page: Path, options: DataOptions, steps: Steps) -> Part:
+def _check(file: DataFile, other: DataFile | None, page: Path, options: DataOptions, steps: Steps) -> DataFile:
     """Check the data with its pixels. Returns the cleaned data, if there are errors to leave out and `clean`."""
-    clean = part.annotations.with_name(f"{part.annotations.stem}-clean.json") if options.clean else None
-    words: tuple[object, ...] = ("check", *part, "--decode", "--html", page)
+    clean = file.annotations.with_name(f"{file.annotations.stem}-clean.json") if options.clean else None
+    words: tuple[object, ...] = ("check", *file, "--decode", "--html", page)
     words += ("--against", other.annotations) if other else ()
     with steps.step(*words, *(("--clean", clean) if clean else ())):
         against = [other.annotations] if other else []
-        summary = check_to_html(*part, page, decode=True, clean=clean, against=against)
+        summary = check_to_html(*file, page, decode=True, clean=clean, against=against)
         steps.say(_indented(summary))
     if not summary.errors:
-        return part
+        return file
     if clean is None or isinstance(summary.cleaned, NotCleaned):
         remedy = "" if clean else "; --clean leaves them out or repairs them"
         raise InputError(
-            f"{part.annotations} has {counted(summary.errors, 'error')}, see {page}: training would stop, or learn "
+            f"{file.annotations} has {counted(summary.errors, 'error')}, see {page}: training would stop, or learn "
             f"wrongly{remedy}, or correct {options.path}"
         )
-    return Part(clean, part.images)
+    return DataFile(clean, file.images)
 
 
-def _split(part: Part, folder: Path, steps: Steps) -> Prepared:
+def _split(file: DataFile, folder: Path, steps: Steps) -> Prepared:
     outputs = folder / "train.json", folder / "val.json"
-    rows = load_coco(part.annotations).document["images"]
+    rows = load_coco(file.annotations).document["images"]
     is_roboflow = bool(rows) and all(re.search(ROBOFLOW, str(row.get("file_name"))) for row in rows)
     group = ROBOFLOW if is_roboflow else None
-    words = ["split", part.annotations, "-o", outputs[0], "-o", outputs[1], "--ratios", ",".join(map(str, RATIOS))]
-    words += ["--images", part.images, *(["--group-name", group] if group else [])]
+    # Of a few images a fifth may be less than one.
+    ratios = RATIOS if len(rows) >= 10 else (max(1, len(rows) - 1), 1)
+    words = ["split", file.annotations, "-o", outputs[0], "-o", outputs[1], "--ratios", ",".join(map(str, ratios))]
+    words += ["--images", file.images, *(["--group-name", group] if group else [])]
     with steps.step(*words):
-        steps.say(_indented(split_coco(part.annotations, outputs, RATIOS, images=part.images, group_name=group)))
-    return Prepared(Part(outputs[0], part.images), Part(outputs[1], part.images))
+        try:
+            summary = split_coco(file.annotations, outputs, ratios, images=file.images, group_name=group)
+        except InputError as error:
+            raise InputError(f"{error}; or put the images into folders named train and val") from None
+        steps.say(_indented(summary))
+    return Prepared(DataFile(outputs[0], file.images), DataFile(outputs[1], file.images))
 
 
 def _indented(text: object) -> str:

@@ -24,7 +24,7 @@ from detaug.training.checkpoint import checkpoint_path
 from detaug.training.loaders import read_of_data
 from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar
-from detaug.workflow.prepare import DataOptions, Part, Prepared, prepare
+from detaug.workflow.prepare import DataFile, DataOptions, Prepared, prepare
 from detaug.workflow.steps import Steps, command_text
 
 Say = Callable[[str], None]
@@ -63,10 +63,10 @@ class FolderOptions:
     output: Path
     training: Mapping[str, Any]
 
-    def train_options(self, train_part: Part, val: Part | None = None) -> TrainOptions:
+    def train_options(self, file: DataFile, val: DataFile | None = None) -> TrainOptions:
         defaults = ON_CPU if resolve_device(self.training.get("device")).type == "cpu" else {}
         return TrainOptions(
-            *train_part,
+            *file,
             self.output,
             val=val and val.annotations,
             val_images=val and val.images,
@@ -109,13 +109,13 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
             _refuse_other_data(done["options"], wanted, options.output)
             steps.say(f"{record}: the data are those prepared before")
         else:
-            prepared = prepare(options.data, options.output, steps, lambda part: _confirm(options, part))
-            files = {name: [str(path) for path in part] for name, part in prepared._asdict().items()}
+            prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file))
+            files = {name: [str(path) for path in file] for name, file in prepared._asdict().items()}
             write_json(record, {"options": wanted, "files": files})
     if dist.is_initialized():
         dist.barrier()
     files = json.loads(read_text(record))["files"]
-    return Prepared(*(Part(*map(Path, files[name])) for name in Prepared._fields))
+    return Prepared(*(DataFile(*map(Path, files[name])) for name in Prepared._fields))
 
 
 def _refuse_other_data(then: dict[str, Any], now: dict[str, Any], output: Path) -> None:
@@ -127,9 +127,9 @@ def _refuse_other_data(then: dict[str, Any], now: dict[str, Any], output: Path) 
             )
 
 
-def _confirm(options: FolderOptions, part: Part) -> None:
+def _confirm(options: FolderOptions, file: DataFile) -> None:
     """Raise InputError for data that the model cannot learn from, such as boxes alone for a model of masks."""
-    read_of_data(options.train_options(part))
+    read_of_data(options.train_options(file))
 
 
 def _train_words(options: TrainOptions) -> list[object]:
@@ -155,7 +155,7 @@ def _train_words(options: TrainOptions) -> list[object]:
     return words
 
 
-def _evaluate(options: TrainOptions, val: Part, steps: Steps) -> Evaluation:
+def _evaluate(options: TrainOptions, val: DataFile, steps: Steps) -> Evaluation:
     """Score the best model, write its page, draw its detections, and write the README of the run."""
     output = options.output
     model = next(path for name in ("best.pt", "model.pt") if (path := output / name).exists())
@@ -166,7 +166,7 @@ def _evaluate(options: TrainOptions, val: Part, steps: Steps) -> Evaluation:
         write_page(evaluation, page)
     names = dict(zip(evaluation.reader.image_ids.tolist(), evaluation.reader.file_names, strict=True))
     images = [val.images / names[drawn.image_id] for drawn in evaluation.drawn]
-    with steps.step("predict", model, *images, "-o", output / "predictions"):
+    with steps.step("predict", model, *images, "-o", output / "predictions.json", "--drawings", output / "predictions"):
         save_picture(detections_sheet(evaluation.reader, evaluation.drawn, f"{model}, {val.annotations}"), sheet)
     _write_readme(options, model, images, steps, readme)
     steps.say(f"\nwritten: {output}, see {readme}; look at {sheet} and {page}")

@@ -1,0 +1,112 @@
+"""`detaug train PATH`: every file of a run, the printed commands, resuming, and what is refused before it begins."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from command import detaug
+from PIL import Image
+from test_prepare import dataset
+
+pytest.importorskip("torchvision")
+
+
+def error_of(*words: str) -> str:
+    """Return the one line of an error, which may come after lines of progress."""
+    result = detaug(*words)
+    assert result.code == 2
+    assert result.err.startswith("detaug: ")
+    assert result.err.count("\n") == 1
+    return result.err
+
+
+FILES = {
+    *("README.txt", "best.pt", "check.html", "checkpoint.pt", "curves.html", "data/all.json", "data/prepared.json"),
+    *("data/train.json", "data/val.json", "evaluation.html", "metrics.jsonl", "model.pt", "predictions.jpg"),
+    "train_batch.jpg",
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the folder of a run of two steps, and what was printed."""
+    root = tmp_path_factory.mktemp("trained")
+    dataset(root / "data", [f"{number}.jpg" for number in range(5)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        result = detaug("train", "data", "-o", "run", "--epochs", "1", "--batch-size", "2", "--device", "cpu")
+    assert (result.code, result.err) == (0, "")
+    return root, result.out
+
+
+def test_every_file_is_there_and_named_in_the_readme(trained: tuple[Path, str]) -> None:
+    root, _ = trained
+    files = {path.relative_to(root / "run").as_posix() for path in (root / "run").rglob("*") if path.is_file()}
+    assert files - {".lock"} == FILES
+    readme = (root / "run/README.txt").read_text()
+    assert all(name in readme for name in FILES - {"README.txt", "data/all.json", "data/prepared.json"})
+    for name in ("train_batch.jpg", "predictions.jpg"):
+        with Image.open(root / "run" / name) as image:
+            assert min(image.size) > 100
+
+
+def test_each_step_is_printed_as_a_command_that_runs_alone(
+    trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, printed = trained
+    monkeypatch.chdir(root)
+    commands = [shlex.split(line[2:]) for line in printed.splitlines() if line.startswith("$ ")]
+    assert [words[1] for words in commands] == ["convert", "check", "split", "train", "evaluate", "predict"]
+    assert all(line in (root / "run/README.txt").read_text() for line in printed.splitlines() if line[:2] == "$ "[:1])
+    for words in commands:
+        if words[1] in ("evaluate", "predict"):
+            again = [word.replace("run/evaluation.html", "alone.html") for word in words[1:]]
+            assert detaug(*again).code == 0
+    assert (root / "alone.html").read_text() == (root / "run/evaluation.html").read_text()
+    train = next(words for words in commands if words[1] == "train")
+    assert train[2:6] == ["run/data/train.json", "data/images", "-o", "run"]
+    assert train[train.index("--model") + 1] == "ssdlite320_mobilenet_v3_large"
+    assert re.search(r"\n  \d+ s\n\n\$ detaug evaluate ", printed)
+
+
+def test_resuming_does_no_step_again(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, _ = trained
+    monkeypatch.chdir(root)
+    words = ("train", "data", "-o", "run", "--epochs", "1", "--batch-size", "2", "--device", "cpu")
+    assert "run holds a training; --resume continues it" in error_of(*words)
+    message = error_of(*words, "--resume", "--classes", "dog")
+    assert "run was made with classes None, this command has ['dog']; make them equal" in message
+    before = (root / "run/data/train.json").stat().st_mtime_ns
+    result = detaug(*words, "--resume")
+    commands = [shlex.split(line[2:])[1] for line in result.out.splitlines() if line.startswith("$ ")]
+    assert commands == ["train", "evaluate", "predict"]
+    assert (root / "run/data/train.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("data -o x --val a.json", "--val is for FILE.json IMAGES; the splits of PATH are found, or made"),
+        ("data/a.json data/images -o x --from csv", "--from is for PATH alone; detaug convert and detaug check"),
+        ("data/a.json data/images -o x --clean", "--clean is for PATH alone"),
+        ("data -o x --time 5", "must be a number and a unit, such as 90s, 30m or 2h, got '5'"),
+        ("data -o x --time 5m --epochs 3", "--time decides how many epochs there are; leave out --epochs"),
+        ("data -o x --time 0s", "time must be seconds, above 0"),
+        ("nowhere -o x", "nowhere does not exist; give a file or a folder of annotations"),
+        ("data -o x --from no", "from must be one of"),
+        ("data -o x --images nowhere", "images nowhere is not a folder"),
+        ("data -o x --model keypointrcnn_resnet50_fpn", "keypoints"),
+        ("data -o x --model maskrcnn_resnet50_fpn_v2", "segmentation"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset(tmp_path / "data", ["0.jpg", "1.jpg"])
+    (tmp_path / "data/a.json").write_text("{}") if "a.json" in words else None
+    assert message in error_of("train", *words.split(), "--device", "cpu")
+    assert not list(tmp_path.glob("x/*.pt"))
