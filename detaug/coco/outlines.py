@@ -171,6 +171,7 @@ def read_outlines(
         value if value is None or type(value) in (list, dict) else rings_of(value) for value in segmentations
     ]
     lists = [value if isinstance(value, list) else [] for value in segmentations]
+    # three pairs of numbers in one ring would pass as three rings of a point each
     if not _are_rings(lists) or min(map(len, chain.from_iterable(lists)), default=6) < 6:
         lists = [*map(rings_of, lists)]
     if not _are_rings(lists):
@@ -319,6 +320,7 @@ def decode_counts(text: str | bytes) -> Ints:
     letters = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8).astype(np.int64) - 48
     if not len(letters):
         return letters
+    # the last letter must not say that another follows
     if ((letters < 0) | (letters > 63)).any() or letters[-1] & 32:
         raise ValueError("not a text of RLE")
     ends = np.flatnonzero((letters & 32) == 0)
@@ -341,6 +343,7 @@ def encode_many_counts(lengths: Ints, first: Ints) -> list[str]:
     """Return the RLE of M masks as COCO's compressed texts. Mask m has those from first[m] to first[m + 1]."""
     place = np.arange(len(lengths)) - np.repeat(first[:-1], np.diff(first))
     values = lengths.astype(np.int64)
+    # the first three are written as they are
     later = np.flatnonzero(place > 2)
     values[later] -= lengths[later - 2]
     letters, more = list[NDArray[np.uint8]](), np.ones(len(values), np.bool_)

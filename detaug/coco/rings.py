@@ -89,6 +89,7 @@ def _without_spikes(points: Floats) -> Floats:
     while len(ring) > 2 and since < len(ring):
         a, b, c = ring[index - 1], ring[index], ring[(index + 1) % len(ring)]
         ahead = (b[0] - a[0]) * (c[0] - b[0]) + (b[1] - a[1]) * (c[1] - b[1])
+        # b is a spike if the path turns straight back there
         if ahead <= 0 and _turn(a, b, c) == 0:
             del ring[index]
             index, since = (index - 1) % len(ring), 0
@@ -124,6 +125,7 @@ def without_overlaps(rings: list[Floats]) -> tuple[list[Floats], bool]:
     for one, other in combinations(range(len(rings)), 2):
         left, top = np.maximum(boxes[one][:2], boxes[other][:2]).tolist()
         right, bottom = np.minimum(boxes[one][2:], boxes[other][2:]).tolist()
+        # painting is slow: only what may overlap, and is not known to
         if left < right and top < bottom and not overlapping >= {one, other}:
             window = left, top, right, bottom
             if (paint_ring(rings[one], window) & paint_ring(rings[other], window)).any():
@@ -151,6 +153,7 @@ def paint_ring(ring: Floats, window: tuple[int, int, int, int]) -> NDArray[np.bo
         rows = np.arange(*(min(max(math.ceil(y - 0.5), 0), height) for y in sorted((y0, y1))))
         if len(rows):
             x = x0 + (rows + 0.5 - y0) / (y1 - y0) * (x1 - x0)
+            # from this pixel on, the row is on the other side of the edge
             crossings[rows, np.ceil(x - 0.5).astype(int).clip(0, width)] ^= True
     return np.asarray(np.logical_xor.accumulate(crossings, axis=1)[:, :width])
 
@@ -171,6 +174,7 @@ def smallest_rectangle(points: Floats) -> Floats:
     around = convex_hull(points)
     edges = np.roll(around, -1, 0) - around
     length = np.hypot(*edges.T)
+    # all points are the same one
     if not length.any():
         return np.repeat(around[:1], 4, 0)
     along = edges[length > 0] / length[length > 0, None]
@@ -204,6 +208,7 @@ def turned_box(corners: Floats) -> tuple[float, float, float, float, float] | No
     down = (corners[3] - corners[0] + corners[2] - corners[1]) / 2
     if across[0] * down[1] - across[1] * down[0] < 0:  # the other way round
         return turned_box(corners[[0, 3, 2, 1]])
+    # all four sides count: rounded corners are no exact rectangle
     degrees = math.degrees(math.atan2(across[1] - down[0], across[0] + down[1])) % 360
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     width, height = float(across @ (cos, sin)), float(down @ (-sin, cos))

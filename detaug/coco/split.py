@@ -111,10 +111,12 @@ def split_coco(
     table = examine_file(Path(annotations))
     raise_on_errors(table)
     unit, videos = _units(table, GroupRule(group_key, group_name), None if images is None else Path(images))
-    part = stratify(_labels(table, unit, int(videos.max()) + 1), parts, np.random.default_rng(seed))
-    _refuse_empty(table, [*paths.values()], part)
-    write_together({path: _document(table, unit, videos, part == index) for index, path in enumerate(paths.values())})
-    return _summary(table, tuple(paths.values()), part[unit])
+    part_of_unit = stratify(_labels(table, unit, int(videos.max()) + 1), parts, np.random.default_rng(seed))
+    _refuse_empty(table, [*paths.values()], part_of_unit)
+    write_together(
+        {path: _document(table, unit, videos, part_of_unit == index) for index, path in enumerate(paths.values())}
+    )
+    return _summary(table, tuple(paths.values()), part_of_unit[unit])
 
 
 def _parts(outputs: Sequence[PathLike], ratios: Sequence[float]) -> list[float]:
@@ -164,15 +166,15 @@ def _labels(table: Table, unit: Ints, units: int) -> Labels:
     return labels
 
 
-def _refuse_empty(table: Table, paths: Sequence[Path], part: Ints) -> None:
-    grouped = len(part) < len(table.image_ids)
-    if len(part) < len(paths):
-        has = counted(len(part), *("group of images", "groups of images") if grouped else ("image",))
+def _refuse_empty(table: Table, paths: Sequence[Path], part_of_unit: Ints) -> None:
+    grouped = len(part_of_unit) < len(table.image_ids)
+    if len(part_of_unit) < len(paths):
+        has = counted(len(part_of_unit), *("group of images", "groups of images") if grouped else ("image",))
         remedy = "give fewer outputs" + ", or a group_key or group_name that makes more groups" * grouped
         raise InputError(f"{table.path} has {has} for {len(paths)} outputs; {remedy}")
     units = "groups of images" if grouped else "images"
     for index, path in enumerate(paths):
-        if not (part == index).any():
+        if not (part_of_unit == index).any():
             raise InputError(f"{path} would get none of the {units} of {table.path}; give it a larger ratio")
 
 
@@ -213,17 +215,17 @@ def stratify(labels: Labels, parts: Sequence[float], rng: np.random.Generator) -
     labels = labels[order]
     left = labels.sum(0)
     wanted_samples, wanted = np.multiply(parts, len(labels)), np.outer(left, parts)
-    part = np.full(len(labels), -1)
+    part_of_sample = np.full(len(labels), -1)
     while left.any():
         rarest = int(np.where(left > 0, left, len(labels) + 1).argmin())
-        for sample in np.flatnonzero(labels[:, rarest] & (part < 0)).tolist():
-            part[sample] = chosen = _most_wanting(wanted[rarest], wanted_samples, rng)
+        for sample in np.flatnonzero(labels[:, rarest] & (part_of_sample < 0)).tolist():
+            part_of_sample[sample] = chosen = _most_wanting(wanted[rarest], wanted_samples, rng)
             wanted[labels[sample], chosen] -= 1
             wanted_samples[chosen] -= 1
             left -= labels[sample]
     # Back to the samples' own order: until here they were shuffled.
     unshuffled = np.zeros(len(labels), np.int64)
-    unshuffled[order] = np.maximum(part, 0)
+    unshuffled[order] = np.maximum(part_of_sample, 0)
     return unshuffled
 
 
