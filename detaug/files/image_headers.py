@@ -158,6 +158,7 @@ class _Scanned(NamedTuple):
 def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
     if head[:2] == b"\xff\xd8":
         scanned = _scan_jpeg(head)
+        # the frame header may lie behind long EXIF data and color profiles
         if scanned is None and len(head) == _HEAD_BYTES:
             scanned = _scan_jpeg(head + file.read(_LONG_HEAD_BYTES))
         if scanned is None and len(head) == _HEAD_BYTES:

@@ -114,6 +114,7 @@ def read_npy_header(file: BinaryIO) -> NpyHeader | None:
     """
     file.seek(0)
     head = file.read(12)
+    # version 1 has a length of 2 bytes, later ones of 4
     start = 10 if head[6:7] == b"\1" else 12
     length = int.from_bytes(head[8:start], "little")
     file.seek(start)
@@ -159,6 +160,7 @@ def read_pixel_type(head: bytes, file: BinaryIO) -> PixelType:
     if head[:2] in (b"P5", b"P6", b"P2", b"P3"):
         return _of_pnm(head)
     if head[8:16] == b"WEBPVP8X" or head[8:16] == b"WEBPVP8L":
+        # the bit that declares an alpha channel
         alpha = head[20] & 0x10 if head[15] == ord("X") else head[24] & 0x10
         return PixelType(4, alpha=True) if alpha else PixelType()
     return PixelType()

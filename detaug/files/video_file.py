@@ -169,6 +169,7 @@ def _is_flipped(frame: Any) -> bool:
     if matrix is None:
         return False
     a, b, _, c, d = np.frombuffer(bytes(matrix), np.int32)[:5].astype(np.float64).tolist()
+    # the determinant of a mirror is negative
     return bool(a * d < b * c)
 
 
@@ -263,6 +264,7 @@ def _scan(path: str, *, decode_all: bool) -> _Scan:
             if packet:
                 times = packet.pts, packet.dts, packet.duration or 0
                 packets.append(_Packet(*times, packet.is_keyframe, packet.is_discard))
+                # the decoder hands the time on: so each frame says which packet it came out of
                 packet.pts = len(packets) - 1
             if decode_all or first is None:
                 decoded = _decoded(stream, packet)
@@ -311,6 +313,7 @@ def _by_times(scan: _Scan) -> VideoIndex | None:
     stamps = _known([packet.pts for packet in packets])
     if scan.is_decoded or stamps is None or len({*stamps}) < len(stamps):
         return None
+    # frames are reordered, and yet the times ascend from packet to packet
     if scan.is_reordered and _ascending(stamps):
         return None
     order = np.argsort(stamps)
