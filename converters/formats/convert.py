@@ -110,7 +110,7 @@ def _convert_with_own(
 def _is_panoptic(file: Path) -> bool:
     """Return whether a COCO JSON file too large to be parsed when it is recognized has segments."""
     with file.open("rb") as content:
-        return any(b'"segments_info"' in part for part in iter(partial(content.read, 1 << 24), b""))
+        return any(b'"segments_info"' in chunk for chunk in iter(partial(content.read, 1 << 24), b""))
 
 
 def _refuse(recognized: Recognised, arguments: dict[str, Any], names: Sequence[str]) -> None:

@@ -81,8 +81,8 @@ def _join_groups(record: Record) -> None:
     """
     groups: dict[tuple[str, int], list[Object]] = {}
     for shape in record.objects:
-        if group := shape.columns.get("group_id"):
-            groups.setdefault((shape.class_name, group), []).append(shape)
+        if group_id := shape.columns.get("group_id"):
+            groups.setdefault((shape.class_name, group_id), []).append(shape)
     for group in groups.values():
         boxes = [shape for shape in group if shape.edges and not shape.rings]
         corners, masks, rings, points = (
@@ -135,8 +135,8 @@ def _columns(element: Any) -> dict[str, Any]:
 
 def group_of(element: Any) -> dict[str, int]:
     """Return the group that a shape, or all shapes of a track, are in, as a column; {} for none."""
-    group = element.get("group_id") or ""
-    return {"group_id": int(group[:18])} if group.isdecimal() else {}
+    group_id = element.get("group_id") or ""
+    return {"group_id": int(group_id[:18])} if group_id.isdecimal() else {}
 
 
 def _points(element: Any, least: int) -> list[float]:

@@ -123,7 +123,10 @@ def _records(
         tag = _tag_of_image(results)
         pages = _pages(data, tag, results)
         if pages:
-            parts = [(_names_of_path(path), part) for path, part in zip(pages, _by_page(results, pages), strict=True)]
+            parts = [
+                (_names_of_path(path), page_results)
+                for path, page_results in zip(pages, _by_page(results, pages), strict=True)
+            ]
         else:
             parts = [(_names(data, upload, tag, usual_tag), results)]
         if not is_whole and record.tool_id is not None:
@@ -132,12 +135,12 @@ def _records(
                 findings.append(Finding(file, "annotation-unused", before=str(record.tool_id)))
                 return
             annotated.add(key)
-        for names, part in parts:
+        for names, page_results in parts:
             page = Record(file, names, tool_id=record.tool_id)
             images = renamed.get(names[-1], ())
             page.names = [*names, *(images if len(images) == 1 else ())]
             try:
-                _read_regions(page, part)
+                _read_regions(page, page_results)
                 page.columns = {**(_further(data, tag) if is_whole else {}), **page.columns}
             except ObjectError as error:
                 page.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
@@ -217,8 +220,8 @@ def _by_page(results: Sequence[dict[str, Any]], pages: Sequence[str]) -> list[li
             )
         if number is not None and (type(number) is not int or not 0 <= number < len(pages)):
             raise ObjectError(f"item_index must be from 0 to {len(pages) - 1}, got {str(number)[:20]!r}")
-        for part in by_page if number is None else [by_page[number]]:
-            part.append(result)
+        for page in by_page if number is None else [by_page[number]]:
+            page.append(result)
     return by_page
 
 

@@ -178,6 +178,6 @@ def _add_point(record: Record, item: tuple[int, dict[str, Any]], groups: dict[st
     """Make a point a keypoint of the one object of its group."""
     index, shape = item
     x, y = points_of(shape.get("points"), "points")[:2]
-    name, group = text_of(shape.get("label"), "label"), shape.get("group_id")
-    owners = [] if group is None else groups.get(repr(group), [])
+    name, group_id = text_of(shape.get("label"), "label"), shape.get("group_id")
+    owners = [] if group_id is None else groups.get(repr(group_id), [])
     add_key_point(record, index, owners, name, (x, y, 1 if shape.get("difficult") is True else 2))

@@ -33,6 +33,7 @@ def unpack_mask(rle: Any, size: tuple[float, float] | None) -> NDArray[np.bool_]
         position += count
         if position > 8 * len(data):
             raise ObjectError("rle is cut off")
+        # a number may begin at any bit of a byte
         return position - count
 
     def read(count: int) -> int:

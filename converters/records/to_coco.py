@@ -90,6 +90,7 @@ def records_to_coco(
     images = finder.folder
     paths = output_files({"output": output, "report": options.report}, *inputs, images)
     report, is_part = paths.get("report"), options.part is not None
+    # of parts alone: a format may read its file once more for them
     videos = contents.video_names() if contents.video_names and is_part else ()
     with closing(StoredObjects(paths["output"].parent)) as stored:
         usable, numbers, findings = _usable_images(contents, finder, stored, options, title, videos, is_whole=is_whole)

@@ -53,6 +53,7 @@ def _usual_features(data: bytes, position: int, end: int) -> dict[str, Span] | N
     try:
         while position < end:
             length, entry = data[position + 1], position + 2
+            # most lengths are one byte: no call for these
             if length > 127:
                 length, entry = _varint(data, position + 1, end)
             last, name = entry + length, entry + 2

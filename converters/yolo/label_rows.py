@@ -67,6 +67,7 @@ def label_rows(rows: CocoRows, task: YoloTask, flip_pairs: Pairs | None = None) 
             ring = outlines.rotated_box(box)
         else:
             rings = [cut for ring in outlines.rings.get(box, []) if len(cut := cut_ring(ring, width, height)) > 2]
+            # an even-odd fill leaves a hole where rings overlap; those of a mask never do
             if box not in outlines.runs:
                 rings, traced = without_overlaps(rings)
                 counts["rings-traced"] += traced

@@ -143,6 +143,7 @@ def _row(words: Sequence[str], form: RowForm) -> tuple[int, list[float]]:
     if wrong:
         rule = "coordinates must be relative to the image, from 0 to 1"
         remedy = "; divide pixels by its size" if max(wrong) > 2 else ""
+        # 2 is a visibility, and no coordinate
         if {*wrong} == {2} and len(coordinates) > 6 and not form.key_points:
             remedy = ", which may be the visibility of a keypoint; write kpt_shape into the data.yaml"
         raise _RowError("row-not-relative", f"{rule}, got {max(wrong, key=abs):g}{remedy}")
