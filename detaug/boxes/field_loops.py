@@ -27,15 +27,15 @@ def undo_shifts(image, x, y, size, control, spacing):
         number, to_x, to_y = image[point], x[point], y[point]
         if not (np.isfinite(to_x) and np.isfinite(to_y)):
             continue
-        height, width, own, step = size[number, 0], size[number, 1], control[number], spacing[number]
-        at_x, at_y, near, most = to_x, to_y, np.sqrt(CLOSE * step / 4), step / 2
+        height, width, own, own_spacing = size[number, 0], size[number, 1], control[number], spacing[number]
+        at_x, at_y, near, most = to_x, to_y, np.sqrt(CLOSE * own_spacing / 4), own_spacing / 2
         if before >= 0 and image[before] == number:
             along_x, along_y = to_x - seen_x, to_y - seen_y
             ahead_x, ahead_y = _solved(a, b, c, d, along_x, along_y)
             at_x = x[before] + along_x + _limited(ahead_x - along_x, most)
             at_y = y[before] + along_y + _limited(ahead_y - along_y, most)
         for _ in range(ITERATIONS):
-            right, down, a, b, c, d = _shift_at(at_x, at_y, height, width, own, step)
+            right, down, a, b, c, d = _shift_at(at_x, at_y, height, width, own, own_spacing)
             off_x, off_y = at_x + right - to_x, at_y + down - to_y
             smooth = near < at_x < width - near and near < at_y < height - near
             back_x, back_y = _solved(a, b, c, d, off_x, off_y)

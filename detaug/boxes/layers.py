@@ -105,6 +105,7 @@ class Layers:
         )
         parts = parts if stencil is None else parts._cut_out(stencil.reshape(-1, 1))
         if count > 1:
+            # a hole below a tile is the last layer of the tile before it; after the last tile it has no area
             after = np.append(window[:, 1:], np.zeros((n, 1, 4)), axis=1).reshape(-1, 1, 4)
             own = None if stencil is None else np.roll(stencil, -1, axis=1).reshape(-1, 1)
             parts = parts.with_holes(after, np.roll(interval, -1, axis=1).reshape(-1, 1, 2), own)
@@ -209,6 +210,7 @@ class Drawing:
         return Drawing(self.count, lambda: self.layers[images])
 
     def __reduce__(self) -> Any:
+        # a function cannot be pickled, layers can
         return _drawing_of, (self.layers,)
 
     def paste(self, images: Ints, source: Floats, target: Floats, **more: Any) -> Drawing:

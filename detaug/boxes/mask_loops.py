@@ -67,6 +67,7 @@ def fill_points(table, scene, rows, layer_of, y, x, out):
         for line in range(y.shape[0]):
             for column in range(y.shape[1]):
                 point_y, point_x = y[line, column], x[line, column]
+                # a point far away is at -FAR, for which `edges` has no line
                 if x0 <= point_x <= x1 and y0 <= point_y <= y1 and point_y >= 0:
                     if in_source:
                         inside = _in_source(table, rows[index], layer, vertex_x, vertex_y, point_y, point_x)
@@ -107,9 +108,11 @@ def _in_edges(edges, vertex_x, vertex_y, y, x):
     line, inside = y // ONE, False
     first = ends[line - 1] if line else 0
     for number in range(first, ends[line]):
+        # the ring before has ended, and had it inside; else the count starts again at outside
         if inside and kept[2, number] != kept[2, number - 1]:
             return True
         low, high = kept[0, number], kept[1, number]
+        # without the lower end, which the next edge has: a vertex would count twice
         if vertex_y[low] <= y < vertex_y[high]:
             dx, dy = vertex_x[high] - vertex_x[low], vertex_y[high] - vertex_y[low]
             inside ^= (x - vertex_x[low]) * dy >= (y - vertex_y[low]) * dx
@@ -123,6 +126,7 @@ def show_fewer(table, scene, rows, layer_of, boxes, pixels, out):
         left, top, right, bottom = boxes[index]
         outline, shown = _place(table, scene[0][layer_of[index]], rows[index]), 0
         for samples in SAMPLES:
+            # enough of a few pixels are enough of all of them, so most large objects are decided by few
             if shown < pixels:
                 step = max(1, -(-max(right - left, bottom - top) // samples))
                 shown = _count(table, scene, rows[index], layer_of[index], outline, boxes[index], step, pixels)
@@ -246,6 +250,7 @@ def _fill_rings(table, row, vertex_x, vertex_y, y, x, mask):
             first, last = np.searchsorted(y, vertex_y[low]), np.searchsorted(y, vertex_y[high])
             for line in range(first, last):
                 edge = vertex_x[low] - (vertex_y[low] - y[line]) * dx // dy  # the smallest whole x not left of it
+                # from the edge on, points are on its other side
                 crossings[line, np.searchsorted(x, edge)] ^= True
         for line in range(len(y)):
             inside = False
@@ -267,6 +272,7 @@ def _in_rings(table, row, vertex_x, vertex_y, y, x):
             low, high = (vertex, after) if vertex_y[vertex] <= vertex_y[after] else (after, vertex)
             if vertex_y[low] <= y < vertex_y[high]:
                 dx, dy = vertex_x[high] - vertex_x[low], vertex_y[high] - vertex_y[low]
+                # exact: FARTHEST keeps products of units within 64 bits
                 inside ^= (x - vertex_x[low]) * dy >= (y - vertex_y[low]) * dx
         if inside:
             return True
@@ -295,6 +301,7 @@ def _in_source(table, row, layer, vertex_x, vertex_y, y, x):
     first, end = first_run[row], first_run[row + 1]
     if end == first:
         return _in_rings(table, row, vertex_x, vertex_y, _single_units(source_y), _single_units(source_x))
+    # on the border below, a point would be in the next column
     position = _whole(source_x) * heights[row] + min(_whole(source_y), heights[row] - 1)
     before = np.searchsorted(runs[first:end], position, side="right")
     return before % 2 == 1 and position < runs[end - 1]
@@ -364,6 +371,7 @@ def _may_be_hidden(scene, own, alone, y, x):
         meets = left < x1 and right >= x0 and top < y1 and bottom >= y0
         if meets and _covers(layers[number], layers[own]):
             return True
+    # bounds are convex: points between corners within them are within too
     return not (
         _in_bounds(layers[own], y[0], x[0])
         and _in_bounds(layers[own], y[0], x[-1])

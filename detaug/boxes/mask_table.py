@@ -44,6 +44,7 @@ class MaskTable:
         if real.any():
             x, y = outlines.points.T
             after = next_points(first)
+            # `reduceat` knows no empty rings
             twice = np.add.reduceat(x * y[after] - x[after] * y, first[:-1][real], dtype=np.float64)
             owner = np.repeat(np.arange(count), np.diff(outlines.first_ring))
             np.maximum.at(result, owner[real], (np.abs(twice) / 2).astype(np.float32))

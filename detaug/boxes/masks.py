@@ -140,6 +140,7 @@ def cell_grid(box: Sequence[float], height: int, width: int) -> Grid:
 def whole_objects(rows: Ints, height: int, width: int) -> PlacedObjects:
     """Return the objects of annotations `rows` of one image, (height, width) pixels, which is the output as it is."""
     identity, bounds = np.eye(3).ravel(), (0, 0, width, height)
+    # maps, bounds, rectangle, interval, copy and no stencil: see `TO_OUTPUT`
     layer, no_bits = np.array([*identity, *identity, *bounds, *bounds, 0, 1, 0, -1, 0, 0, 0]), np.zeros(0, np.uint8)
     return PlacedObjects(
         rows, np.zeros(len(rows), np.int64), layer.reshape(1, 1, NUMBERS), np.zeros((1, 0, 3)), no_bits

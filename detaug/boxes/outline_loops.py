@@ -52,6 +52,7 @@ def _enclose(points, to_output, window, corners, box):
     for point in range(len(points)):
         x, y, depth = _moved(to_output, points[point, 0], points[point, 1])
         in_front &= depth > NEAREST
+        # of an outline behind the horizon the box is not used, only its numbers must be finite
         depth = max(depth, NEAREST)
         _widen(box, x / depth, y / depth)
         low_x, low_y = min(low_x, points[point, 0]), min(low_y, points[point, 1])
@@ -86,6 +87,7 @@ def see(points, first_point, first_ring, last_ring, to_output, to_source, window
         for ring in range(first_ring[index], last_ring[index]):
             one_ring = points[first_point[ring] : first_point[ring + 1]]
             leaves |= _see_ring(one_ring, to_output[index], *own, turns[index], boxes[index], ends)
+        # a corner of what is seen can only be in an outline that leaves it
         if leaves:
             region = _region(to_source[index], *own, turns[index])
             for corner in range(len(region)):
@@ -104,6 +106,7 @@ def _see_ring(points, to_output, window, corners, turn, box, ends):
     x, y, depth = _moved_in_pairs(to_output, points[last, 0], points[last, 1])
     was_inside = _distances(points[last, 0], points[last, 1], x, y, depth, window, corners, turn, ends, 1)
     for point in range(len(points)):
+        # rows of `ends`, in turns: the end of an edge is where the next one starts
         here, there = 1 - point % 2, point % 2
         to_x, to_y, to_depth = _moved_in_pairs(to_output, points[point, 0], points[point, 1])
         source = points[point, 0], points[point, 1]

@@ -122,6 +122,7 @@ def _shown_points(key_points: KeyPoints, classes: Ints, placement: Placement) ->
     """Return (B, K): which of its points each annotation has at each place."""
     shown = np.tile(np.arange(key_points.count), (len(placement.rows), 1))
     flipped = np.flatnonzero(placement.flipped)
+    # only flips ask: recipes without them work with points of unknown sides
     if len(flipped):
         key_points.check_flips()
     of_class = classes[placement.rows[flipped]] if len(key_points.swapped) > 1 else flipped * 0

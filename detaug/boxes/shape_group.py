@@ -32,6 +32,7 @@ class ShapeGroup:
         return self._place()
 
     def __reduce__(self) -> Any:
+        # functions cannot be pickled, what they return can
         return _group_of, (self.shapes, self.placement)
 
     def prepare(self) -> None:

@@ -219,6 +219,7 @@ class Views:
     def quarter_turns(self, turns: Ints) -> Views:
         """Turn the views counter-clockwise by `turns` (N,) quarters."""
         change = _QUARTERS[turns % 4]
+        # after quarter turns a box is a box: its hull is exact, and needs no polygon
         return replace(
             self,
             boxes=polygons.hull(polygons.transform(change, polygons.from_boxes(self.boxes))),
