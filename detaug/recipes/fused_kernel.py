@@ -79,6 +79,7 @@ class FusedKernel:
         """
         parameters = self._of_views(inputs) if self.region else _of_whole_images(sizes, self.pixels.count)
         parameters["shown"][:, :, 1] = _EVERYWHERE
+        # slots are in the place of starts until `to_device` knows these
         parameters["size"][:, 0], parameters["start"][:, 0] = sizes, slots
         parameters["fill"] = np.round(self.fill) if self.pixels.is_rgb8 else self.fill
         if self.tiles:

@@ -146,6 +146,7 @@ class _ChosenPass:
         return {"chosen": chosen} | _numbered([gpu_pass.parameters(views, inputs) for gpu_pass in self.passes])
 
     def run(self, images: Tensor, parameters: Tensors) -> Tensor:
+        # passes may change images in place
         changed = _run(self.passes, images.clone(memory_format=torch.preserve_format), parameters)
         return torch.where(parameters["chosen"].view(-1, 1, 1, 1), changed, images)
 
@@ -178,6 +179,7 @@ def _chain_of(steps: Sequence[PixelStep], pixels: PixelFormat, device: torch.dev
         return None
     if not others:
         return KernelChain(fuse(first, _plain(pixels), pixels, device), ())
+    # the fused kernel comes last in any case: it writes the batch
     *before_last, last = others if known_kind(others[-1][0]) else [*others, ()]
     passes = _passes(before_last, device)
     if passes is None or (last and known_kind(last[0]) is PasteTiles):

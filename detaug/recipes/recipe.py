@@ -157,22 +157,22 @@ class Recipe:
             raise InputError("the params are those of another recipe: replay with the ops that drew them")
         used: list[Arrays] = []
         inputs: Arrays = {}
-        for step in range(len(self.steps)):
-            used.append(self._draw(step, views, draws, used) if drawn is None else drawn[step])
-            views, planned = self._plan_step(step, views, used[-1])
-            _check_overhang(self.labels[step], self.steps[step][0], views)
-            inputs |= {f"{step}.{name}": array for name, array in planned.items()}
+        for index in range(len(self.steps)):
+            used.append(self._draw(index, views, draws, used) if drawn is None else drawn[index])
+            views, planned = self._plan_step(index, views, used[-1])
+            _check_overhang(self.labels[index], self.steps[index][0], views)
+            inputs |= {f"{index}.{name}": array for name, array in planned.items()}
         return Plan(views, inputs, tuple(used))
 
-    def _draw(self, step: int, views: Views, draws: Draws, before: list[Arrays]) -> Arrays:
+    def _draw(self, index: int, views: Views, draws: Draws, before: list[Arrays]) -> Arrays:
         """Return what the op of a step draws; for a second part, what its op drew."""
-        op, drawn_by = self.steps[step]
-        if drawn_by != step:
+        op, drawn_by = self.steps[index]
+        if drawn_by != index:
             return before[drawn_by]
         first = views.first_frames()
-        with name_op_in_errors(self.labels[step], "draw"):
-            drawn = draws(step, op, first)
-        with name_op_in_errors(self.labels[step], "adapt_draw"):
+        with name_op_in_errors(self.labels[index], "draw"):
+            drawn = draws(index, op, first)
+        with name_op_in_errors(self.labels[index], "adapt_draw"):
             drawn = check_drawn(op.adapt_draw(first, drawn), len(first), "adapt_draw")
         return drawn if views.frames == 1 else draw_for_frames(op, drawn, views.frames)
 
@@ -181,10 +181,10 @@ class Recipe:
         """Return the names of what each step draws."""
         return [arrays.keys() for arrays in self.plan(example_view(), draws_from(np.random.default_rng(0))).drawn]
 
-    def _plan_step(self, step: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
+    def _plan_step(self, index: int, views: Views, drawn: Arrays) -> tuple[Views, Arrays]:
         """Return the views after the op of a step, and its inputs."""
-        op, _ = self.steps[step]
-        with name_op_in_errors(self.labels[step], "move" if op.stage == "view" else "plan"):
+        op, _ = self.steps[index]
+        with name_op_in_errors(self.labels[index], "move" if op.stage == "view" else "plan"):
             views, planned = op.plan(views, drawn)
             _check_rows(views)
             return views, {name: _as_input(array) for name, array in planned.items()}
@@ -249,7 +249,8 @@ class Recipe:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Return the name and place of the op of each step, for errors; a second part has those of its op."""
-        drawing = [step for step, (_, drawn_by) in enumerate(self.steps) if drawn_by == step]  # in the order of the ops
+        # in the order of the ops
+        drawing = [index for index, (_, drawn_by) in enumerate(self.steps) if drawn_by == index]
         indices = [drawing.index(drawn_by) for _, drawn_by in self.steps]
         return tuple(label_op(self.ops[index], place_of(self.ops, index)) for index in indices)
 
