@@ -105,31 +105,31 @@ def input_nodes(source: Source) -> Nodes:
     return {"bytes": fn.external_source(name="bytes", no_copy=True, dtype=types.UINT8, ndim=1), "size": size}
 
 
-def inputs(source: Source, indices: Ints, read: Ints | None = None) -> dict[str, Any]:
-    """Return the inputs of `decoded` for these images, by name. `read`: the positions of those that are used."""
-    read = np.arange(len(indices)) if read is None else read
+def inputs(source: Source, indices: Ints, wanted: Ints | None = None) -> dict[str, Any]:
+    """Return the inputs of `decoded` for these images, by name. `wanted`: the positions of those that are used."""
+    wanted = np.arange(len(indices)) if wanted is None else wanted
     if source.decodes:
         unread = np.zeros((1, 1, source.pixel_format.channels), source.pixel_format.dtype)
-        return {"pixels": _contents(source, indices, read, unread, "HWC")}
+        return {"pixels": _contents(source, indices, wanted, unread, "HWC")}
     size = source.sizes[indices].astype(np.int32)
     if source.files:
         return {"path": source.paths(indices), "size": size}
-    contents = _contents(source, indices, read, np.zeros(1, np.uint8))
+    contents = _contents(source, indices, wanted, np.zeros(1, np.uint8))
     return {"bytes": contents, "size": size}
 
 
-def _contents(source: Source, indices: Ints, read: Ints, unread: Bytes, layout: str = "") -> list[Any]:
-    """Return what the source has of images, for DALI, without a copy. `unread`: for those not to `read`.
+def _contents(source: Source, indices: Ints, wanted: Ints, unread: Bytes, layout: str = "") -> list[Any]:
+    """Return what the source has of images, for DALI, without a copy. `unread`: for those that are not `wanted`.
 
     What DALI's decoder cannot read, or not with all its bands, is written again.
     """
     contents, as_rgb = [unread] * len(indices), source.pixel_format.is_rgb8
-    encoded = source.contents(indices[read]) if len(read) else []
+    encoded = source.contents(indices[wanted]) if len(wanted) else []
     if not source.decodes and (source.has_heif or not as_rgb):
-        sizes = map(tuple, source.sizes[indices[read]].tolist())
+        sizes = map(tuple, source.sizes[indices[wanted]].tolist())
         with Threads(available_cores()) as pool:
             encoded = pool.map(partial(as_decodable, as_rgb=as_rgb), encoded, [*sizes])
-    for index, content in zip(read.tolist(), encoded, strict=True):
+    for index, content in zip(wanted.tolist(), encoded, strict=True):
         contents[index] = content
     return [tensors.TensorCPU(content, layout) for content in contents]
 
