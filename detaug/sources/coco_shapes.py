@@ -53,6 +53,7 @@ class WantedShapes:
         """Return the shapes of the annotations to `keep`."""
         key_points = key_points_of(data, keep, self.flip_pairs) if self.keypoints else None
         outlines = data.outlines if self.outlines else None
+        # a selection is a copy of all: spared where all stay
         if outlines and not keep.all():
             outlines = outlines.of(np.flatnonzero(keep))
         corners = corners_of(data.boxes[keep], outlines) if self.rotated and outlines else None

@@ -69,6 +69,7 @@ def _chunks(source: Source, tiles: TileWindows) -> Iterator[slice]:
     while start < len(work):
         done = int(work[start - 1]) if start else 0
         end = int(np.searchsorted(work, done + PAIRS, side="right"))
+        # on to the end of its source image
         end = int(np.searchsorted(tiles.image, tiles.image[min(max(end, start + 1), len(work)) - 1], side="right"))
         yield slice(start, end)
         start = end

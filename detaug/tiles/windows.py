@@ -97,6 +97,7 @@ def _starts(side: int, tile: int, overlap: float, phase: float, align: int) -> l
         return [0]
     step = max((tile - int(overlap * tile)) // align, 1) * align
     first, last = -int(phase * step) // align * align, -(-(side - tile) // align) * align
+    # those beyond the last one become the last one, once
     return list(dict.fromkeys(min(max(start, 0), last) for start in range(first, last + step, step)))
 
 
