@@ -231,6 +231,7 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         numbers[image, real % max(1, room) + 1] = (
             torch.arange(len(real), device=real.device) - starts[image] + 1
         ).int()
+        # the first column is for pixels without an object
         classes = torch.cat([self.labels.new_zeros((len(self), 1)), self.labels.clamp(min=1) - 1], 1)
         index = (places + 1).long().flatten(1)
         of_places = {"masks": numbers, "sem_masks": classes.float()}

@@ -89,6 +89,7 @@ class MasksOfBoxes(ShapesOfBoxes):
         Small objects lie on large ones; `ignore` is the value of the padding right of and below images.
         """
         places = self.instance_map(stride).long()
+        # the last column is for pixels without an object
         labels = torch.cat([self.labels, self.labels.new_zeros((*self.labels.shape[:-1], 1))], -1)
         places = torch.where(places < 0, labels.shape[-1] - 1, places)
         result = labels.gather(-1, places.flatten(-2)).reshape(places.shape)

@@ -121,7 +121,7 @@ class EpochOrder:
         """
         steps, skipped = self.steps(epoch), self._broken(skipped)
         batches = self._own(steps)
-        first_slots = [self.part(len(step)).start for step in steps]
+        first_slots = [self.part(len(items)).start for items in steps]
         wanted = [np.ones(len(batch), bool) if self.train else ~skipped[batch] for batch in batches]
         if skipped.any() and self.train:
             batches = self._own(replace_skipped(skipped, steps, self.groups, self.global_batch))
@@ -142,9 +142,9 @@ class EpochOrder:
             steps = replace_skipped(skipped, steps, self.groups, self.global_batch)
         first, last = (replace(self, shard=(rank, self.shard[1])) for rank in (ranks[0], ranks[-1]))
         indices, mine = [np.arange(0)], [np.zeros(0, bool)]
-        for step in steps[first_step:]:
-            slots, own = np.arange(first.part(len(step)).start, last.part(len(step)).stop), self.part(len(step))
-            indices.append(step[slots])
+        for items in steps[first_step:]:
+            slots, own = np.arange(first.part(len(items)).start, last.part(len(items)).stop), self.part(len(items))
+            indices.append(items[slots])
             mine.append((slots >= own.start) & (slots < own.stop))
         return Upcoming(self.images_of(np.concatenate(indices)), np.repeat(np.concatenate(mine), self.frames))
 
@@ -158,7 +158,7 @@ class EpochOrder:
         return np.asarray(skipped[self.clips].any(1))
 
     def _own(self, steps: list[Ints]) -> list[Ints]:
-        return [batch for step in steps if len(batch := step[self.part(len(step))])]
+        return [batch for items in steps if len(batch := items[self.part(len(items))])]
 
 
 def training_steps(
@@ -230,6 +230,7 @@ def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -
         return shuffled, _length(indices, factors)
     total = np.cumsum(factors[shuffled])
     times = np.diff(np.floor(total + rng.random()), prepend=0).astype(np.int64)
+    # an epoch has at least one image
     if not times.any():
         times[np.argmax(factors[shuffled])] = 1
     return rng.permutation(np.repeat(shuffled, times)), _length(indices, factors)

@@ -255,6 +255,7 @@ class FrameFeed(ImageFeed):
     def release(self, images: list[Tensor]) -> None:
         """Let the memory of frames be used again when the work on the current stream is done."""
         stream = torch.cuda.current_stream(self._device.index)
+        # frames share memory: once for each piece of it
         for frame in {frame.untyped_storage().data_ptr(): frame for frame in images}.values():
             frame.record_stream(stream)
 

@@ -104,6 +104,7 @@ class Planner:
         end = self.end if self.order.train else epoch + 1
         for number in count(epoch) if end is None else range(epoch, end):
             batches, first_step = self._epoch(number), step if number == epoch else 0
+            # from the start of a block, as in an epoch that is not resumed: so groups and slots are the same
             for start in range(first_step - first_step % block, len(batches.indices), block):
                 yield self._plan(batches, range(start, min(start + block, len(batches.indices))))
 

@@ -128,8 +128,10 @@ def _draws_fingerprint(reader: Source, recipes: Iterable[Recipe]) -> str:
     views = reader.clip_views(reader.clips[np.arange(8) % len(reader.clips)].reshape(-1))
     positions = 0, 150, np.arange(8) * 20, np.arange(8) * 3
     # PositionDraws keeps draws by the step of a recipe, so each recipe needs its own
-    steps = [step for recipe in recipes for step in recipe.plan(views, PositionDraws(0, 22).at(*positions)).drawn]
-    drawn = [array for arrays in steps for _, array in sorted(arrays.items())]
+    of_steps = [
+        arrays for recipe in recipes for arrays in recipe.plan(views, PositionDraws(0, 22).at(*positions)).drawn
+    ]
+    drawn = [array for arrays in of_steps for _, array in sorted(arrays.items())]
     order = training_steps(None, np.zeros(8, np.int64), 4, 0, 0)
     numbers = [np.round(np.asarray(array, np.float64), 6) + 0.0 for array in [*order, *drawn]]
     return short_digest(*(array.tobytes() for array in numbers))
