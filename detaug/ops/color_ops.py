@@ -51,7 +51,7 @@ class ColorOp(PixelOp):
 
 
 def _picture(views: Views) -> Arrays:
-    """Return "image", (n, 2, 2): the first and last corner (y, x) of the image in the output, if fill is around it.
+    """Return one input, (n, 2, 2): the first and last corner (y, x) of the image in the output, if fill is around it.
 
     Resize has moved the view so that they are whole pixels. An image that is out of view has an area of 0.
     """

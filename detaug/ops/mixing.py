@@ -53,6 +53,7 @@ def partners(views: Views, drawn: Floats) -> Ints:
     for number, share in enumerate(drawn.T):
         enough = others > number
         step = np.floor(share * np.where(enough, others - number, others)).astype(np.int64)
+        # pass over those that are taken, from the nearest on: the others stay equally likely
         for earlier in np.sort(steps, axis=1).T:
             step += enough & (step >= earlier)
         steps = np.column_stack([steps, step])
@@ -69,7 +70,7 @@ def _groups(views: Views) -> tuple[Ints, Ints]:
 
 
 class PasteTiles(PixelOp):
-    """Pastes rectangles of the batch's images, later ones over earlier ones, planned as "tiles" (see `_tiles`).
+    """Pastes rectangles of the batch's images, later ones over earlier ones, planned as "tiles" (see `tiles_of`).
 
     Where no tile is, the image has the fill of `views`. The plan then has those rectangles as "gaps" (see `_gaps`), and
     "has_gaps" for each image: the others cost nothing.
@@ -246,7 +247,7 @@ def _only_own(views: Views) -> Floats:
 
 
 def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_visibility: float) -> Views:
-    """Return the views with the boxes that their tiles show, and the matrix of the first tile. See also `_tiles`."""
+    """Return the views with the boxes that their tiles show, and the matrix of the first tile. See also `tiles_of`."""
     size = views.size[:, None, ::-1]
     shift = (target - source[..., :2]) / size
     place, counts, moved, share, layers = move_boxes(
@@ -263,7 +264,7 @@ def _move_boxes(views: Views, images: Ints, source: Floats, target: Floats, min_
 def with_added(views: Views, own: Views, added: Views, images: Ints, source: Floats, **more: Any) -> Views:
     """Return views of tiles that stay where they are in their image: the image's own first, then its partner's.
 
-    `own`: `views` with the boxes that are left; `added`: the partners with theirs. `images`, `source`: see `_tiles`;
+    `own`: `views` with the boxes that are left; `added`: the partners with theirs. `images`, `source`: see `tiles_of`;
     `interval`, `copy`: see `Layers.paste`.
     """
     drawing = views.drawing_or_whole()

@@ -355,6 +355,7 @@ def _fit_to_canvas(views: Views, window: Floats, size: Floats) -> tuple[Views, F
     start, stop = (first - begin) / (end - begin), (last - begin) / (end - begin)  # relative to the view
     length = np.round((stop - start) * size_xy).clip(1, size_xy)
     room = size_xy - length
+    # where the image ends with the view, no pixel of fill comes after it
     offset = np.where(stop > 1 - 1e-6, room, np.round(start * size_xy).clip(0, room))
     nothing = (stop <= start).any(1, keepdims=True)  # the view shows nothing of the image
     step = np.where(nothing, 1, stop - start) / length
@@ -411,6 +412,7 @@ def _half_planes(polygon: Floats) -> Arrays:
     length = np.linalg.norm(edge, axis=2)
     scale = np.sign(around)[:, None] / np.maximum(length, 1e-9)
     a, b = -edge[..., 1] * scale, edge[..., 0] * scale
+    # a point that is there twice has no edge, which cuts nothing off
     c = np.where(length > 1e-9, -a * polygon[..., 0] - b * polygon[..., 1], 1e6)
     return {"edges": np.stack([a, b, c], axis=1)}
 
@@ -435,6 +437,7 @@ def _few_bands(count: int) -> list[slice]:
 
 def _fill_outside(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) -> Node:
     """Fill what is outside of the half planes, with edges as smooth as a resample's."""
+    # there only pixels at the edges are computed
     if image.device == "cpu" and pixels.is_rgb8:
         return on_cpu.apply_kernels(image, [(partial(on_cpu.fill_outside, fill=fill), {"edges": planned["edges"]})])
     edges = planned["edges"].gpu() if image.device == "gpu" else planned["edges"]
