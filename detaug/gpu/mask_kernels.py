@@ -52,6 +52,7 @@ def place(
         x, y = _source_points(points, start + lane, real)
         x0, y0, x1, y1, behind = _around(layer, x, y, real, x0, y0, x1, y1, behind)
     to = placed + tl.load(starts + which)
+    # only now is known whether all of them are in front of the horizon
     for start in range(begin, end, VERTICES):
         real = start + lane < end
         x, y = _source_points(points, start + lane, real)
@@ -379,6 +380,7 @@ def _in_source(layer, y, x):
     w = (_single(matrix + 6) * x + _single(matrix + 7) * y) + _single(matrix + 8)
     at_x = (_single(matrix) * x + _single(matrix + 1) * y) + _single(matrix + 2)
     at_y = (_single(matrix + 3) * x + _single(matrix + 4) * y) + _single(matrix + 5)
+    # Triton's / is not rounded correctly in single precision, which the CPU's is
     return tl.div_rn(at_x, w), tl.div_rn(at_y, w), w
 
 
@@ -402,6 +404,7 @@ def _in_rings(vertex, vertices, first_point, ring, last, y, x, cell, inside, cro
         x0, y0 = tl.load(vertex + end - 1), tl.load(vertex + vertices + end - 1)
         for index in range(begin, end):
             x1, y1 = tl.load(vertex + index), tl.load(vertex + vertices + index)
+            # others are beside the rows of all points, or right of them
             if (tl.minimum(y0, y1) <= high) & (tl.maximum(y0, y1) > low) & (tl.minimum(x0, x1) <= right):
                 parity ^= crossed(x0, y0, x1, y1, y, x, cell)
             x0, y0 = x1, y1
@@ -424,6 +427,7 @@ def _crossed_bits(x0, y0, x1, y1, y, x, cell):
     column, so that a thread takes an edge through a whole row at once.
     """
     from_x, from_y, to_x, to_y = _downwards(x0, y0, x1, y1)
+    # a level edge crosses no row, its division must only not fail
     rise = tl.maximum(to_y - from_y, 1).to(tl.int64)
     distance = (from_x - tl.min(x, 0)) * rise + (y - from_y).to(tl.int64) * (to_x - from_x)
     step = rise * cell
@@ -478,8 +482,8 @@ def _on_top(layer, count, stencils, shown, y, x, shape):
 @triton.jit
 def _in_stencil(stencil, bits, y, x, inside):
     """Return whether pixels `inside` the rectangle of a stencil are shown."""
-    start, step = tl.load(stencil).to(tl.int64), tl.load(stencil + 3).to(tl.int64)
+    start, stride = tl.load(stencil).to(tl.int64), tl.load(stencil + 3).to(tl.int64)
     column = tl.floor(x).to(tl.int64) - tl.load(stencil + 1).to(tl.int64)
     row = tl.floor(y).to(tl.int64) - tl.load(stencil + 2).to(tl.int64)
-    eight = tl.load(bits + start + row * step + column // 8, inside, 0).to(tl.int64)
+    eight = tl.load(bits + start + row * stride + column // 8, inside, 0).to(tl.int64)
     return ((eight >> (column % 8)) & 1) > 0

@@ -55,6 +55,7 @@ def table_on_device(table: MaskTable, device: torch.device) -> TableOnDevice:
     """Copy a table to a device, once."""
     tables = _TABLES.setdefault(table, {})
     if device not in tables:
+        # without runs their boxes are never read
         outlines, boxes = table.outlines, table.run_boxes if table.has_runs.any() else table.run_boxes[:1]
         whole = outlines.first_point, outlines.first_ring, outlines.first_run, table.heights
         first_point, first_ring, first_run, heights = (array.astype(np.int32) for array in whole)
@@ -76,6 +77,7 @@ class ObjectsOnGpu:
         lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
         vertices = int(lengths.sum())
         whole = objects.rows, objects.layer, np.append(start_offsets(lengths), vertices)
+        # numbers of 8 bytes first, then those of 4: each begins at a multiple of its size, which `view` needs
         parts = [array.ravel().view(np.uint8) for array in (objects.layers, objects.borders)]
         parts += [array.astype(np.int32).view(np.uint8) for array in whole]
         parts += [np.append(objects.stencils, np.uint8(0))]

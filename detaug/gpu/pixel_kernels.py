@@ -328,6 +328,7 @@ def _bits(seed, y, x, number):
 
 @triton.jit
 def _uniform(bits):
+    # above 0, which has no logarithm
     return ((bits >> 8).to(tl.int32).to(tl.float32) + 1.0) * (1.0 / (1 << 24))
 
 

@@ -239,8 +239,8 @@ def _axis(tile, source, pixels):
     there, whether they are in the region, and whether the tile shows them.
     """
     first, length, in_region = _precise(tl.load(tile), source), tl.load(tile + 4), pixels + tl.load(tile + 6)
-    step = (tl.load(tile + 2) - first) / length
-    middle, reach = first + (in_region + 0.5) * step, tl.maximum(tl.abs(step), 1.0)
+    spacing = (tl.load(tile + 2) - first) / length
+    middle, reach = first + (in_region + 0.5) * spacing, tl.maximum(tl.abs(spacing), 1.0)
     shown = (pixels >= tl.load(tile + SHOWN)) & (pixels < tl.load(tile + SHOWN + 2))
     return middle, reach, (in_region >= 0) & (in_region < length), shown
 
@@ -266,6 +266,7 @@ def _resized(source, tile, middle_y, reach_y, middle_x, reach_x, wanted, BANDS: 
     rows, columns = tl.ceil(2 * reach_y).to(tl.int32) * wanted.to(tl.int32), tl.ceil(2 * reach_x).to(tl.int32)
     r = tl.zeros([middle_y.shape[0], middle_x.shape[0]], tl.float32)
     g, b, total_y, total_x = r, r, (middle_y * 0).to(tl.float32), (middle_x * 0).to(tl.float32)
+    # weights are products, so the sum of all is that of the rows times that of the columns
     for j in range(columns):
         total_x += _weight(first_x + j, middle_x, reach_x, left, right)
     for i in range(rows):
@@ -345,6 +346,7 @@ def _mixed(tile, source, value, share):
 def _in_window(to_source, y, x):
     """Return the places of output pixels in the shrunk window, (y, x)."""
     depth = tl.load(to_source + 6) * x + tl.load(to_source + 7) * y + tl.load(to_source + 8)
+    # no division by 0 on the horizon
     depth = tl.where(tl.abs(depth) < 1e-9, 1e-9, depth)
     at_x = (tl.load(to_source) * x + tl.load(to_source + 1) * y + tl.load(to_source + 2)) / depth
     at_y = (tl.load(to_source + 3) * x + tl.load(to_source + 4) * y + tl.load(to_source + 5)) / depth
@@ -368,20 +370,20 @@ def _interpolated(source, tile, at_y, at_x, wanted, BANDS: tl.constexpr):
     left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
     stride = _stride(tile, source)
     first, second, third = bands_of(BANDS)
-    middle_y, first_y, near_y, next_y, step_y, reach_y = _pair(tile, source, at_y, top, bottom)
-    middle_x, first_x, near_x, next_x, step_x, reach_x = _pair(tile + 1, source, at_x, left, right)
-    rows = tl.ceil(2 * reach_y + step_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)
-    columns = tl.ceil(2 * reach_x + step_x).to(tl.int32)
+    middle_y, first_y, near_y, next_y, spacing_y, reach_y = _pair(tile, source, at_y, top, bottom)
+    middle_x, first_x, near_x, next_x, spacing_x, reach_x = _pair(tile + 1, source, at_x, left, right)
+    rows = tl.ceil(2 * reach_y + spacing_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)
+    columns = tl.ceil(2 * reach_x + spacing_x).to(tl.int32)
     r = tl.zeros(wanted.shape, tl.float32)
     g, b, share_y, share_x = r, r, r, r
     for j in range(columns):
-        share_x += _weight_in_pair(first_x + j, middle_x, near_x, next_x, step_x, reach_x, left, right)
+        share_x += _weight_in_pair(first_x + j, middle_x, near_x, next_x, spacing_x, reach_x, left, right)
     for i in range(rows):
-        weight_y = _weight_in_pair(first_y + i, middle_y, near_y, next_y, step_y, reach_y, top, bottom)
+        weight_y = _weight_in_pair(first_y + i, middle_y, near_y, next_y, spacing_y, reach_y, top, bottom)
         share_y += weight_y
         line = _inside(first_y + i, top, bottom) * stride
         for j in range(columns):
-            weight_x = _weight_in_pair(first_x + j, middle_x, near_x, next_x, step_x, reach_x, left, right)
+            weight_x = _weight_in_pair(first_x + j, middle_x, near_x, next_x, spacing_x, reach_x, left, right)
             weight, pixel = weight_y * weight_x, source + (line + _inside(first_x + j, left, right)) * BANDS
             r += _weighted(weight, pixel + first)
             g += _weighted(weight, pixel + second)
@@ -397,25 +399,26 @@ def _pair(tile, source, place, low, high):
     of either, how far their middles are from each other, and how far the filter reaches from there.
     """
     first, length = tl.load(tile), tl.load(tile + 4)
-    step = (_precise(tl.load(tile + 2) - first, source) / length).to(tl.float32)
-    reach = tl.maximum(step, 1.0)
+    spacing = (_precise(tl.load(tile + 2) - first, source) / length).to(tl.float32)
+    reach = tl.maximum(spacing, 1.0)
+    # beyond that all is fill; places near a horizon are too large for whole numbers
     place = tl.minimum(tl.maximum(place, -1.0), length + 1) - 0.5
     near = tl.floor(place)
-    middle, tap = first + (near + 0.5) * step, _first_tap(first + (near + 0.5) * step, reach)
+    middle, tap = first + (near + 0.5) * spacing, _first_tap(first + (near + 0.5) * spacing, reach)
     sum_near, sum_next = middle * 0, middle * 0
-    for j in range(tl.ceil(2 * reach + step).to(tl.int32)):
+    for j in range(tl.ceil(2 * reach + spacing).to(tl.int32)):
         sum_near += _weight(tap + j, middle, reach, low, high)
-        sum_next += _weight(tap + j, middle + step, reach, low, high)
+        sum_next += _weight(tap + j, middle + spacing, reach, low, high)
     share_near = tl.where((near >= 0) & (near < length), 1 - (place - near), 0.0)
     share_next = tl.where((near >= -1) & (near < length - 1), place - near, 0.0)
     share_near, share_next = share_near / tl.maximum(sum_near, 1e-9), share_next / tl.maximum(sum_next, 1e-9)
-    return middle, tap, share_near, share_next, step, reach
+    return middle, tap, share_near, share_next, spacing, reach
 
 
 @triton.jit
-def _weight_in_pair(tap, middle, near, after, step, reach, low, high):
+def _weight_in_pair(tap, middle, near, after, spacing, reach, low, high):
     """Return the weight of a source pixel in the mean of a pair."""
-    return near * _weight(tap, middle, reach, low, high) + after * _weight(tap, middle + step, reach, low, high)
+    return near * _weight(tap, middle, reach, low, high) + after * _weight(tap, middle + spacing, reach, low, high)
 
 
 # ------------------------------------------------------------------------------------------- filters
@@ -444,6 +447,7 @@ def _weight(tap, middle, reach, low, high):
 
 @triton.jit
 def _inside(tap, low, high):
+    # a pixel outside has no weight, but is loaded like others
     return tl.minimum(tl.maximum(tap, low), high - 1)
 
 
@@ -501,6 +505,7 @@ def _turned(r, g, b, turn):
     """Turn the hue in HSV."""
     value = tl.maximum(tl.maximum(r, g), b)
     chroma = value - tl.minimum(tl.minimum(r, g), b)
+    # of whole numbers: 0, or at least 1
     per_chroma = 1 / tl.maximum(chroma, 0.5)
     others = tl.where(value == g, (b - r) * per_chroma + 2, (r - g) * per_chroma + 4)
     angle = tl.where(value == r, (g - b) * per_chroma, others) + 6 * turn
