@@ -209,6 +209,7 @@ class CocoEvaluator(Generic[M]):
         parts: list[Any] = [None] * dist.get_world_size()
         with torch.cuda.device(resolve_device("cuda")) if dist.get_backend() == "nccl" else nullcontext():
             dist.all_gather_object(parts, (self._own, self._own_repeated))
+        # the lowest rank comes last, and so its detections stay
         self._gathered = {
             image_id: image_detections for own, _ in reversed(parts) for image_id, image_detections in own.items()
         }

@@ -175,6 +175,7 @@ class _Image(NamedTuple):
         matched = _match(np.where(labels[:, None] == object_labels[~ignored], overlaps[:, ~ignored], 0))
         crowds = np.array([truth.rows[row]["iscrowd"] == 1 for row in objects[ignored].tolist()], np.bool_)
         covered = _share_inside(boxes, truth.shapes[objects[ignored]])
+        # with a crowd counts how much of a detection lies in it, as COCO has it
         of_ignored = np.where(crowds, covered, overlaps[:, ignored]) * (labels[:, None] == object_labels[ignored])
         counts = (matched >= 0) | (of_ignored.max(1, initial=0) < FOUND)
         return _Image(

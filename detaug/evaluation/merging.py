@@ -135,7 +135,7 @@ def merged(
     result = {}
     for source_id, members in of_image.items():
         parts = [by_tile[tiles.image_ids[index]] for index in members]
-        columns = [np.concatenate([part[name] for part in parts]) for name in range(4)]
+        columns = [np.concatenate([part[field] for part in parts]) for field in range(4)]
         shapes, scores, category_ids, boxes = columns
         numbers = np.repeat(members, [len(part.scores) for part in parts])
         where = Where(boxes, numbers, tiles.windows[numbers], sizes[source_id])
@@ -196,10 +196,12 @@ def _without_covered(where: Where, scores: Floats, labels: Ints, compared: Compa
     """Return the detections without cut ones that one of the same class in another tile covers."""
     tile, cut, area = where.tile, _is_cut(where), compared.area(compared.shapes)
     stays = ~cut
+    # the largest first: one that stays may cover smaller ones
     for index in np.flatnonzero(cut)[np.argsort(-area[cut], kind="stable")].tolist():
         better = stays & (labels == labels[index]) & (tile != tile[index]) & (scores >= COVERING_SCORE * scores[index])
         others = np.flatnonzero(better)
         iou = compared.iou_with(index, others)
+        # the IoU, which is shared / (sum of the areas - shared), solved for what is shared
         shared = iou * (area[index] + area[others]) / (1 + iou)
         stays[index] = not (shared >= (COVERED - 1e-9) * area[index]).any()
     return np.flatnonzero(stays)
@@ -254,6 +256,7 @@ def merge_tiles(
     check("windows", frames.shape, frames.shape == (len(predictions), 4), f"of shape ({len(predictions)}, 4)")
     check("predictions", predictions, len(predictions) > 0, "of at least one tile")
     check("size", size, is_wholes(to_python(size), 2, 1), "(height, width) of the source image")
+    # (height, width) of the windows
     shown = frames[:, :1:-1] if sizes is None else np.asarray(sizes)
     right = shown.shape == (len(frames), 2) and bool((shown > 0).all())
     check("sizes", sizes, right, f"of shape ({len(frames)}, 2), above 0")
