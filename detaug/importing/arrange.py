@@ -294,7 +294,7 @@ def arrange(pieces: list[Piece], size: Size | None) -> tuple[list[Op], list[str]
 def with_fill(op: Any, fill: RGB) -> Any:
     """Return an op that moves pixels with this fill, also within containers."""
     if isinstance(op, _CONTAINERS) and (op.stage == "view" or op.bends):
-        return replace(op, ops=tuple(with_fill(part, fill) for part in op.ops))
+        return replace(op, ops=tuple(with_fill(inner, fill) for inner in op.ops))
     shown = op.stage == "view" or op.bends or (op.stage == "render" and op.letterbox)
     filled = hasattr(op, "fill") and shown
     return replace(op, fill=fill) if filled else op
@@ -308,7 +308,7 @@ def _has_limits(op: Any) -> bool:
 def _fill_of(op: Any) -> RGB | None:
     """Return the fill that an op shows; for crops it is FILL where the pipeline has none."""
     if isinstance(op, _CONTAINERS):
-        return next((fill for part in op.ops if (fill := _fill_of(part))), None)
+        return next((fill for inner in op.ops if (fill := _fill_of(inner))), None)
     quarter = isinstance(op, RandomRotation) and op.expand and op.degrees == (90, 90)
     shown = isinstance(op, Op) and op.fills and not quarter
     return tuple(op.fill) if shown and not (isinstance(op, _CROPS) and op.fill == FILL) else None
@@ -335,11 +335,11 @@ def _changes_contrast(op: Any) -> bool:
 
 def _is(op: Any, kinds: tuple[type, ...]) -> bool:
     """Return whether an op, or each in it, is of these kinds."""
-    return all(_is(part, kinds) for part in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
+    return all(_is(inner, kinds) for inner in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
 
 
 def _any_is(op: Any, kinds: tuple[type, ...]) -> bool:
-    return any(_any_is(part, kinds) for part in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
+    return any(_any_is(inner, kinds) for inner in op.ops) if isinstance(op, _CONTAINERS) else isinstance(op, kinds)
 
 
 def _is_plain(op: Any) -> bool:

@@ -168,9 +168,9 @@ class _Names:
     def _known(self) -> list[str]:
         """Return the names in the file that hold pipelines, and its functions."""
         values = {name: value for name, value in vars(self.module).items() if not name.startswith("__")}
-        parts = {name: list(value.values()) if isinstance(value, dict) else [value] for name, value in values.items()}
+        inner = {name: list(value.values()) if isinstance(value, dict) else [value] for name, value in values.items()}
         functions = [name for name, value in values.items() if inspect.isfunction(value)]
-        pipelines = [name for name, part in parts.items() if any(map(is_pipeline, part))]
+        pipelines = [name for name, own in inner.items() if any(map(is_pipeline, own))]
         return pipelines + [name for name in functions if values[name].__module__ == self.module.__name__]
 
 

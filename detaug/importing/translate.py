@@ -321,7 +321,7 @@ def _subsets(pieces: list[Piece], subsets: Sequence[Iterable[_Child]], p: float)
 
     def choose(_: list[Op]) -> Op:
         groups: list[list[Any]] = [[piece.op for child in subset for piece in child.pieces] for subset in subsets]
-        parts = [group[0] if len(group) == 1 else RandomApply(group, 1.0) for group in groups]
-        return maybe(RandomChoice(parts), p)
+        choices = [group[0] if len(group) == 1 else RandomApply(group, 1.0) for group in groups]
+        return maybe(RandomChoice(choices), p)
 
     return _joined(pieces, choose)

@@ -80,10 +80,10 @@ def _histogram(title: str, values: Array, base: float) -> ColumnChart:
 
 def _counts_chart(per_image: Array) -> ColumnChart:
     """Draw a column for each number of boxes, or for a range of numbers, so that there are at most about 20."""
-    step = int(per_image.max()) // 20 + 1
-    counts = np.bincount(per_image // step)
-    firsts = [number * step for number in range(len(counts))]
-    spans = [f"{first} to {first + step - 1}" if step > 1 else str(first) for first in firsts]
+    per_column = int(per_image.max()) // 20 + 1
+    counts = np.bincount(per_image // per_column)
+    firsts = [number * per_column for number in range(len(counts))]
+    spans = [f"{first} to {first + per_column - 1}" if per_column > 1 else str(first) for first in firsts]
     return _columns("Boxes in an image: number of images", list(map(str, firsts)), spans, counts)
 
 
@@ -93,16 +93,16 @@ def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Ar
     labels: of the columns, or of their edges, one more. spans: the range that each column counts.
     one: the position of a label that is always written; of the others, as many as have room.
     """
-    step, most = (WIDTH - 2 * LEFT) / len(counts), max(int(counts.max()), 1)
+    column_width, most = (WIDTH - 2 * LEFT) / len(counts), max(int(counts.max()), 1)
     bars = []
     for index, (count, span) in enumerate(zip(counts.tolist(), spans, strict=True)):
         tall = max(HEIGHT * count / most, LEAST_COLUMN) if count else 0
-        bars.append((LEFT + index * step, BOTTOM - tall, max(step - 1.5, 1), tall, span, count))
-    shift = 0 if len(labels) > len(counts) else step / 2
+        bars.append((LEFT + index * column_width, BOTTOM - tall, max(column_width - 1.5, 1), tall, span, count))
+    shift = 0 if len(labels) > len(counts) else column_width / 2
     room = 12 + math.ceil(7.6 * max(map(len, labels)))  # a digit of the font takes 7.6 pixels
-    every = math.ceil(room / step)
+    every = math.ceil(room / column_width)
     written = range(one % every, len(labels), every)
-    return ColumnChart(title, most, bars, [(LEFT + index * step + shift, labels[index]) for index in written])
+    return ColumnChart(title, most, bars, [(LEFT + index * column_width + shift, labels[index]) for index in written])
 
 
 def _covered(relative: Array) -> Array:
