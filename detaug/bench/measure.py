@@ -127,6 +127,7 @@ def cpu_seconds() -> float:
     parents, used = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
+            # a program's name, in brackets, may have spaces; after it come state, parent, ..., user and system time
             pid, rest = int(path.parent.name), path.read_text().rpartition(") ")[2].split()
         except OSError:  # it ended
             continue

@@ -26,6 +26,7 @@ def decode_frames(path: str, index: VideoIndex, numbers: Sequence[int]) -> list[
     Raises VideoError, and OSError where the file cannot be read.
     """
     av, wanted = import_av(), sorted({*numbers})
+    # with jumps to key frames; if one led to the wrong frame, from the start
     for seek in (True, False):
         with suppress(av.FFmpegError):
             if len(frames := _decode(path, index, wanted, seek=seek)) == len(wanted):
