@@ -108,9 +108,8 @@ def in_own_process(where: str, job: BenchJob) -> Result:
 
     Raises InputError for wrong input; RuntimeError with all that the process wrote to stderr for a bug.
     """
-    worker = child_process(
-        "-m", "detaug.bench.worker", where, json.dumps(asdict(job)), stdout=PIPE, stderr=PIPE, text=True
-    )
+    code = "from detaug.bench.worker import main; main()"
+    worker = child_process(code, where, json.dumps(asdict(job)), stdout=PIPE, stderr=PIPE, text=True)
     with worker as process:
         out, errors = process.communicate()
     if process.returncode:

@@ -1,6 +1,6 @@
 """Measure one loader in this process.
 
-python -m detaug.bench.worker MODULE:FUNCTION JOB prints the result as JSON: the measurements, or the message of an
+main() with the arguments MODULE:FUNCTION JOB prints the result as JSON: the measurements, or the message of an
 error in the input as {"error": MESSAGE}. A bug ends with a traceback and exit code 1.
 """
 
@@ -25,7 +25,3 @@ def main() -> None:
         result = {"error": str(error)}
     print(json.dumps(result), flush=True)
     os._exit(0)  # ends DataLoader's workers and DALI's threads too
-
-
-if __name__ == "__main__":
-    main()

@@ -135,7 +135,7 @@ class _DecodingProcess:
         self._process = None
 
     def _start(self) -> Process:
-        started = child_process("-c", _COMMAND, *self._arguments, stdin=PIPE, stdout=PIPE, bufsize=0)
+        started = child_process(_COMMAND, *self._arguments, stdin=PIPE, stdout=PIPE, bufsize=0)
         process = self._process = self._running.enter_context(started)
         self._images, self._memory = 0, 0
         try:

@@ -14,18 +14,21 @@ from typing import Any
 
 Process = subprocess.Popen[Any]
 
+_WITHOUT_WORKING_FOLDER = 'import sys; sys.path[:1] == [""] and sys.path.pop(0); '
+"""`python -c` looks for modules in the working folder first, where another `detaug`, or a `json.py`, may be."""
+
 
 @contextmanager
-def child_process(*arguments: str, **options: Any) -> Iterator[Process]:
-    """Start Python with the modules of this process; kill it, and all that it started, at the end of the block.
+def child_process(code: str, *arguments: str, **options: Any) -> Iterator[Process]:
+    """Run Python code with the modules of this process; kill it, and all that it started, at the end of the block.
 
     It has a session of its own: Ctrl-C is for this process, which ends the other one. `options` are those of Popen.
     """
-    paths = [path for path in sys.path if path]  # "" is the working folder, which `python -c` and `-m` add themselves
+    paths = [path or os.getcwd() for path in sys.path]  # "" is the working folder
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}  # detaug may not be installed
     with ExitStack() as stack:
         with _signals_held():
-            command = [sys.executable, *arguments]
+            command = [sys.executable, "-c", _WITHOUT_WORKING_FOLDER + code, *arguments]
             process = stack.enter_context(subprocess.Popen(command, env=environment, start_new_session=True, **options))
             stack.callback(_kill, process)
         yield process

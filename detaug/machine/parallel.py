@@ -73,7 +73,7 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: 
     with ExitStack() as stack:
         idle: SimpleQueue[Process] = SimpleQueue()
         for _ in range(processes):
-            started = stack.enter_context(child_process("-c", _COMMAND, stdin=PIPE, stdout=PIPE))
+            started = stack.enter_context(child_process(_COMMAND, stdin=PIPE, stdout=PIPE))
             _send(started, function)
             idle.put(started)
 

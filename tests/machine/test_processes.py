@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from operator import neg
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,22 @@ def test_the_callers_script_is_not_run_again() -> None:
     command = [sys.executable, "-W", "error", "-c", SCRIPT_WITHOUT_A_GUARD]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["once", "[0, -1, -2, -3, -4]"]
+
+
+def test_modules_in_the_working_folder_are_not_those_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "detaug").mkdir()
+    for name in ("detaug/__init__.py", "json.py"):
+        (tmp_path / name).write_text("raise SystemExit('of another program')")
+    monkeypatch.chdir(tmp_path)
+    assert [*map_in_processes(neg, [1, 2], 1)] == [-1, -2]
+    (tmp_path / "own.py").write_text("from operator import neg\ndef twice(x): return -2 * neg(x)")
+    (tmp_path / "detaug").rename(tmp_path / "elsewhere")
+    (tmp_path / "json.py").unlink()
+    command = [sys.executable, "-c", SCRIPT_WITHOUT_A_GUARD.replace("(neg,", "(own.twice,").replace("os,", "own, os,")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["once", "[0, 2, 4, 6, 8]"]  # -c of this program has the folder
 
 
 def test_a_killed_process_is_an_error() -> None:

@@ -80,7 +80,7 @@ def test_a_process_that_has_just_begun_ends(monkeypatch: pytest.MonkeyPatch) -> 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         monkeypatch.setattr(subprocess, "Popen", Interrupted)
-        with pytest.raises(KeyboardInterrupt), child_process("-c", "input()", stdin=subprocess.PIPE):
+        with pytest.raises(KeyboardInterrupt), child_process("input()", stdin=subprocess.PIPE):
             pass
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
