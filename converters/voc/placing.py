@@ -38,13 +38,14 @@ class VocRules:
 
 
 def place(
-    rules: VocRules, root: Path, record: Record, size: tuple[int, int], _: BoxNumbers
+    rules: VocRules, root: Path, record: Record, size: tuple[int, int], numbers: BoxNumbers
 ) -> tuple[list[Placed], list[Placed]]:
     """Return the objects of a record in its image of size (H, W), and no regions: see `Contents.place`."""
     if record.size is None and not has_error(record.findings):
         record.findings.append(Finding(record.file, "size-missing", after=[*size[::-1]]))
     into = Place(size, (1, 1), record)
     boxes = [_box_of(item, size, rules.origin) for item in record.objects]
+    numbers.add((), map(_numbers_of, record.objects, boxes), size)
     masks = _masks_of(record, boxes, root, size) if rules.masks else None
     placed, seen = list[Placed](), set[tuple[object, ...]]()
     for item, coco_box in zip(record.objects, boxes, strict=True):
@@ -85,6 +86,18 @@ def _is_wanted(item: Object, rules: VocRules, into: Place) -> bool:
 def _corners_of(item: Object) -> Edges:
     """Return (xmin, ymin, xmax, ymax) as in the XML, or around the corners of a rotated box or the polygons."""
     return item.edges or edges_of(item.corners or [*chain.from_iterable(item.rings)])
+
+
+def _numbers_of(item: Object, found: CocoBox) -> Sequence[float]:
+    """Return the numbers of an object as written if all are in 0..1, where a box may end before the first pixel.
+
+    Else those of its box: one in the first pixel alone looks relative to the image in the JSON file, too.
+    """
+    written = [*(item.edges or ()), *item.corners, *chain.from_iterable(item.rings)]
+    if found.box is None or all(0 <= number <= 1 for number in written):
+        return written
+    left, top, width, height = found.box
+    return left, top, left + width, top + height
 
 
 def _box_of(item: Object, size: tuple[int, int], origin: Origin) -> CocoBox:

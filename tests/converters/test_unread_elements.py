@@ -154,6 +154,23 @@ def test_coordinates_that_are_all_relative_are_no_pixels(tmp_path: Path, files: 
     assert len(document["annotations"]) == 3
 
 
+def test_boxes_of_voc_that_are_all_relative_are_no_pixels(tmp_path: Path) -> None:
+    relative = (0.1, 0.2, 0.5, 0.9)
+    polygon = "<polygon><x1>.1</x1><y1>.1</y1><x2>.9</x2><y2>.1</y2><x3>.5</x3><y3>.9</y3></polygon>"
+    rotated = "<robndbox><cx>.5</cx><cy>.5</cy><w>.2</w><h>.1</h><angle>1</angle></robndbox>"
+    faults = [
+        box_xml(*relative),
+        box_xml(*relative) + box_xml(1, 1, 1, 1),
+        box_xml(1.2, 1.2, 0.8, 0.8),  # in the first pixel alone: `check` would refuse the JSON file
+        *(f"{box_xml(*relative)}<object><name>cat</name>{shape}</object>" for shape in (polygon, rotated)),
+    ]
+    for at, objects in enumerate(faults):
+        message = refused(data_set(tmp_path / f"set{at}", voc(objects), "a.jpg"))
+        assert "all coordinates are in 0..1, relative to their images" in message
+    document, _ = converted(data_set(tmp_path / "both", voc(box_xml(*relative), box_xml(1, 1, 2, 2)), "a.jpg"))
+    assert [row["bbox"] for row in document["annotations"]] == [[0, 0, 0.5, 0.9], [0, 0, 2, 2]]
+
+
 def test_outlines_that_are_all_relative_are_no_pixels(tmp_path: Path) -> None:
     shape = {"label": "cat", "shape_type": "polygon", "points": [[0.1, 0.1], [0.5, 0.1], [0.5, 0.9]]}
     files = {"a.json": json.dumps({"version": "5.5.0", "shapes": [shape], "imagePath": "a.jpg"})}
