@@ -4,8 +4,9 @@ import ctypes
 import gc
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fcntl import LOCK_EX, LOCK_SH, flock
 from functools import cache
 from pathlib import Path
@@ -270,3 +271,17 @@ def s3(s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]
     monkeypatch.setattr("detaug.storage.object_store.RETRY_SECONDS", 3)
     yield proxy
     proxy.close()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Callable[..., str]:
+    """Runs a headless browser and returns what it prints."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no chromium or google-chrome on the PATH")
+
+    def run(*arguments: str) -> str:
+        command = [found, f"--user-data-dir={tmp_path / 'profile'}", "--headless", "--no-sandbox", "--disable-gpu"]
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, check=True).stdout
+
+    return run

@@ -3,7 +3,8 @@
     pip install -e '.[docs]' && python docs/site/build.py [FOLDER]
 
 The pages are in build/site, or in FOLDER. Any warning of Sphinx is an error. Sphinx reads a copy of the documents, in
-which the README is the first page and the generated pages lie beside the others; their links stay as they are.
+which the generated pages lie beside the others; their links stay as they are. The first page is landing.md, whose links
+begin at the root, with sections of the README.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ NAVIGATION = {
     ],
 }
 """The one index: the pages of the site by parts. "api" are the pages of the API reference."""
+
+FROM_README = ("Guides", "Limits")
+"""The sections of the README that the first page ends with."""
 
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 
@@ -104,14 +108,18 @@ def rewrite_links(text: str, page: Path, source: Path) -> str:
 
 
 def first_page(source: Path, api_pages: list[str]) -> str:
-    """Return the README with the table of contents of the site."""
-    readme = rewrite_links((ROOT / "README.md").read_text(encoding="utf-8"), ROOT / "README.md", source)
+    """Return the landing page with sections of the README and the table of contents of the site."""
+    shutil.copyfile(HERE / "flow.svg", source / "flow.svg")
+    readme = re.split(r"^(?=## )", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.M)
+    sections = [part for title in FROM_README for part in readme if part.startswith(f"## {title}\n")]
+    landing = "\n".join([(HERE / "landing.md").read_text(encoding="utf-8"), *sections])
     api = [f"api/{page}" for page in api_pages]
     parts = {
         caption: [each for page in pages for each in (api if page == "api" else [page])]
         for caption, pages in NAVIGATION.items()
     }
-    return readme + "".join(contents(caption, pages) for caption, pages in parts.items())
+    first = rewrite_links(landing, ROOT / "README.md", source)
+    return first + "".join(contents(caption, pages) for caption, pages in parts.items())
 
 
 def contents(caption: str, pages: list[str]) -> str:

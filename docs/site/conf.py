@@ -19,11 +19,12 @@ project = "detaug"
 version = release = detaug.__version__
 copyright = "the detaug authors"
 root_doc = "index"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
 html_theme = "furo"
 html_title = f"detaug {version}"
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_show_sphinx = False
 html_copy_source = False
 pygments_style = "friendly"

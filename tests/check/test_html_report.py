@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -177,20 +175,6 @@ def test_wrong_paths_are_refused(name: str, tmp_path: Path, capsys: pytest.Captu
     assert main(["check", str(write(tmp_path / "t.json", document())), str(images), "--html", str(path)]) == 2
     assert "html" in capsys.readouterr().err
     assert not path.exists()
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Callable[..., str]:
-    """Runs a headless browser and returns what it prints."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no chromium or google-chrome on the PATH")
-
-    def run(*arguments: str) -> str:
-        command = [found, f"--user-data-dir={tmp_path / 'profile'}", "--headless", "--no-sandbox", "--disable-gpu"]
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, check=True).stdout
-
-    return run
 
 
 def test_a_real_browser_shows_it(page_file: Path, browser: Callable[..., str]) -> None:

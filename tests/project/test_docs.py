@@ -260,6 +260,14 @@ def test_pages_for_readers_in_a_hurry_are_short(name: str, most: int) -> None:
     assert len((REPOSITORY / name).read_text().splitlines()) <= most
 
 
+def test_the_speed_in_the_readme_is_that_of_the_performance_page() -> None:
+    speed = README.read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
+    measured = re.findall(r"(?<![\w.])\d{1,3}(?:,\d{3})+(?!\w)|(?<![\w.])\d+\.\d+", speed)
+    page = (REPOSITORY / "docs/performance.md").read_text()
+    assert len(measured) >= 9
+    assert [number for number in measured if not re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d])", page)] == []
+
+
 COMPLETION = """\
 ## Shell completion
 

@@ -1,18 +1,20 @@
-"""The site has an image of every op and an entry for every public name, and loads nothing from other hosts."""
+"""The site has an image of every op and an entry for every public name, loads nothing from other hosts, and finds."""
 
 from __future__ import annotations
 
 import doctest
 import json
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from places import REPOSITORY
+from places import HELPERS, REPOSITORY
 
 import detaug as da
 
@@ -130,3 +132,65 @@ def test_notebooks_are_pages_with_their_outputs(site: Path) -> None:
         assert all((site / "notebooks" / name).resolve().is_file() for name in shown)
     links = {value for tag, each in Tags(site / "index.html").found for value in each.values() if tag == "a"}
     assert {f"notebooks/{path.stem}.html" for path in notebooks} <= links
+
+
+SEARCHES = {
+    "bounding box augmentation GPU": "docs/ops",
+    "COCO keypoint flip": "docs/points",
+    "OBB augmentation": "docs/points",
+    "SAHI slicing training": "docs/large-pictures",
+    "instance segmentation copy paste": "docs/masks",
+    "convert LabelMe to COCO": "docs/data-formats",
+    "CVAT to YOLO": "docs/data-formats",
+    "class imbalance copy-paste": "docs/which-recipe",
+    "resume training mid epoch": "docs/distributed-and-resume",
+    "RF-DETR data loading": "docs/trainers/rf_detr",
+}
+"""By what people type, the page that they need."""
+
+
+def hits_of(site: Path, *queries: str) -> list[list[dict[str, str]]]:
+    """Return the hits of the site's own search, best first."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node on the PATH: it runs the search's JavaScript")
+    command = [node, HELPERS / "search_site.js", site, *queries]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [list(each) for each in json.loads(done.stdout)]
+
+
+def test_the_search_finds_the_right_page_first(site: Path) -> None:
+    hits = hits_of(site, *SEARCHES)
+    assert {query: each[0]["page"] if each else "" for query, each in zip(SEARCHES, hits, strict=True)} == SEARCHES
+
+
+def test_the_search_shows_public_names_and_puts_logs_last(site: Path) -> None:
+    names, words = hits_of(site, "CopyPaste", "images")
+    assert any(each["page"] == "api/mixing-ops" for each in names[:3])
+    pages = [each["page"] for each in words]
+    logs = [page for page in pages if page.startswith(("docs/history/", "CHANGELOG"))]
+    assert pages.index(logs[0]) > max(pages.index(page) for page in {*SEARCHES.values()} & {*pages})
+
+
+NARROW = """<!doctype html><iframe id="page" style="border: 0; width: 390px; height: 800px" src="index.html"></iframe>
+<script>
+page.onload = () => document.title = `width ${page.contentDocument.documentElement.scrollWidth}`;
+</script>"""
+
+
+def test_the_first_page_fits_on_a_phone(site: Path, browser: Callable[..., str]) -> None:
+    frame = site / "narrow.html"
+    frame.write_text(NARROW)
+    options = ["--hide-scrollbars", "--allow-file-access-from-files", "--virtual-time-budget=5000"]
+    try:
+        shown = browser(*options, "--dump-dom", frame.as_uri())
+    finally:
+        frame.unlink()
+    assert "<title>width 390</title>" in shown
+
+
+def test_the_first_page_has_a_figure_of_the_data_flow(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert page.count('<svg class="flow"') == 1
+    shown = [page.index(text) for text in ("sheet.jpg", "sd-tab-set", '<svg class="flow"', 'id="guides"')]
+    assert shown == sorted(shown)

@@ -36,6 +36,7 @@ EXCEPTIONS: dict[str, set[str]] = {
 PAGES = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted(REPOSITORY.glob("docs/*.md")),
+    REPOSITORY / "docs/site/landing.md",
     *sorted(REPOSITORY.glob("docs/trainers/*.md")),
 ]
 CODE = [path for room in ("detaug", "converters") for path in sorted((REPOSITORY / room).rglob("*.py"))]

@@ -1,0 +1,103 @@
+"""The commands of the site's first page lead from a folder of labels to a detector, as written."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from documents import block_commands, blocks, prose, run_command, run_python
+from places import REPOSITORY
+
+from detaug import converters
+from detaug.cli.main import main
+
+LANDING = REPOSITORY / "docs/site/landing.md"
+IMAGES = "demo/VOC/JPEGImages"
+
+pytestmark = pytest.mark.slow
+
+
+def tabs() -> dict[str, str]:
+    found = re.split(r"^::::\{tab-item\} (.*)\n", LANDING.read_text().partition(":::::\n\n")[0], flags=re.M)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def yolo() -> None:
+    for split in ("train", "val"):
+        export = ["convert-coco-to-yolo", f"{split}.json", "dataset", "--split", split]
+        assert main([*export, "--images", IMAGES, "--with-images", "link", "--quiet"]) == 0
+
+
+def labelme() -> None:
+    assert main(["convert-coco-to-labelme", "all.json", "export", "--quiet"]) == 0
+
+
+def cvat() -> None:
+    assert main(["convert-coco-to-cvat", "all.json", "export", "--quiet"]) == 0
+
+
+def voc() -> None:
+    shutil.copytree("demo/VOC", "VOCdevkit/VOC2012")
+
+
+FOLDERS: dict[str, tuple[str, tuple[str, ...], Callable[[], object]]] = {
+    "YOLO": ("YOLO", ("train.json", "val.json"), yolo),
+    "CVAT": ("CVAT, LabelMe", ("all.json",), cvat),
+    "LabelMe": ("CVAT, LabelMe", ("all.json",), labelme),
+    "VOC": ("VOC", ("train.json", "val.json"), voc),
+    "COCO": ("COCO", (), lambda: None),
+    "Python": ("Python", (), lambda: None),
+}
+"""By a format: its tab, the files that the tab's commands write themselves, and what makes its folder."""
+
+
+@pytest.fixture
+def folder(demo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo, its JSON files and a folder of its images; this process is in it."""
+    shutil.copytree(demo_folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(IMAGES, "images")
+    converters.voc_to_coco("demo/VOC", "val.json", split="val")
+    converters.merge_coco(["train.json", "val.json"], "all.json")
+    return tmp_path
+
+
+def test_every_tab_is_tested() -> None:
+    assert {tab for tab, _, _ in FOLDERS.values()} == set(tabs())
+
+
+@pytest.mark.usefixtures("cpu")
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_commands_of_a_tab_lead_to_a_detector(name: str, folder: Path) -> None:
+    """The training is made smaller: an epoch of two images, and a small model."""
+    tab, written, make = FOLDERS[name]
+    make()
+    for file in written:
+        (folder / file).unlink()
+    for block in blocks(tabs()[tab]):
+        if block.kind == "python":
+            run_python(block, LANDING, {})
+            return
+        for command in block_commands(block):
+            run_or_skip(command)
+    assert (folder / "report.html").is_file()
+    for command in (each for block in blocks(LANDING.read_text()) for each in block_commands(block)):
+        if command.startswith("detaug predict"):
+            run_or_skip(command)
+    assert (folder / "predictions.json").is_file()
+    assert list((folder / "predictions").iterdir())
+
+
+def run_or_skip(command: str) -> None:
+    """Run a command. What trains needs torchvision, and skips without; what does not has run before it."""
+    if command.startswith(("detaug train ", "detaug predict ")):
+        pytest.importorskip("torchvision", reason="no torchvision")
+        command = re.sub(r"^detaug train ", "detaug train --model ssdlite320_mobilenet_v3_large ", command)
+    run_command(command)
+
+
+def test_lines_of_prose_have_at_most_120_characters() -> None:
+    assert [line for line in prose(LANDING.read_text()).splitlines() if len(line) > 120] == []
