@@ -36,6 +36,7 @@ from detaug.cli.convert import (
 )
 from detaug.cli.dataset import check, demo, preview
 from detaug.cli.evaluate import evaluate, predict
+from detaug.cli.export import export
 from detaug.cli.formats import convert, formats
 from detaug.cli.options import echo
 from detaug.cli.recipe import import_recipe
@@ -123,7 +124,7 @@ cli.add_sections(
         ),
         "Train": (preview, import_recipe, train, evaluate, predict),
         "Export": (
-            *(convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota, convert_coco_to_labelme),
+            *(export, convert_coco_to_voc, convert_coco_to_yolo, convert_coco_to_dota, convert_coco_to_labelme),
             *(convert_coco_to_cvat, convert_coco_to_label_studio, convert_coco_to_csv, pack),
         ),
         "Tools": (demo, bench, tune),

@@ -233,7 +233,8 @@ def test_the_help_lists_all_commands_in_sections_with_whole_summaries() -> None:
         ],
         "Train:": ["preview", "import-recipe", "train", "evaluate", "predict"],
         "Export:": [
-            *("convert-coco-to-voc", "convert-coco-to-yolo", "convert-coco-to-dota", "convert-coco-to-labelme"),
+            *("export", "convert-coco-to-voc", "convert-coco-to-yolo", "convert-coco-to-dota"),
+            "convert-coco-to-labelme",
             *("convert-coco-to-cvat", "convert-coco-to-label-studio", "convert-coco-to-csv", "pack"),
         ],
         "Tools:": ["demo", "bench", "tune"],

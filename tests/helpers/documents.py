@@ -71,7 +71,7 @@ def is_training(block: Block) -> bool:
 
 def needs_training(command: str) -> bool:
     """Return whether a command trains, or uses a model that was trained."""
-    return command.startswith(("detaug train ", "detaug predict ")) or " --model run/" in command
+    return command.startswith(("detaug train ", "detaug predict ", "detaug export ")) or " --model run/" in command
 
 
 def commands_of(block: Block) -> list[str]:

@@ -1,0 +1,182 @@
+"""A detector as one graph of tensors: normalization, candidates, non-maximum suppression, boxes of the source image.
+
+torchvision's detectors choose detections image by image, in Python loops whose lengths depend on the data, which a
+traced graph cannot have. Here all images of a batch are one tensor, with the same candidates in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from detaug.errors import InputError
+from detaug.ops.normalize import Normalize
+from detaug.ops.resize import Resize
+
+NO_LIMIT = 1 << 30
+"""Boxes that ONNX's NonMaxSuppression keeps of a class; it keeps none by default."""
+
+
+class NonMaxSuppression(torch.autograd.Function):
+    """ONNX's operator of this name: of every image and class at once. torchvision has none for batches."""
+
+    @staticmethod
+    def forward(ctx: Any, boxes: Tensor, scores: Tensor, iou: float, least: float) -> Tensor:
+        """Return (D, 3) int64: image, class and position of the boxes that are kept, for tracing and comparison.
+
+        boxes: (N, M, 4) XYXY. scores: (N, C, M).
+        """
+        from torchvision.ops import nms
+
+        rows = []
+        for image in range(scores.shape[0]):
+            for label in range(scores.shape[1]):
+                (above,) = (scores[image, label] > least).nonzero(as_tuple=True)
+                kept = above[nms(boxes[image, above], scores[image, label, above], iou)]
+                rows.append(torch.stack([torch.full_like(kept, image), torch.full_like(kept, label), kept], 1))
+        return torch.cat(rows)
+
+    @staticmethod
+    def symbolic(graph: Any, boxes: Any, scores: Any, iou: float, least: float) -> Any:
+        def constant(value: float, dtype: torch.dtype) -> Any:
+            return graph.op("Constant", value_t=torch.tensor([value], dtype=dtype))
+
+        limits = (
+            constant(NO_LIMIT, torch.int64),
+            constant(iou, torch.float32),
+            constant(least, torch.float32),
+        )
+        return graph.op("NonMaxSuppression", boxes, scores, *limits)
+
+
+class DetectorGraph(nn.Module):
+    """torchvision's SSD, SSDlite, RetinaNet or FCOS for one input size (H, W) and any number of images.
+
+    `resize`: how images get to the input size, which `forward` undoes. `most`: detections per image at most.
+    """
+
+    def __init__(self, model: nn.Module, resize: Resize, normalize: Normalize, most: int) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.mean: Tensor
+        self.std: Tensor
+        self.resize, self.most = resize, most
+        self.register_buffer("mean", torch.tensor(normalize.mean).view(3, 1, 1))
+        self.register_buffer("std", torch.tensor(normalize.std).view(3, 1, 1))
+
+    def forward(self, images: Tensor, source_size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return how many detections each image has (N,), boxes (N, K, 4), scores (N, K) and labels (N, K).
+
+        images: (N, 3, H, W), 0..1, resized. source_size: (N, 2) int64, height and width before. Boxes are XYXY in
+        pixels of the source images, best first; after the last one all is 0.
+        """
+        features = [*self.model.backbone((images - self.mean) / self.std).values()]
+        heads = self.model.head(features)
+        anchors = self._anchors(images, features)
+        choose = self._of_classes if type(self.model).__name__ == "SSD" else self._of_levels
+        boxes, scores, labels = choose(heads, anchors, features)
+        scores, index = scores.topk(min(self.model.detections_per_img, scores.shape[1]), dim=1)
+        labels = labels.gather(1, index)
+        boxes = self._in_source(boxes.gather(1, index[..., None].expand(-1, -1, 4)), source_size)
+        # Label 0, the background, has scores in RetinaNet and FCOS, too, and takes a place among the best as in
+        # torchvision; boxes in the fill of a letterbox have no area in the source image. Both go now.
+        scores = scores * (labels > 0)
+        if self.resize.letterbox:
+            scores = scores * ((boxes[..., 2:] - boxes[..., :2]).amin(-1) > 0)
+        scores, index = scores.topk(min(self.most, scores.shape[1]), dim=1)
+        kept = scores > 0
+        boxes = boxes.gather(1, index[..., None].expand(-1, -1, 4)) * kept[..., None]
+        return kept.sum(1), boxes, scores, labels.gather(1, index) * kept
+
+    def _anchors(self, images: Tensor, features: list[Tensor]) -> Tensor:
+        """Return (A, 4) XYXY, the same for each image, so constants of the graph."""
+        from torchvision.models.detection.image_list import ImageList
+
+        assert isinstance(self.resize.size, tuple)
+        height, width = self.resize.size
+        anchors: Tensor = self.model.anchor_generator(ImageList(images[:1], [(height, width)]), features)[0]
+        return anchors
+
+    def _decoded(self, offsets: Tensor, anchors: Tensor) -> Tensor:
+        """Return boxes XYXY clipped to the input, as torchvision's box coders decode them."""
+        coder = self.model.box_coder
+        sizes = anchors[..., 2:] - anchors[..., :2]
+        middles = (anchors[..., :2] + anchors[..., 2:]) / 2
+        if type(self.model).__name__ == "FCOS":
+            offsets = offsets * torch.cat([sizes, sizes], -1) if coder.normalize_by_size else offsets
+            boxes = torch.cat([middles - offsets[..., :2], middles + offsets[..., 2:]], -1)
+        else:
+            offsets = offsets / offsets.new_tensor(coder.weights)
+            middles = offsets[..., :2] * sizes + middles
+            sizes = offsets[..., 2:].clamp(max=coder.bbox_xform_clip).exp() * sizes
+            boxes = torch.cat([middles - sizes / 2, middles + sizes / 2], -1)
+        assert isinstance(self.resize.size, tuple)
+        height, width = self.resize.size
+        return boxes.clamp(min=0).minimum(boxes.new_tensor([width, height, width, height]))
+
+    def _of_classes(self, heads: dict[str, Tensor], anchors: Tensor, _: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the candidates of SSD: the best of each class, (N, C * K)."""
+        boxes = self._decoded(heads["bbox_regression"], anchors)
+        scores = heads["cls_logits"].softmax(-1)[..., 1:].transpose(1, 2)
+        classes, most = scores.shape[1], min(self.model.topk_candidates, scores.shape[2])
+        scores, index = scores.topk(most, dim=2)
+        boxes = boxes[:, None].expand(-1, classes, -1, -1).gather(2, index[..., None].expand(-1, -1, -1, 4))
+        kept = self._kept(boxes.flatten(0, 1), scores.flatten(0, 1)[:, None])  # each class as an image of its own
+        labels = torch.arange(1, classes + 1)[:, None].expand(-1, most).flatten().expand(scores.shape[0], -1)
+        return boxes.flatten(1, 2), kept.view_as(scores).flatten(1), labels
+
+    def _of_levels(
+        self, heads: dict[str, Tensor], anchors: Tensor, features: list[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the candidates of RetinaNet and FCOS: the best pairs of a box and a class of each level, (N, M)."""
+        scores = heads["cls_logits"].sigmoid()
+        if "bbox_ctrness" in heads:
+            scores = (scores * heads["bbox_ctrness"].sigmoid()).sqrt()
+        classes = scores.shape[2]
+        per_place = anchors.shape[0] // sum(level.shape[2] * level.shape[3] for level in features)
+        counts = [level.shape[2] * level.shape[3] * per_place for level in features]
+        parts = []
+        levels = (
+            torch.split(tensor, counts, dim)
+            for tensor, dim in ((scores, 1), (heads["bbox_regression"], 1), (anchors, 0))
+        )
+        for of_level, offsets, own_anchors in zip(*levels, strict=True):
+            flat = of_level.flatten(1)
+            best, index = flat.topk(min(self.model.topk_candidates, flat.shape[1]), dim=1)
+            place = torch.div(index, classes, rounding_mode="floor")
+            chosen = offsets.gather(1, place[..., None].expand(-1, -1, 4))
+            parts.append((self._decoded(chosen, own_anchors[place]), best, index - place * classes))
+        boxes, best, labels = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+        of_class = torch.arange(classes)[None, :, None] == labels[:, None]
+        return boxes, self._kept(boxes, best[:, None] * of_class).sum(1), labels
+
+    def _kept(self, boxes: Tensor, scores: Tensor) -> Tensor:
+        """Return the scores (N, C, M) of boxes (N, M, 4) that are kept, 0 for the others."""
+        images, classes, positions = scores.shape[0], scores.shape[1], scores.shape[2]
+        rows = NonMaxSuppression.apply(boxes, scores, float(self.model.nms_thresh), float(self.model.score_thresh))
+        flat = (rows[:, 0] * classes + rows[:, 1]) * positions + rows[:, 2]
+        kept = torch.zeros_like(scores).flatten().index_fill(0, flat, 1.0)
+        return kept.view(images, classes, positions) * scores
+
+    def _in_source(self, boxes: Tensor, source_size: Tensor) -> Tensor:
+        """Return boxes of the input in pixels of the source images, clipped: `Resize`, backwards."""
+        source = source_size.to(boxes.dtype)
+        size = source.new_tensor(self.resize.size)
+        if self.resize.letterbox:
+            length = (source * (size / source).amin(1, keepdim=True)).round().clamp(min=1)
+            offset = ((size - length) / 2).floor() if self.resize.letterbox == "center" else torch.zeros_like(length)
+        else:
+            length, offset = size.expand_as(source), torch.zeros_like(source)
+        offset, scale = (pair.flip(1).repeat(1, 2)[:, None] for pair in (offset, source / length))
+        return ((boxes - offset) * scale).clamp(min=0).minimum(source.flip(1).repeat(1, 2)[:, None])
+
+
+def refuse_other_models(model: nn.Module, name: str) -> None:
+    """Raise InputError for a model that is not one of these."""
+    if type(model).__name__ not in ("SSD", "RetinaNet", "FCOS"):
+        raise InputError(
+            f"{name} is not exported: it chooses boxes image by image before its last layers; export ssd300_vgg16, "
+            "ssdlite320_mobilenet_v3_large, retinanet_resnet50_fpn_v2 or fcos_resnet50_fpn"
+        )
