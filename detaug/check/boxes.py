@@ -183,6 +183,7 @@ def _distances(values: Floats) -> Floats:
     """Return (n,) the distances from the median, in robust standard deviations of the logarithms."""
     logarithms = np.log(values)
     distance = np.abs(logarithms - np.median(logarithms))
+    # 1.4826 medians of the distance are a standard deviation, of numbers that are normally distributed
     spread = max(1.4826 * float(np.median(distance)), _LEAST_SPREAD)
     return np.asarray(distance / spread)
 

@@ -67,11 +67,11 @@ class _Outlines:
         self.table, self.rows, self.entries = table, rows, entries
         self.sizes = table.sizes[table.image_index[rows]]
         values = [[entry.get(key) for entry in entries] for key in ("segmentation", "corners")]
-        self.read, self.faults = read_outlines(values[0], values[1], self.sizes[:, 0], self.sizes[:, 1])
-        self.points = np.nan_to_num(self.read.points.astype(np.float64))
-        self.corners = self.read.corners
-        self.ring_row = np.repeat(np.arange(len(rows)), np.diff(self.read.first_ring))
-        self.point_row = np.repeat(self.ring_row, np.diff(self.read.first_point))
+        self.outlines, self.faults = read_outlines(values[0], values[1], self.sizes[:, 0], self.sizes[:, 1])
+        self.points = np.nan_to_num(self.outlines.points.astype(np.float64))
+        self.corners = self.outlines.corners
+        self.ring_row = np.repeat(np.arange(len(rows)), np.diff(self.outlines.first_ring))
+        self.point_row = np.repeat(self.ring_row, np.diff(self.outlines.first_point))
         self.sound = np.ones(len(rows), bool)
         self.sound[[*self.faults.segmentation, *self.faults.corners]] = False
         self.has_corners: Bools = np.asarray(~np.isnan(self.corners).any((1, 2)))
@@ -81,7 +81,7 @@ class _Outlines:
         yield from _findings("corners-invalid", self.rows, self.faults.corners)
         yield from self._short_rings()
         crossed = np.zeros(len(self.rows), bool)
-        crossed[self.ring_row[crossing_rings(self.points, self.read.first_point)]] = True
+        crossed[self.ring_row[crossing_rings(self.points, self.outlines.first_point)]] = True
         yield from self._those("segmentation-crossed", crossed & self.sound, "the edges of a ring cross each other")
         rotated = np.flatnonzero(self.has_corners)
         corners_crossed = np.zeros(len(self.rows), bool)
@@ -113,24 +113,24 @@ class _Outlines:
         flat = self.has_corners & are_flat(np.nan_to_num(self.corners))
         text = f"the corners have no area: a side of their rectangle is shorter than {MIN_SIDE} pixel"
         yield from self._those("corners-empty", flat, text)
-        _, areas, around = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
-        there = self.read.are_there(np.arange(len(self.rows)))
+        _, areas, around = _areas_of_rings(self.points, self.outlines.first_point, self.ring_row, len(self.rows))
+        there = self.outlines.are_there(np.arange(len(self.rows)))
         leaves = np.zeros(len(self.rows), bool)
         leaves[self.point_row[_past(self.points, self.sizes[self.point_row, ::-1]) > 0]] = True
         for n in np.flatnonzero(leaves).tolist():
             height, width = self.sizes[n].tolist()
             areas[n] = sum(area_of(cut_ring(ring, width, height)) for ring in self._rings(n))
-        empty = there & (areas + self.read.pixels_of_runs() <= THIN**2)
+        empty = there & (areas + self.outlines.pixels_of_runs() <= THIN**2)
         sound = self.sound & ~crossed  # the halves of a ring that crosses itself may cancel each other
         yield from self._those("segmentation-empty", empty & sound, "the segmentation has no area in its image")
-        thin = there & sound & ~empty & (2 * areas < around) & (self.read.pixels_of_runs() == 0)
+        thin = there & sound & ~empty & (2 * areas < around) & (self.outlines.pixels_of_runs() == 0)
         for n in np.flatnonzero(thin).tolist():  # a wider one has a pixel's center inside
             thin[n] = not any(_has_center(ring) for ring in self._rings(n))
         yield from self._those("segmentation-between", thin, "no pixel's center is inside of the segmentation")
 
     def _rings(self, n: int) -> list[Floats]:
-        starts = self.read.first_point
-        of_row = range(self.read.first_ring[n], self.read.first_ring[n + 1])
+        starts = self.outlines.first_point
+        of_row = range(self.outlines.first_ring[n], self.outlines.first_ring[n + 1])
         return [self.points[starts[ring] : starts[ring + 1]] for ring in of_row]
 
     def _outside(self) -> Iterator[Findings]:
@@ -151,8 +151,8 @@ class _Outlines:
 
         Rings of an object may overlap; half a pixel along the polygon is what methods of counting differ by.
         """
-        least, most, around = _areas_of_rings(self.points, self.read.first_point, self.ring_row, len(self.rows))
-        runs = self.read.pixels_of_runs()
+        least, most, around = _areas_of_rings(self.points, self.outlines.first_point, self.ring_row, len(self.rows))
+        runs = self.outlines.pixels_of_runs()
         least, most = np.maximum(least, runs), np.maximum(most, runs)
         areas: list[Any] = [entry.get("area") for entry in self.entries]
         area = np.array([float(area) if type(area) in (int, float) and abs(area) < 1e15 else np.nan for area in areas])
@@ -172,7 +172,7 @@ class _Outlines:
 
     def _missing(self) -> Iterator[Findings]:
         """Find objects without a polygon where others have one."""
-        there, crowd = self.read.are_there(np.arange(len(self.rows))), self.table.crowd[self.rows]
+        there, crowd = self.outlines.are_there(np.arange(len(self.rows))), self.table.crowd[self.rows]
         has_segmentation = np.array([bool(entry.get("segmentation")) for entry in self.entries])
         if (there & ~crowd).any():
             text = "there is no segmentation, and others have one: its mask would be its box"
@@ -181,7 +181,7 @@ class _Outlines:
     def _around(self) -> tuple[Floats, Bools]:
         """Return (A, 4) XYXY: the box around each polygon, or else around the corners; and which of them are known."""
         low, high = (np.full((len(self.rows), 2), limit) for limit in (np.inf, -np.inf))
-        for points, row in ((self.points, self.point_row), self.read.corners_of_runs(self.sizes[:, 0])):
+        for points, row in ((self.points, self.point_row), self.outlines.corners_of_runs(self.sizes[:, 0])):
             np.minimum.at(low, row, points)
             np.maximum.at(high, row, points)
         only = self.has_corners & ~np.isfinite(low).all(1)
@@ -201,11 +201,11 @@ class _Outlines:
         yield from _worst_first("segmentation-box", self.rows, gap, LARGEST_GAP, text)
 
     def _twins(self, around: Floats, known: Bools) -> Iterator[Findings]:
-        own = known & self.read.are_there(np.arange(len(self.rows))) & ~self.table.crowd[self.rows]
+        own = known & self.outlines.are_there(np.arange(len(self.rows))) & ~self.table.crowd[self.rows]
         kept = np.flatnonzero(own & self.table.has_category[self.rows])
         rows = self.rows[kept]
         columns = self.table.boxes[rows], self.table.image_index[rows], self.table.category_ids[rows]
-        twins = mask_twins(self.read.of(kept), around[kept], *columns, self.sizes[kept])
+        twins = mask_twins(self.outlines.of(kept), around[kept], *columns, self.sizes[kept])
         if not twins:
             return
         messages, badness, like = dict[int, str](), dict[int, float](), dict[int, int]()

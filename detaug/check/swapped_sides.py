@@ -33,6 +33,7 @@ def swapped_sides(table: Table, rows: Ints, points: Floats) -> Iterator[Findings
         labeled = (left[..., 2] > 0) & (right[..., 2] > 0)
         ways = np.where(labeled, np.sign(left[..., 0] - right[..., 0]), 0)
         count = labeled.sum(1)
+        # clear objects alone: two pairs or more, and all of them the same way round
         way = np.where((count >= 2) & (np.abs(ways.sum(1)) == count), np.sign(ways.sum(1)), 0)
         clear = int((way != 0).sum())
         usual = np.sign(way.sum())
