@@ -133,6 +133,7 @@ class CocoReader(FolderSource):
         self.files = self._storage.is_local and not (data.shards or self.has_heif) and self.pixel_format.is_rgb8
         files = self._storage.shards.files()
         self.missing = np.union1d(self._storage.shards.missing(), files[self._storage.file_sizes < 0])
+        # of no image a file is there: it is the folder that is wrong, and no loader could skip them
         if len(self.missing) == len(self):
             self.check_files()
 

@@ -54,6 +54,7 @@ def cut_pieces(objects: Ints, starts: Ints, lengths: Ints, room: int) -> PieceTa
 def _table(objects: Ints, groups: Ints, starts: Ints, lengths: Ints) -> PieceTable:
     """Return the table in which images of one object and one group are one piece."""
     order = np.lexsort((groups, objects))
+    # the first image begins a piece in any case
     (changes,) = np.nonzero(np.diff(objects[order], prepend=-1) | np.diff(groups[order], prepend=groups[order[:1]] - 1))
     first, end = np.minimum.reduceat(starts[order], changes), np.maximum.reduceat((starts + lengths)[order], changes)
     of_image = np.empty(len(order), np.int64)
