@@ -62,6 +62,7 @@ class PositionDraws:
         return arrays
 
     def _of_block(self, step: int, op: Op, block: PositionBlock) -> Arrays:
+        # 1 for what ops draw: the order of an epoch begins with 0, see `training_steps`
         rng = np.random.default_rng([1, self.seed, block.epoch, block.row, block.column, step])
         return check_drawn(op.draw(rng, block.size), block.size)
 

@@ -179,6 +179,7 @@ def training_steps(
     "partial", with at least `least` images; or "drop" it. `stretches`: see `_by_stretches`. `rounds` (R, n): the images
     of an epoch, in row `epoch` % R; an epoch with fewer than the others repeats some.
     """
+    # 0 for the order: what ops draw begins with 1, see `PositionDraws`
     rng = np.random.default_rng([0, seed, epoch])
     kinds = np.unique(groups)
     steps: list[Ints] = []

@@ -272,6 +272,7 @@ def _weight(pixels: int, most: int) -> float:
 
 
 def _limited(number: float, least: int) -> int:
+    # at most 8 at once, so that batches of small GPUs stay small
     return int(min(max(number, least), 8))
 
 

@@ -83,6 +83,7 @@ class CopyPaste(PasteRectangles):
         boxes, _, counts = partner.packed()
         boxes = np.concatenate([boxes, np.zeros((len(views), 1, 4))], axis=1)  # an empty one where there is none
         boxes = np.take_along_axis(boxes, _chosen(drawn, counts)[..., None], 1)
+        # whole pixels, outwards, but for rounding
         around = np.concatenate([np.floor(boxes[..., :2] + 1e-6), np.ceil(boxes[..., 2:] - 1e-6)], axis=2)
         pasted = drawn["paste"] & (counts > 0)
         return np.where(pasted[:, None, None], around.clip(0, np.tile(views.size[:, ::-1], 2)[:, None]), 0)

@@ -95,12 +95,14 @@ def _search(boxes, extremes, seed, view, rule, iou, attempts, window):
         for axis, side in enumerate((width, height)):
             first = numbers[axis] * (1 - side)
             length, phase = grid[axis]
+            # whole pixels, outwards; but for rounding, which would add a pixel to a side on the border of one
             pixel, after = np.floor(first * length + phase + 1e-6), np.ceil((first + side) * length + phase - 1e-6)
             start[axis] = min(max((pixel - phase) / length, 0.0), 1.0)
             end[axis] = min(max((after - phase) / length, 0.0), 1.0)
         tried = start[0], start[1], end[0], end[1]
         for box in boxes:
             areas = _area(box) + _area(tried)
+            # overlap / (areas - overlap) >= wanted, without a division
             if _overlap(box, tried) * (1 + wanted) >= wanted * areas and _stays(box, tried, visibility):
                 window[0], window[1], window[2], window[3] = tried
                 return
