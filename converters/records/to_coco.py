@@ -266,6 +266,7 @@ def _refuse_mixed(images: Sequence[RecordImage], videos: Sequence[str], title: s
     videos: those of all parts.
     """
     first = {True: videos[0]} if videos else {}
+    # reversed, so that the first of either kind stays
     first |= {bool(image.video): image.name for image in reversed(images)}
     if len(first) > 1:
         note = f"{first[True]} is a frame of a video and {first[False]} is not"

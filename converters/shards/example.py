@@ -202,5 +202,6 @@ def _varints(data: bytes, start: int, end: int) -> list[int]:
     while position < end:
         value, position = _varint(data, position, end)
         value &= (1 << 64) - 1
+        # two's complement of 64 bits, as protobuf writes negative numbers
         values.append(value - (1 << 64) if value >> 63 else value)
     return values

@@ -83,6 +83,7 @@ class JoinedShards:
         for content, sample in self.samples():
             last[sample.name] += 1
             name = sample.name
+            # `last` has all names of the shards, so a new name is none of them either
             while last[sample.name] > 1 and name in last:
                 stem, extension = posixpath.splitext(sample.name)
                 name = f"{stem}-{last[sample.name]}{extension}"

@@ -48,6 +48,7 @@ def find_folders(root: Path, images: Path | None = None, annotations: Path | Non
             raise ConversionError(f"{folder} is not a folder; give the folder of the VOC dataset")
     if images is None and annotations is None:
         _refuse_folder_of_a_data_set(root)
+    # backwards, so that of names that differ in case the first one stays
     children = {path.name.lower(): path for path in sorted(root.iterdir(), reverse=True) if path.is_dir()}
     if annotations is None:
         annotations = children.get("annotations", root)
