@@ -18,7 +18,7 @@ from PIL import Image
 from detaug.cli.main import main
 from detaug.drawing import class_color
 from detaug.drawing.points import SIDES
-from detaug.report.html import MOST_PICTURES
+from detaug.report.html import MOST_IMAGES
 
 HOSTILE = '<script>document.title="taken"</script>猫"\''
 
@@ -55,7 +55,7 @@ def page_file(tmp_path: Path) -> Path:
     content["categories"][0]["name"] = HOSTILE
     content["images"].append({"id": 9, "file_name": "<img src=x onerror=alert(2)>.jpg", "width": 9, "height": 9})
     content["annotations"][0]["bbox"] = [90, 10, 30, 30]
-    content["annotations"] += [content["annotations"][1] | {"id": 100 + n} for n in range(MOST_PICTURES + 5)]
+    content["annotations"] += [content["annotations"][1] | {"id": 100 + n} for n in range(MOST_IMAGES + 5)]
     images, path = write_images(tmp_path / "images"), tmp_path / "report.html"
     assert main(["check", str(write(tmp_path / "t.json", content)), str(images), "--html", str(path), "-q"]) == 1
     return path
@@ -82,7 +82,7 @@ def test_pictures_are_small_and_few(page_file: Path) -> None:
     page = Page(page_file.read_text(encoding="utf-8"))
     assert "(17)" in page.text  # boxes repeated
     assert "and 5 more" in page.text
-    assert len(page.pictures("jpeg")) == 1 + MOST_PICTURES
+    assert len(page.pictures("jpeg")) == 1 + MOST_IMAGES
     assert all(max(picture.size) <= 240 for picture in page.pictures("jpeg"))
     assert page_file.stat().st_size < 500_000
 

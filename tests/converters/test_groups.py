@@ -220,7 +220,7 @@ def evaluated(whole: Path, tiles: Path) -> dict[int, str]:
     found = da.CocoEvaluator(whole, tiles=tiles)._tiles
     assert found is not None
     names = [row["tile_of"]["file_name"] for row in read(tiles)["images"]]
-    return dict(zip(found.pictures, names, strict=True))
+    return dict(zip(found.source_ids, names, strict=True))
 
 
 def test_an_image_without_tiles_is_an_error_and_so_are_tiles_of_others(tmp_path: Path) -> None:
