@@ -235,7 +235,7 @@ def test_passes_paint_what_the_cpu_paints(name: str) -> None:
         assert (made != np.stack(images).transpose(0, 3, 1, 2)).any((1, 2, 3)).sum() >= 2
     unit = 1 if expected[0].dtype == np.uint8 else 1 / 255
     moved = not isinstance(ops[0], da.Resize) or "several sizes" in name
-    most = 3.5 if "colours" in name else 1.01  # a step of colors may cut off to the number below
+    most = 3.5 if "colors" in name else 1.01  # a step of colors may cut off to the number below
     for image, ours in zip(expected, made, strict=True):
         image = image.transpose(2, 0, 1) if ops[-1].output_layout == "HWC" else image
         off = np.abs(image - ours[:, : image.shape[1], : image.shape[2]]) / unit
