@@ -6,6 +6,7 @@ Source: https://developer.apple.com/documentation/createml/building-an-object-de
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from detaug.converters.records.json_list import items_of_json
@@ -14,6 +15,7 @@ from detaug.converters.records.record import (
     Contents,
     Object,
     Record,
+    count_unread,
     list_of,
     names_beside,
     numbers_of,
@@ -38,15 +40,17 @@ def read_createml(source: AnnotationFiles) -> Contents:
             columns = {key: member for key, member in entry.items() if key not in _IMAGE_KEYS}
             record = Record(file, names_beside(file, called), called=called, columns=columns)
             items = entry.get("annotations", entry.get("annotation"))
-            read_objects(record, list_of(items, f"annotations of entry {index}"), _object)
+            items = list_of(items, f"annotations of entry {index}")
+            read_objects(record, items, partial(_object, record))
             yield record
 
     return Contents(records_of_lists(source, read))
 
 
-def _object(value: Any) -> Object:
+def _object(record: Record, value: Any) -> Object:
     entry = object_of(value, "an annotation")
     place = object_of(entry.get("coordinates"), "coordinates")
+    count_unread(record, place, _SIDES)
     x, y, width, height = numbers_of(map(place.get, _SIDES), _SIDES)
     edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
     columns = {key: member for key, member in entry.items() if key not in ("label", "coordinates")}

@@ -19,6 +19,7 @@ from detaug.converters.records.record import (
     list_of,
     numbers_of,
     object_of,
+    part_of,
     read_objects,
     records_of_lists,
     text_of,
@@ -41,15 +42,15 @@ def read_crowdhuman(source: AnnotationFiles) -> Contents:
         count_unread(record, entry, ("ID", "gtboxes"))
         for item in items:
             count_unread(record, item, _BOX_KEYS)
-        read_objects(record, items, lambda item: _object(item, line), lambda _: line)
+        read_objects(record, items, lambda item: _object(record, item, line), lambda _: line)
 
     records = records_of_lists(source, lambda file: records_of_lines(source, file, read))
     return Contents(records, class_names=["person"])
 
 
-def _object(value: Any, line: int) -> Object:
+def _object(record: Record, value: Any, line: int) -> Object:
     entry = object_of(value, "a box")
-    extra, head = (member if isinstance(member := entry.get(key), dict) else {} for key in ("extra", "head_attr"))
+    extra, head = (part_of(record, entry, key, dict) for key in ("extra", "head_attr"))
     columns: dict[str, Any] = {key: entry[key] for key in ("vbox", "hbox") if key in entry}
     columns |= extra | {f"head_{key}": member for key, member in head.items()}
     is_mask = entry.get("tag") == "mask"

@@ -19,7 +19,7 @@ from detaug.converters.formats.csv_columns import (
     is_retinanet,
     table_with_head,
 )
-from detaug.converters.records.csv_rows import rows_of_csv
+from detaug.converters.records.csv_rows import check_head, rows_of_csv
 from detaug.converters.records.record import (
     AnnotationFiles,
     Contents,
@@ -76,7 +76,9 @@ def _may_be_table(path: Path) -> bool:
 
 def _table_of(path: Path) -> TableColumns | None:
     _, first = next(rows_of_csv(path), (1, [""]))
-    return table_with_head(first) or (RETINANET if is_retinanet(first) else None)
+    table = table_with_head(first)
+    check_head(first if table else [])
+    return table or (RETINANET if is_retinanet(first) else None)
 
 
 def _records(source: AnnotationFiles, file: str, names: Mapping[str, str]) -> Iterator[Record]:
@@ -113,6 +115,8 @@ def _add_row(record: Record, line: int, row: Sequence[str], table: TableColumns,
     try:
         if not record.names:
             raise ObjectError("a row must name its image", "row-invalid")
+        if any(row[table.words :]):
+            raise ObjectError(f"a row must have {table.words} words, got {len(row)}; put commas into quotes")
         if not (row[table.class_name] or any(row[column] for column in table.edges)):
             return
         edges = table.edges_of(row)

@@ -16,6 +16,7 @@ from typing import Any
 
 from detaug.converters.formats.cvat_images import (
     SHAPES,
+    flag_of,
     group_of,
     key_point,
     read_image,
@@ -90,9 +91,12 @@ def _records(source: AnnotationFiles, unread: Counter[str]) -> Iterator[Record]:
         videos: dict[str, _Video] = {}
         with closing(Stored(source.temporary)) as stored:
             try:
-                for around, element in elements_of_xml(source.name(file), ("image", "track"), ("track",)):
+                for around, element in elements_of_xml(source.name(file), inside=("track",)):
                     if element.tag == "image" and not around:
                         yield read_image(element, file)
+                        continue
+                    if not around and element.tag != "track":
+                        unread.update([f"<{element.tag}>"] if element.tag not in ("version", "meta") else [])
                         continue
                     unread.update(unread_parts(element, ("track", "image")))
                     track = around[0] if around else element
@@ -191,7 +195,7 @@ class _Video:
         if frame is None:
             raise ObjectError(f"frame must be a whole number, got {element.get('frame', '')[:20]!r}")
         record, shape = Record(self.file), None
-        if element.get("outside") != "1":
+        if not flag_of(element, "outside"):
             shape = read_shape(element, self._track.get("label"), record)
         if shape and "group_id" not in shape.columns:
             shape.columns = {**shape.columns, **group_of(self._track)}

@@ -26,7 +26,7 @@ from detaug.converters.records.record import (
     unused_shape,
     whole_of,
 )
-from detaug.findings.finding import Finding
+from detaug.findings.finding import Finding, shown
 
 SHAPES = frozenset({"box", "polygon", "polyline", "points", "ellipse", "mask", "cuboid", "skeleton"})
 
@@ -34,6 +34,15 @@ _CUBOID = tuple(f"{axis}{place}{side}" for side in (1, 2) for place in ("tl", "b
 """The corners of a cuboid, of its front and its back."""
 
 _SIDES = ("left", "top", "width", "height")
+
+_ATTRIBUTES = frozenset(
+    (
+        *("id", "name", "subset", "task_id", "width", "height", "label", "source", "group_id"),
+        *("occluded", "outside", "keyframe", "frame", "z_order", "rotation", "points", "rle", "left", "top"),
+        *("xtl", "ytl", "xbr", "ybr", "cx", "cy", "rx", "ry", *_CUBOID),
+    )
+)
+"""Of images, tracks and shapes, those that are read, and those that say who drew a shape, and above what it lies."""
 
 
 def read_image(element: Any, file: str) -> Record:
@@ -48,6 +57,7 @@ def read_image(element: Any, file: str) -> Record:
     record.size = None if width is None or height is None else (width, height)
     record.columns = _tags(element)
     shapes = [child for child in element if child.tag in SHAPES]
+    record.unread.update(unread_attributes(element))
     record.unread.update(name for child in element for name in unread_parts(child, {"tag"}))
     read_objects(record, shapes, lambda shape: read_shape(shape, shape.get("label"), record), attrgetter("sourceline"))
     _join_groups(record)
@@ -58,8 +68,20 @@ def unread_parts(element: Any, others: Collection[str]) -> Iterator[str]:
     """Yield what is not read of an element of an image or a track. others: tags beside those of shapes that are."""
     if element.tag not in SHAPES and element.tag not in others:
         yield f"<{element.tag}>"
-    for point in element.iterchildren("points"):
-        yield from ("<attribute> of <points>" for _ in point.iterchildren("attribute"))
+        return
+    yield from unread_attributes(element)
+    for child in element if element.tag in SHAPES else ():  # the parts of a track come by themselves
+        if child.tag not in ("attribute", "points"):
+            yield f"<{child.tag}> of <{element.tag}>"
+        elif child.tag == "points":
+            yield from unread_attributes(child)
+            yield from (f"<{part.tag}> of <points>" for part in child)
+
+
+def unread_attributes(element: Any) -> Iterator[str]:
+    """Yield the attributes of an element that are not read, and say more than who drew it, and above what."""
+    if not _ATTRIBUTES.issuperset(names := element.keys()):
+        yield from (f"{name} of <{element.tag}>" for name in names if name not in _ATTRIBUTES)
 
 
 def _tags(element: Any) -> dict[str, Any]:
@@ -115,8 +137,10 @@ def read_shape(element: Any, label: Any, record: Record) -> Object | None:
     elif element.tag == "cuboid" and None not in (corners := [*map(element.get, _CUBOID)]):
         annotation.rings = [hull_of(numbers_of(corners, _CUBOID))]
     elif element.tag == "skeleton":
-        points = element.iterchildren("points")
-        annotation.key_points = {text_of(point.get("label"), "label"): key_point(point) for point in points}
+        points = [(text_of(point.get("label"), "label"), key_point(point)) for point in element.iterchildren("points")]
+        annotation.key_points = dict(points)
+        if len(annotation.key_points) < len(points):
+            raise ObjectError(f"a skeleton must have each point once, got {shown([name for name, _ in points])}")
     else:
         unused_shape(record, None, element.tag, element.sourceline)
         return None
@@ -128,15 +152,25 @@ def _columns(element: Any) -> dict[str, Any]:
     columns: dict[str, Any] = {
         name: attribute.text or "" for attribute in attributes if (name := attribute.get("name"))
     }
-    if element.get("occluded") in ("0", "1"):
-        columns["occluded"] = int(element.get("occluded"))
+    if (occluded := flag_of(element, "occluded")) is not None:
+        columns["occluded"] = int(occluded)
     return columns | group_of(element)
 
 
+def flag_of(element: Any, name: str) -> bool | None:
+    """Return a flag of a shape, None where it has none. Raises ObjectError for anything but 0 and 1."""
+    text = element.get(name)
+    if text not in (None, "0", "1"):
+        raise ObjectError(f"{name} must be 0 or 1, got {shown(text)}")
+    return None if text is None else bool(text == "1")
+
+
 def group_of(element: Any) -> dict[str, int]:
-    """Return the group that a shape, or all shapes of a track, are in, as a column; {} for none."""
+    """Return the group that a shape, or all shapes of a track, are in, as a column; {} for none. Raises ObjectError."""
     group_id = element.get("group_id") or ""
-    return {"group_id": int(group_id[:18])} if group_id.isdecimal() else {}
+    if group_id and not group_id.isdecimal():
+        raise ObjectError(f"group_id must be a whole number, got {shown(group_id)}")
+    return {"group_id": int(group_id[:18])} if group_id else {}
 
 
 def _points(element: Any, least: int) -> list[float]:
@@ -150,7 +184,7 @@ def _points(element: Any, least: int) -> list[float]:
 def key_point(element: Any) -> tuple[float, float, int]:
     """Return a point of a skeleton: `outside` is not labeled, `occluded` is hidden. Raises ObjectError."""
     x, y = _points(element, 1)[:2]
-    return x, y, 0 if element.get("outside") == "1" else 1 if element.get("occluded") == "1" else 2
+    return x, y, 0 if flag_of(element, "outside") else 1 if flag_of(element, "occluded") else 2
 
 
 def skeleton_of(svg: str, points: list[str]) -> list[tuple[int, int]]:

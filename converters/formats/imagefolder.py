@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.records.csv_rows import rows_of_csv
+from detaug.converters.records.csv_rows import check_head, rows_of_csv
 from detaug.converters.records.json_lines import record_of_line, records_of_lines
 from detaug.converters.records.record import (
     AnnotationFiles,
@@ -70,7 +70,10 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     for line, row in rows_of_csv(path):
         if not head:
             head = row
+            check_head(head)
             continue
+        if any(row[len(head) :]):
+            raise ObjectError(f"line {line} must have {len(head)} words, got {len(row)}; put commas into quotes")
         entry: dict[str, Any] = {name: text for name, text in zip(head, row, strict=False) if name}
         try:
             yield line, {**entry, "objects": _objects(entry.get("objects") or "{}")}

@@ -29,6 +29,7 @@ from detaug.converters.records.record import (
     Object,
     ObjectError,
     Record,
+    count_unread,
     id_of,
     list_of,
     number_of,
@@ -57,6 +58,42 @@ _ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxo
 
 _UNREAD = ("relation", "pairwise")
 """Types of results about several regions or images, which have no place in the JSON file."""
+
+_RESULT_KEYS = frozenset(
+    (
+        *(
+            "id",
+            "type",
+            "value",
+            "from_name",
+            "to_name",
+            "original_width",
+            "original_height",
+            "image_rotation",
+            "origin",
+        ),
+        *("parentID", "item_index", "score", "meta", "readonly", "hidden", "locked", "selected", "from_id", "to_id"),
+        *(
+            "direction",
+            "x",
+            "y",
+            "width",
+            "height",
+            "rotation",
+            "radiusX",
+            "radiusY",
+            "points",
+            "closed",
+            "format",
+            "rle",
+        ),
+        *("imageDataURL", "vertices", "choices", "text", "number", "rating", "taxonomy", "datetime"),
+    )
+)
+"""Keys of results and of their values, which JSON-MIN has in one, that are read, or say nothing more; also *labels."""
+
+_MIN_KEYS = frozenset(("id", "annotation_id", "annotator", "created_at", "updated_at", "lead_time"))
+"""Keys of a task of JSON-MIN that are about the annotation."""
 
 
 def read_label_studio(source: AnnotationFiles) -> Contents:
@@ -141,7 +178,7 @@ def _records(
             page.names = [*names, *(images if len(images) == 1 else ())]
             try:
                 _read_regions(page, page_results)
-                page.columns = {**(_further(data, tag) if is_whole else {}), **page.columns}
+                page.columns = {**(_further(page, data, tag) if is_whole else _of_min(page, data, tag)), **page.columns}
             except ObjectError as error:
                 page.findings.append(Finding(file, error.kind, None, note=f"task {index}: {error}"))
             yield page
@@ -156,17 +193,43 @@ def _unfinished(task: dict[str, Any]) -> str:
     return f"a task has {' and '.join(kinds)} only: submit it in Label Studio, and export again" if kinds else ""
 
 
-def _further(data: dict[str, Any], tag: str) -> dict[str, Any]:
+def _of_min(record: Record, task: dict[str, Any], tag: str) -> dict[str, Any]:
+    """Return what a task of JSON-MIN says of its image: what `_further` returns, choices and texts."""
+    data = {key: value for key, value in task.items() if key not in _MIN_KEYS}
+    columns = {}
+    for key, value in data.items():
+        if isinstance(value, dict) and value.keys() == {"choices"}:
+            columns[key] = value["choices"]
+        elif isinstance(value, list) and value and not any(isinstance(member, dict) for member in value):
+            columns[key] = [] if _are_places(value) else value
+    others = {key: [] if _are_regions(value) else value for key, value in data.items() if key not in columns}
+    return _further(record, others, tag) | {key: value for key, value in columns.items() if value}
+
+
+def _are_regions(value: Any) -> bool:
+    """Return whether a value of a task of JSON-MIN is a list of regions."""
+    return isinstance(value, list) and all(isinstance(member, dict) and "original_width" in member for member in value)
+
+
+def _are_places(values: list[Any]) -> bool:
+    """Return whether all of a list are paths or URLs of images or videos."""
+    return all(isinstance(text, str) and _is_place(text) for text in values)
+
+
+def _is_place(text: str) -> bool:
+    return "://" in text or _path(text).lower().endswith(IMAGE_EXTENSIONS) or is_video(_path(text))
+
+
+def _further(record: Record, data: dict[str, Any], tag: str) -> dict[str, Any]:
     """Return what the data of a task say of its image, beside where this and other files are."""
-
-    def is_place(text: str) -> bool:
-        return "://" in text or _path(text).lower().endswith(IMAGE_EXTENSIONS) or is_video(_path(text))
-
     further = {key: value for key, value in data.items() if key not in ("image", tag)}
+    for key, value in further.items():
+        if isinstance(value, dict) or (isinstance(value, list) and not _are_places(value)):
+            count_unread(record, {key: value}, ())
     return {
         key: value
         for key, value in further.items()
-        if type(value) in (int, float, bool) or (type(value) is str and not is_place(value))
+        if type(value) in (int, float, bool) or (type(value) is str and not _is_place(value))
     }
 
 
@@ -337,15 +400,20 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
     """Read the regions of a task; results without a shape are about the region of their id."""
     regions: list[tuple[str, str, dict[str, Any]]] = []  # kind, id, result
     about: dict[str, list[dict[str, Any]]] = {}
+    shaped = {str(result.get("id", id(result))) for result in results if _kind(result)}
     for result in results:
         kind, key = _kind(result), str(result.get("id", id(result)))
         about.setdefault(key, []).append(result)
-        if kind or result.get("type") not in _ABOUT:
+        is_of_text = result.get("type") == "labels" and key not in shaped  # or of sound: labels of a shape have its id
+        if kind or result.get("type") not in _ABOUT or is_of_text:
             regions.append((kind, key, result))
+        if kind or result.get("type") in _ABOUT:
+            _count_unread(record, result)
     sizes = [(result.get("original_width"), result.get("original_height")) for _, _, result in regions]
     size = next(((w, h) for w, h in sizes if type(w) is type(h) is int and min(w, h) > 0 and max(w, h) < 1e6), None)
     record.size, record.unit = size, size or (100, 100)
     by_id: dict[str, Object] = {}
+    failed = set[str]()
     tried = set[str]()  # a region with several results is at fault once
     points: list[tuple[int, dict[str, Any]]] = []
 
@@ -361,7 +429,9 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
             unused_shape(record, index, str(result.get("type"))[:40])
             return None
         tried.add(key)
+        failed.add(key)
         by_id[key] = _object(record, kind, result, about[key])
+        failed.remove(key)
         return by_id[key]
 
     read_objects(record, enumerate(regions), parse)
@@ -370,6 +440,22 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
         str(result.get("id")) for _, _, result in regions
     }  # also of keypoints and of shapes that have no place
     record.columns = _columns([result for result in results if str(result.get("id")) not in of_regions], [])
+    left_out = of_regions - by_id.keys() - failed
+    lost = (result for result in results if str(result.get("id")) in left_out and not _kind(result))
+    record.unread.update(str(result.get("from_name")) for result in lost if result.get("type") in _ABOUT)
+
+
+def _count_unread(record: Record, result: dict[str, Any]) -> None:
+    """Count the keys of a result and of its value that are not read."""
+    value = result.get("value")
+    if not isinstance(value, dict):
+        if result.get("type") not in _UNREAD:
+            record.unread[f"{result.get('type')} without a value"] += 1
+        value = {}
+    for entry in (result, value):
+        if not entry.keys() <= _RESULT_KEYS:
+            others = {key: member for key, member in entry.items() if not key.endswith("labels")}
+            count_unread(record, others, _RESULT_KEYS)
 
 
 def _kind(result: dict[str, Any]) -> str:
@@ -391,6 +477,9 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
     value = result["value"]
     if result.get("image_rotation"):
         raise ObjectError("image_rotation must be 0: turn the image back in Label Studio, and export again")
+    for values in (entry["value"] for entry in about if isinstance(entry.get("value"), dict)):
+        for key in (key for key in values if key.endswith("labels")):
+            list_of(values[key], key)
     labels = [name for entry in about for name in _labels_of(entry)]
     if not labels:  # shapes whose class is chosen in a tag of its own, <Choices perRegion>
         choices = [entry["value"]["choices"] for entry in about if "choices" in object_of(entry.get("value"), "value")]

@@ -23,6 +23,7 @@ from detaug.converters.records.record import (
     edges_of,
     hull_of,
     object_of,
+    part_of,
     points_of,
     read_objects,
     ring_of_line,
@@ -80,17 +81,15 @@ def _read(source: AnnotationFiles, record: Record) -> None:
         record.without_image = "the JSON file has it in imageData: labelme_export_json of LabelMe writes it as a file"
     width, height = document.get("imageWidth"), document.get("imageHeight")
     record.size = (width, height) if type(width) is type(height) is int else None
-    record.columns = _flags(document)
+    record.columns = _flags(record, document)
     count_unread(record, document, _FILE_KEYS)
     for shape in document["shapes"]:
         count_unread(record, shape, _SHAPE_KEYS)
     _read_shapes(record, document["shapes"])
 
 
-def _flags(entry: dict[str, Any]) -> dict[str, Any]:
-    if not (flags := entry.get("flags")):
-        return {}
-    flags = {key: value for key, value in flags.items() if key != CROWD} if isinstance(flags, dict) else {}
+def _flags(record: Record, entry: dict[str, Any]) -> dict[str, Any]:
+    flags = {key: value for key, value in part_of(record, entry, "flags", dict).items() if key != CROWD}
     return {"flags": flags} if any(flags.values()) else {}
 
 
@@ -126,8 +125,11 @@ def _read_shapes(record: Record, shapes: list[Any]) -> None:
 def _object(record: Record, index: int, shape: dict[str, Any], kind: str) -> Object | None:
     """Return a shape as an object; None for a kind that has no place."""
     name, flags = text_of(shape.get("label"), "label"), shape.get("flags")
-    is_crowd = isinstance(flags, dict) and flags.get(CROWD) is True
-    annotation = Object(name, is_crowd=is_crowd, is_ignored=name == IGNORED, columns=_columns(shape))
+    crowd = flags.get(CROWD) if isinstance(flags, dict) else None
+    count_unread(record, {} if crowd in (True, False) else {f"{CROWD} that is not true or false": crowd}, ())
+    annotation = Object(
+        name, is_crowd=crowd is True or crowd == 1, is_ignored=name == IGNORED, columns=_columns(record, shape)
+    )
     if kind in ("polygon", "quadrilateral") or kind in _ROTATED:
         numbers = points_of(shape.get("points"), "points", 3)
         if kind in _ROTATED and len(numbers) == 8:
@@ -152,16 +154,16 @@ def _object(record: Record, index: int, shape: dict[str, Any], kind: str) -> Obj
     return annotation
 
 
-def _columns(shape: dict[str, Any]) -> dict[str, Any]:
-    attributes = shape.get("attributes")
-    columns = dict(attributes) if isinstance(attributes, dict) else {}
-    columns |= _flags(shape)
+def _columns(record: Record, shape: dict[str, Any]) -> dict[str, Any]:
+    columns = {**part_of(record, shape, "attributes", dict), **_flags(record, shape)}
     if shape.get("description"):
         columns["description"] = shape["description"]
     if shape.get("score") is not None:  # of a model, in X-AnyLabeling
         columns["score"] = shape["score"]
-    if isinstance(shape.get("difficult"), bool):
+    if isinstance(shape.get("difficult"), int):
         columns["difficult"] = int(shape["difficult"])
+    else:
+        part_of(record, shape, "difficult", int)
     return columns
 
 

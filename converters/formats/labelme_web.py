@@ -13,6 +13,7 @@ from detaug.converters.records.record import (
     AnnotationFiles,
     Contents,
     Object,
+    ObjectError,
     Record,
     contents_of_files,
     edges_of,
@@ -24,6 +25,7 @@ from detaug.converters.records.record import (
     whole_of,
 )
 from detaug.converters.records.xml_elements import elements_of_xml
+from detaug.findings.finding import shown
 
 _YES, _NO = ("1", "yes", "true"), ("0", "no", "false")
 _KNOWN = frozenset(
@@ -45,6 +47,8 @@ _KNOWN = frozenset(
     )
 )
 """Elements of an object that are read, or say nothing more. `parts` names objects that belong together."""
+_ROOT = frozenset({"filename", "folder", "source", "imagesize", "object"})
+"""Elements of a file that are read, or say nothing of its objects."""
 
 
 def read_labelme_web(source: AnnotationFiles) -> Contents:
@@ -57,13 +61,15 @@ def read_labelme_web(source: AnnotationFiles) -> Contents:
 
 def _read(source: AnnotationFiles, record: Record) -> None:
     def objects() -> Iterator[Any]:
-        for _, element in elements_of_xml(source.name(record.file), ("filename", "imagesize", "object")):
-            if element.tag == "filename":
+        for _, element in elements_of_xml(source.name(record.file)):
+            if element.tag not in _ROOT:
+                record.unread[f"<{element.tag}>"] += 1
+            elif element.tag == "filename":
                 record.names = names_beside(record.file, (element.text or "").strip())
             elif element.tag == "imagesize":
                 width, height = (whole_of((element.findtext(tag) or "").strip()) for tag in ("ncols", "nrows"))
                 record.size = (width, height) if width and height else None
-            else:
+            elif element.tag == "object":
                 record.unread.update(f"<{child.tag}>" for child in element if child.tag not in _KNOWN)
                 yield element
 
@@ -77,10 +83,14 @@ def _object(record: Record, element: Any) -> Object | None:
     }
     if texts["deleted"] in _YES:
         return None
+    if texts["deleted"] not in (*_NO, ""):
+        raise ObjectError(f"<deleted> must be 0 or 1, got {shown(texts['deleted'])}")
     annotation = Object(text_of(texts["name"], "name"), line=element.sourceline)
     annotation.columns = {"attributes": texts["attributes"]} if texts["attributes"] else {}
     if texts["occluded"] in (*_YES, *_NO):
         annotation.columns |= {"occluded": int(texts["occluded"] in _YES)}
+    elif texts["occluded"]:
+        record.unread["<occluded> that is not yes or no"] += 1
     pairs = [(point.findtext("x"), point.findtext("y")) for point in element.iterfind("polygon/pt")]
     numbers = numbers_of([(text or "").strip() for pair in pairs for text in pair], "x and y of a point")
     is_box = texts["type"] == "bounding_box"

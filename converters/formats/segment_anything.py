@@ -14,6 +14,7 @@ from detaug.converters.records.record import (
     ObjectError,
     Record,
     contents_of_files,
+    count_unread,
     id_of,
     list_of,
     names_beside,
@@ -42,6 +43,8 @@ def _read(source: AnnotationFiles, record: Record) -> None:
     image = object_of(document.get("image"), "image")
     record.names = names_beside(record.file, text_of(image.get("file_name"), "file_name"))
     record.tool_id = id_of(image.get("image_id"))
+    count_unread(record, document, ("image", "annotations"))
+    count_unread(record, image, ("image_id", "width", "height", "file_name"))
     width, height = (whole_of(str(image.get(key))) for key in ("width", "height"))
     if not width or not height:
         raise ObjectError("width and height of the image must be whole numbers from 1")

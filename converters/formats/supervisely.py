@@ -34,6 +34,10 @@ _OBJECT_KEYS = frozenset(
 )
 """Those that are read, and those that say nothing of the object: who drew it, and when."""
 
+_PARTS = {"points": ("exterior", "interior"), "bitmap": ("origin", "data")}
+_NODE_KEYS = ("loc", "disabled")
+"""The keys of parts of an object."""
+
 
 def read_supervisely(source: AnnotationFiles) -> Contents:
     """Read rectangles, polygons with holes, bitmaps and graphs, whose nodes are keypoints.
@@ -69,7 +73,7 @@ def _read(nodes: Mapping[str, Mapping[str, str]], source: AnnotationFiles, recor
     size = document.get("size")
     width, height = (size.get(key) if isinstance(size, dict) else None for key in ("width", "height"))
     record.size = (width, height) if type(width) is int and type(height) is int else None
-    record.columns = _tags(document) | _description(document)
+    record.columns = _tags(record, document) | _description(document)
     objects = records.list_of(document.get("objects"), "objects")
     for item in objects:
         records.count_unread(record, item, _OBJECT_KEYS)
@@ -103,12 +107,12 @@ def _edges(entry: dict[str, Any]) -> list[tuple[int, int]]:
     return [(number_of[one], number_of[other]) for one, other in pairs if one in number_of and other in number_of]
 
 
-def _tags(entry: dict[str, Any]) -> dict[str, Any]:
-    tags = entry.get("tags")
-    usable = [tag for tag in tags if isinstance(tag, dict)] if isinstance(tags, list) else []
+def _tags(record: Record, entry: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, list[Any]] = {}
-    for tag in usable:
-        if tag.get("name"):
+    for tag in records.part_of(record, entry, "tags", list):
+        if not isinstance(tag, dict) or not tag.get("name"):
+            record.unread["tags without a name"] += 1
+        else:
             values.setdefault(str(tag["name"]), []).append(1 if tag.get("value") is None else tag["value"])
     return {name: own[0] if len(own) == 1 else own for name, own in values.items()}
 
@@ -126,7 +130,13 @@ def _closed(record: Record, index: int, entry: dict[str, Any]) -> list[float] | 
 def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[str, str]]) -> Object | None:
     entry = object_of(value, "an object")
     kind, annotation = str(entry.get("geometryType")), Object(text_of(entry.get("classTitle"), "classTitle"))
-    annotation.columns, annotation.tool_id = _tags(entry) | _description(entry), records.id_of(entry.get("id"))
+    annotation.columns = _tags(record, entry) | _description(entry)
+    annotation.tool_id = records.id_of(entry.get("id"))
+    parts = [(entry.get(key), known) for key, known in _PARTS.items()]
+    nodes_of_entry = entry.get("nodes")
+    parts += [(node, _NODE_KEYS) for node in (nodes_of_entry.values() if isinstance(nodes_of_entry, dict) else ())]
+    for part, known in parts:
+        records.count_unread(record, part, known)
     if kind in ("rectangle", "polygon"):
         points = object_of(entry.get("points"), "points")
         exterior = records.points_of(points.get("exterior"), "exterior", 2 if kind == "rectangle" else 3)
@@ -160,10 +170,9 @@ def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[
         names = nodes.get(annotation.class_name, {})
         for key, node in object_of(entry.get("nodes"), "nodes").items():
             x, y = records.points_of([object_of(node, "a node").get("loc")], "loc")
-            annotation.key_points = {
-                **annotation.key_points,
-                names.get(key, key): (x, y, 1 if node.get("disabled") else 2),
-            }
+            if (name := names.get(key, key)) in annotation.key_points:
+                raise records.ObjectError(f"a graph must have each keypoint once, got {name!r} twice")
+            annotation.key_points = {**annotation.key_points, name: (x, y, 1 if node.get("disabled") else 2)}
     else:
         records.unused_shape(record, index, kind[:40])
         return None

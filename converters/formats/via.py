@@ -6,6 +6,7 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md: shap
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -19,12 +20,14 @@ from detaug.converters.records.record import (
     Object,
     ObjectError,
     Record,
+    count_unread,
     edges_of,
     list_of,
     names_beside,
     number_of,
     numbers_of,
     object_of,
+    part_of,
     read_objects,
     records_of_lists,
     ring_of_line,
@@ -40,6 +43,13 @@ NO_CLASS = "object"
 
 _KEYS = {"rect": ("x", "y", "width", "height"), "circle": ("cx", "cy", "r"), "ellipse": ("cx", "cy", "rx", "ry")}
 _OUTLINES = ("polygon", "extreme", "extreme_circle")
+_POINT_KEYS = ("name", "all_points_x", "all_points_y")
+_SHAPE_KEYS = {
+    **{kind: ("name", *keys, *(("theta",) if kind == "ellipse" else ())) for kind, keys in _KEYS.items()},
+    **dict.fromkeys((*_OUTLINES, "polyline"), _POINT_KEYS),
+}
+_ALL_SHAPE_KEYS = ("theta", *_POINT_KEYS, *(key for keys in _KEYS.values() for key in keys))
+"""The keys of shape_attributes that are read, by the kind of the shape, and for other kinds."""
 _KINDS_OF_3 = {
     1: "point",
     2: "rect",
@@ -76,8 +86,8 @@ def _records(source: AnnotationFiles, file: str) -> Iterator[Record]:
             raise ObjectError("is nested too deeply for a JSON file of annotations", "label-unreadable") from None
         key = next((known for known in _CLASS_KEYS if known in map(str.lower, keys)), None)
         key = next(iter(keys)).lower() if len(keys) == 1 or (keys and key is None) else key
-        for name, regions, attributes in images:
-            record = Record(file, names_beside(file, name), called=name, columns=attributes)
+        for name, regions, attributes, unread in images:
+            record = Record(file, names_beside(file, name), called=name, columns=attributes, unread=Counter(unread))
             if not name:
                 record.findings.append(Finding(file, "object-invalid", note="an image has no filename"))
             read_objects(record, enumerate(regions), partial(_object, record, key, options))
@@ -97,9 +107,12 @@ def _object(
     index, region = item[0], object_of(item[1], "a region")
     columns = {key: _described(value, options.get(key, {})) for key, value in _attributes(region).items()}
     shape = region.get("shape_attributes")
+    count_unread(record, region, ("shape_attributes", "region_attributes"))
+    part_of(record, region, "region_attributes", dict)
     key = next((column for column in columns if column.lower() == class_key), None)
     name = NO_CLASS if class_key is None else text_of(_chosen(columns.pop(key, None) if key else None), "its class")
     annotation, (kind, numbers) = Object(name, columns=columns), _shape_of(shape)
+    count_unread(record, shape, _SHAPE_KEYS.get(kind, _ALL_SHAPE_KEYS))
     if kind == "rect":
         x, y, width, height = numbers
         annotation.edges = x, y, x + width, y + height
@@ -115,7 +128,7 @@ def _object(
     elif kind == "polyline" and (ring := ring_of_line(record, index, numbers)):
         annotation.rings = [ring]
     else:
-        unused_shape(record, index, kind[:40])
+        unused_shape(record, index, kind[:40] or "empty shape")
         return None
     return annotation
 

@@ -6,12 +6,12 @@ Sources: via-2.x.y and via-3.x.y of https://gitlab.com/vgg/via, CodeDoc.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detaug.converters.records.csv_rows import rows_of_csv
+from detaug.converters.records.csv_rows import check_head, rows_of_csv
 from detaug.converters.records.json_list import members_of_json
 from detaug.converters.records.record import AnnotationFiles, ObjectError, list_of, object_of, text_of
 from detaug.files.spool import Groups
@@ -24,7 +24,11 @@ _ATTRIBUTES = "_via_attributes"
 proposes, their descriptions say what they mean.
 """
 
+_IMAGE_KEYS = frozenset({"filename", "size", "regions", "file_attributes", "fileref", "base64_img_data"})
+"""Of an image of VIA 1 and 2, those that are read, and those that say nothing of its objects."""
+
 _LISTS_OF_3 = ("attribute", "file", "metadata", "view")
+_METADATA_KEYS = frozenset({"vid", "flg", "z", "xy", "av"})
 _KEYS_OF_3 = ("project", "config", *_LISTS_OF_3)
 """Of a project of VIA 3."""
 _IMAGE_OF_3 = 2
@@ -38,6 +42,8 @@ class Item(NamedTuple):
     regions: list[Any]
     attributes: Mapping[str, Any] = {}
     """Of the image."""
+    unread: Sequence[str] = ()
+    """Keys and columns that are not read, each as often as it occurs."""
 
 
 def items_of_file(source: AnnotationFiles, file: str, options: dict[str, dict[str, str]]) -> Iterator[Item]:
@@ -66,7 +72,12 @@ def _items_of_2(path: str, options: dict[str, dict[str, str]], *, is_project: bo
             entry = object_of(value, "an image")
             regions = entry.get("regions")
             regions = [*regions.values()] if isinstance(regions, dict) else list_of(regions, "regions")  # VIA 1
-            yield Item(str(entry.get("filename") or ""), regions, _object_or_empty(entry.get("file_attributes")))
+            unread = [
+                key for key, member in entry.items() if key not in _IMAGE_KEYS and member not in (None, "", {}, [])
+            ]
+            attributes = entry.get("file_attributes")
+            unread += [] if isinstance(attributes, dict) or not attributes else ["file_attributes of another type"]
+            yield Item(str(entry.get("filename") or ""), regions, _object_or_empty(attributes), unread)
         elif key == _IMAGES:
             object_of(value, _IMAGES)
         elif key == _ATTRIBUTES:
@@ -85,15 +96,20 @@ def _object_or_empty(value: Any) -> dict[str, Any]:
 
 _COLUMNS = ("filename", "file_attributes", "region_shape_attributes", "region_attributes")
 """Of a CSV. The last three have JSON."""
+_OTHER_COLUMNS = frozenset({*_COLUMNS, "file_size", "region_count", "region_id", ""})
+"""Columns that are read, or say nothing of the objects."""
 
 
 def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
     """Yield the images of a CSV, which has a row for each region, and one without a shape for an image without any."""
     places: list[int | None] = []
+    head: list[str] = []
     names: dict[str, None] = {}
-    with closing(Groups[str, tuple[list[Any], dict[str, Any]]](folder)) as rows:
+    with closing(Groups[str, tuple[list[Any], dict[str, Any], list[str]]](folder)) as rows:
         for line, row in rows_of_csv(path):
             if not places:
+                check_head(row)
+                head = row
                 place_of = {word.lstrip("#"): place for place, word in enumerate(row)}
                 places = [place_of.get(name) for name in _COLUMNS]
                 continue
@@ -102,24 +118,40 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
                 of_image, shape, of_region = ({} if text in ("", "{}") else json.loads(text) for text in texts)
             except (ValueError, RecursionError) as error:
                 raise ObjectError(f"is no table of VIA: line {line}: {error}", "label-unreadable") from None
-            regions = [{"shape_attributes": shape, "region_attributes": of_region}] if shape else []
-            rows.add(name, (regions, _object_or_empty(of_image)))
+            if any(row[len(head) :]):
+                rule = f"line {line} must have {len(head)} words, got {len(row)}; put commas into quotes"
+                raise ObjectError(f"is no table of VIA: {rule}", "label-unreadable")
+            unread = [
+                word for word, text in zip(head, row, strict=False) if text and word.lstrip("#") not in _OTHER_COLUMNS
+            ]
+            regions = [{"shape_attributes": shape, "region_attributes": of_region}] if shape or of_region else []
+            rows.add(name, (regions, _object_or_empty(of_image), unread))
             names[name] = None
         for name in names:
             parts = rows.pop(name)
-            yield Item(name, [region for regions, _ in parts for region in regions], parts[0][1])
+            own_regions = [region for regions, *_ in parts for region in regions]
+            yield Item(name, own_regions, parts[0][1], [word for *_, words in parts for word in words])
 
 
 def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
     """Yield the images of a project of VIA 3, whose regions belong to views of them."""
     names, files, views = dict[str, str](), dict[str, tuple[str, bool]](), dict[str, str]()
     options = dict[str, dict[str, Any]]()
+    of_images = dict[str, list[dict[str, Any]]]()
+    unread = dict[str, list[str]]()
     with closing(Groups[str, tuple[Any, dict[str, Any]]](folder)) as regions:
         for parent, key, value in _members(path):
             if parent == "metadata":
                 entry = object_of(value, "metadata")
-                if entry.get("xy"):  # not a time in a video
-                    regions.add(str(entry.get("vid")), (entry["xy"], _object_or_empty(entry.get("av"))))
+                view = str(entry.get("vid"))
+                others = [key for key, member in entry.items() if key not in _METADATA_KEYS and member]
+                if entry.get("xy"):
+                    regions.add(view, (entry["xy"], _object_or_empty(entry.get("av"))))
+                elif entry.get("z"):  # a time in a video
+                    others.append("a time (z) without a region")
+                else:
+                    of_images.setdefault(view, []).append(_object_or_empty(entry.get("av")))
+                unread.setdefault(view, []).extend(others)
             elif parent == "attribute":
                 names[key] = text_of(object_of(value, "an attribute").get("aname"), "aname")
                 options[key] = _object_or_empty(value.get("options"))
@@ -127,22 +159,23 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
                 is_image = object_of(value, "a file").get("type", _IMAGE_OF_3) == _IMAGE_OF_3
                 files[key] = str(value.get("fname") or ""), is_image
             elif parent == "view" and (ids := list_of(object_of(value, "a view").get("fid_list"), "fid_list")):
+                if len(ids) > 1:
+                    raise ObjectError(f"a view must have one file, got {len(ids)}; write a view of each image")
                 views[key] = str(ids[0])
             elif not parent and key in _LISTS_OF_3:
                 object_of(value, key)
-        for view, file in views.items():
+
+        def named(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {names.get(key, key): _chosen(member, options.get(key, {})) for key, member in values.items()}
+
+        for view in dict.fromkeys((*views, *unread)):  # also of regions in a view that the file does not have
             own_regions = [
-                {
-                    "shape_attributes": xy,
-                    "region_attributes": {
-                        names.get(key, key): _chosen(member, options.get(key, {})) for key, member in values.items()
-                    },
-                }
-                for xy, values in regions.pop(view)
+                {"shape_attributes": xy, "region_attributes": named(values)} for xy, values in regions.pop(view)
             ]
-            name, is_image = files.get(file, ("", False))
-            if is_image or (name and own_regions):  # a video with regions is read as an image, and the error names it
-                yield Item(name, own_regions)
+            name, is_image = files.get(views.get(view, ""), ("", False))
+            attributes = {key: value for values in of_images.get(view, ()) for key, value in named(values).items()}
+            if is_image or own_regions:  # a video with regions is read as an image, and the error names it
+                yield Item(name, own_regions, attributes, unread.get(view, ()))
 
 
 def _chosen(value: Any, options: Mapping[str, Any]) -> Any:

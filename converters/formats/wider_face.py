@@ -62,7 +62,7 @@ def _records(source: AnnotationFiles, file: str) -> Iterator[Record]:
                 raise ObjectError("must begin with the path of an image")
             elif len(words) > 1:
                 rows += 1
-                _add(record, words, line)
+                _add(record, words, line, is_none=wanted == 0)
             elif words:
                 wanted = whole_of(words[0]) if wanted is None else wanted
     if record:
@@ -78,7 +78,7 @@ def _counted(record: Record, wanted: int | None, rows: int) -> Record:
     return record
 
 
-def _add(record: Record, words: list[str], line: int) -> None:
+def _add(record: Record, words: list[str], line: int, *, is_none: bool) -> None:
     try:
         if len(words) not in (4, 10):
             raise ObjectError(f"must be x y width height and six attributes, got {len(words)} numbers")
@@ -86,7 +86,7 @@ def _add(record: Record, words: list[str], line: int) -> None:
     except ObjectError as error:
         record.findings.append(Finding(record.file, "row-invalid", None, line, " ".join(words)[:60], note=str(error)))
         return
-    if not any((left, top, width, height)):
+    if is_none and not any((left, top, width, height)):
         return  # of an image without faces
     columns = dict(zip(_COLUMNS, map(int, more), strict=False))
     edges = left, top, left + width, top + height

@@ -43,6 +43,8 @@ class TruthLine(NamedTuple):
     is_ignored: bool
     class_name: str
     visibility: float | None
+    has_world: bool
+    """Whether it has world coordinates, which are -1 where there are none."""
 
 
 class BadLine(NamedTuple):
@@ -126,4 +128,6 @@ def _parse(line: int, numbers: Sequence[float], class_names: Sequence[str], has_
     edges = left, top, left + width, top + height
     visibility = of_class[1] if len(of_class) > 1 else None
     name = class_names[int(number) - 1]
-    return TruthLine(line, int(frame), None if track < 0 else int(track), edges, flag == 0, name, visibility)
+    has_world = any(value != -1 for value in more[len(of_class[:2]) :])
+    track_id = None if track < 0 else int(track)
+    return TruthLine(line, int(frame), track_id, edges, flag == 0, name, visibility, has_world)

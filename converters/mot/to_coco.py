@@ -195,6 +195,8 @@ class _Sequence:
             size = None  # compared once: all frames of a sequence have one size
             seen = set[int | None]()
             for entry in lines.pop(number, ()):
+                if entry.has_world:
+                    record.unread["world coordinates"] += 1
                 if entry.is_ignored and ignored == "drop":
                     counts["entry-ignored"] += 1
                 elif entry.track in seen and entry.track is not None:

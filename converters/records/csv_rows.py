@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from detaug.converters.records.record import ObjectError
 from detaug.files.paths import PathLike, require_file
+from detaug.findings.finding import shown
+
+
+def check_head(head: Sequence[str]) -> None:
+    """Raise ObjectError for two columns of one name, of which a reader would take one."""
+    names = [name for name in head if name]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise ObjectError(f"columns must have names that differ, got {shown(min(repeated))} twice", "label-unreadable")
 
 
 def rows_of_csv(path: PathLike) -> Iterator[tuple[int, list[str]]]:

@@ -280,6 +280,15 @@ def count_unread(record: Record, entry: Any, read: Collection[str]) -> None:
     record.unread.update(key for key, value in values.items() if key not in read and value not in (None, "", [], {}))
 
 
+def part_of(record: Record, entry: Mapping[str, Any], key: str, kind: type[T]) -> T:
+    """Return a part of an entry of a JSON file; an empty one for none, or for another type, which is counted."""
+    value = entry.get(key)
+    if isinstance(value, kind):
+        return value
+    count_unread(record, {f"{key} of another type": value}, ())
+    return kind()
+
+
 def unread_elements(counts: Mapping[str, int]) -> Iterator[Finding]:
     """Yield a finding for each name of elements or keys that a reader leaves out; they are counted when it is read."""
     for name, count in sorted(counts.items()):

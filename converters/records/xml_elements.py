@@ -24,9 +24,9 @@ SAFE: dict[str, bool] = {
 
 
 def elements_of_xml(
-    path: str, tags: Collection[str], inside: Collection[str] = ()
+    path: str, tags: Collection[str] | None = None, inside: Collection[str] = ()
 ) -> Generator[tuple[tuple[Any, ...], Any], None, None]:
-    """Yield ((), element) of the elements below the root with one of the tags, one in memory at a time.
+    """Yield ((), element) of the elements below the root with one of the tags (None: all), one in memory at a time.
 
     Of an element whose tag is one of `inside` each child is yielded by itself, with the elements around it, of which
     only the attributes are known: ((element,), child). It is yielded after its children, without them.
@@ -50,7 +50,7 @@ def elements_of_xml(
                 if around and element is around[-1]:
                     around.pop()
                 if depth == len(around) + 1:
-                    if around or element.tag in tags:
+                    if around or tags is None or element.tag in tags:
                         yield tuple(around), element
                     # Clearing an element leaves it below the root, where a million empty ones would fill the memory.
                     element.clear()

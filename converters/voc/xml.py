@@ -166,8 +166,10 @@ def _object(element: Any, index: int, unread: list[str]) -> Object:
         annotation.rings = [_ring(child) for child in element.iterchildren(_POLYGON) if len(child)]
         if "robndbox" in parts:
             annotation.corners = _rotated_corners(parts["robndbox"])
+            _count_others(parts["robndbox"], (*ROTATED, *_POINTS_OF_ROTATED), unread)
         elif "bndbox" in parts or not annotation.rings:
             annotation.edges = _corners(parts.get("bndbox"), element)
+            _count_others(parts["bndbox"], CORNERS, unread)
         elif element.find(f"{_POLYGON}/pt") is not None:  # it counts pixels from 0, and marks objects as deleted
             remedy = "the LabelMe web tool wrote the <pt> of its <polygon>: convert the folder with detaug convert"
             raise XmlError("object-no-box", f"has no <bndbox>; {remedy}")
@@ -178,6 +180,12 @@ def _object(element: Any, index: int, unread: list[str]) -> Object:
         error.object_index = index
         error.line = error.line or element.sourceline
         raise
+
+
+def _count_others(element: Any, names: tuple[str, ...], unread: list[str]) -> None:
+    """Append the tags of the children of a box that are not among those with a name."""
+    if len(element) > len(CORNERS):  # no box has fewer, and most have no others
+        unread += (f"{child.tag}> in <{element.tag}" for child in element if child.tag not in names)
 
 
 def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> dict[str, Any]:

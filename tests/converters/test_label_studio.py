@@ -127,7 +127,8 @@ def test_what_is_about_a_region_is_not_about_the_image(tmp_path: Path) -> None:
     (image,) = document["images"]
     assert image["scene"] == "day"
     assert not {"color", "note"} & image.keys()
-    assert kinds(summary) == {"shape-unused": 1}
+    assert kinds(summary) == {"shape-unused": 1, "element-unused": 2}
+    assert "have no place in the JSON file: color, note\n" in str(summary)
 
 
 def test_skipped_annotations_do_not_count(tmp_path: Path) -> None:

@@ -398,3 +398,199 @@ def test_options_of_via_that_are_numbers_have_descriptions(tmp_path: Path) -> No
     document, summary = converted(data_set(tmp_path / "set", {"via.json": json.dumps(content)}, "a.jpg"))
     (row,) = document["annotations"]
     assert (summary.class_counts, row["parts"], row["pose"]) == ({"dog": 1}, {"head": True}, "3")
+
+
+def shape_of_via(**keys: Any) -> dict[str, Any]:
+    return {"shape_attributes": {"name": "rect", "x": 1, "y": 2, "width": 30, "height": 40, **keys}}
+
+
+def via(regions: list[Any], **more: Any) -> dict[str, str]:
+    return {"a.json": json.dumps({"a.jpg9": {"filename": "a.jpg", "size": 9, "regions": regions, **more}})}
+
+
+def via_3(metadata: dict[str, Any], view: Any = ("1",), file: str = "1") -> dict[str, str]:
+    content = {"project": {}, "config": {}, "attribute": {"1": {"aname": "class"}, "2": {"aname": "weather"}}}
+    content |= {"file": {file: {"fname": "a.jpg", "type": 2}}, "view": {"1": {"fid_list": [*view]}}}
+    return {"a.json": json.dumps({**content, "metadata": metadata})}
+
+
+def supervisely(*objects: Any, **more: Any) -> dict[str, str]:
+    return {
+        "ann/a.jpg.json": json.dumps({"size": {"height": 80, "width": 100}, "objects": objects, "tags": [], **more})
+    }
+
+
+SHAPE = {"label": "cat", "points": [[1, 1], [9, 9]], "shape_type": "rectangle"}
+BOX_OF_CVAT = 'label="a" xtl="1" ytl="1" xbr="9" ybr="9" occluded="0"'
+PLACE = {"x": 15, "y": 25, "width": 10, "height": 20}
+RECTANGLE = {"classTitle": "a", "geometryType": "rectangle", "points": {"exterior": [[1, 1], [9, 9]], "interior": []}}
+IN_PIXELS = {"size": [80, 100], "counts": [0, 100, 7900]}
+VIA_3 = {"1_1": {"vid": "1", "xy": [2, 1, 1, 9, 9], "z": [], "av": {"1": "cat"}}}
+
+
+def image_of_cvat(body: str, more: str = "") -> dict[str, str]:
+    return cvat(f'<image id="0" name="a.jpg" width="100" height="80" {more}>{body}</image>')
+
+
+def sam(**more: Any) -> dict[str, str]:
+    image = {"image_id": 1, "width": 100, "height": 80, "file_name": "a.jpg"}
+    annotation = {"id": 1, "segmentation": IN_PIXELS, "bbox": [0, 0, 2, 80], "area": 100}
+    return {"a.json": json.dumps({"image": image | more, "annotations": [annotation], "info": more})}
+
+
+def web(*parts: str) -> dict[str, str]:
+    points = "".join(f"<pt><x>{x}</x><y>{y}</y></pt>" for x, y in ((1, 1), (50, 1), (50, 60)))
+    return {
+        "a.xml": f"<annotation><filename>a.jpg</filename><folder/><object><name>cat</name>{parts[0]}<polygon>{points}"
+        f"</polygon></object>{''.join(parts[1:])}</annotation>"
+    }
+
+
+LABELED = region({"rectanglelabels": ["cat"]}, type="rectanglelabels")
+MIN = [
+    {
+        "image": "a.jpg",
+        "id": 1,
+        "annotation_id": 2,
+        "annotator": 3,
+        "label": [LABELED["value"] | {"original_width": 9}],
+    }
+]
+
+
+def create_ml_of(item: Any) -> dict[str, str]:
+    return {"a.json": json.dumps([{"image": "a.jpg", "annotations": [item]}])}
+
+
+def labelme(**more: Any) -> dict[str, str]:
+    return {"a.json": json.dumps({"version": "5", "shapes": [SHAPE | more], "imagePath": "a.jpg"})}
+
+
+SHAPE_OF_TABLE = json.dumps(shape_of_via()["shape_attributes"]).replace('"', '""')
+VIA_HEAD = "filename,file_size,file_attributes,region_count,region_id,region_shape_attributes,region_attributes"
+
+
+@pytest.mark.parametrize(
+    ("files", "unread"),
+    [
+        (create_ml_of({"label": "a", "coordinates": PLACE | {"angle": 3}}), "angle"),
+        (
+            {"a.odgt": json.dumps({"ID": "a", "gtboxes": [{"tag": "person", "fbox": [1, 2, 3, 4], "extra": ["x"]}]})},
+            "extra of another type",
+        ),
+        (sam(license=3), "info, license"),
+        (
+            labelme(attributes=["x"], flags="y", difficult="no"),
+            "attributes of another type, difficult of another type, flags of another type",
+        ),
+        (labelme(flags={"iscrowd": "yes"}), "iscrowd that is not true or false"),
+        (
+            supervisely(RECTANGLE | {"tags": {"name": "x"}, "points": RECTANGLE["points"] | {"depth": 3}}),
+            "depth, tags of another type",
+        ),
+        (supervisely(RECTANGLE | {"tags": [{"value": 3}]}), "tags without a name"),
+        (web("<occluded>maybe</occluded>", "<weather>rain</weather>"), "<occluded> that is not yes or no, <weather>"),
+        (
+            image_of_cvat(f'<box {BOX_OF_CVAT} score="0.5"><note/></box>', 'camera="3"'),
+            "<note> of <box>, camera of <image>, score of <box>",
+        ),
+        (cvat(f'<image name="a.jpg"><box {BOX_OF_CVAT}/></image><images><image name="a.jpg"/></images>'), "<images>"),
+        (voc(box_xml(1, 2, 30, 40).replace("</bndbox>", "<angle>3</angle></bndbox>")), "<angle> in <bndbox>"),
+        (via([shape_of_via(theta=1) | {"score": 1}], url="x"), "score, theta, url"),
+        (via([shape_of_via()], file_attributes="x"), "file_attributes of another type"),
+        ({"a.csv": f'{VIA_HEAD},score\na.jpg,9,{{}},1,0,"{SHAPE_OF_TABLE}",{{}},0.5\n'}, "score"),
+        (via_3(VIA_3 | {"1_2": {"vid": "1", "xy": [], "z": [1, 2], "av": {}}}), "a time (z) without a region"),
+        (
+            tasks(LABELED | {"normalization": 1}, {"id": "x", "type": "choices", "value": "day"}),
+            "choices without a value, normalization",
+        ),
+        (
+            tasks(LABELED | {"value": LABELED["value"] | {"touches": [1]}}, data={"image": "a.jpg", "ocr": {"a": 1}}),
+            "ocr, touches",
+        ),
+        ({"a.json": json.dumps([MIN[0] | {"sound": [{"start": 0, "end": 1, "labels": ["x"]}]}])}, "sound"),
+    ],
+)
+def test_keys_and_elements_of_parts_are_counted(tmp_path: Path, files: dict[str, str], unread: str) -> None:
+    images = ["img/a.jpg" if "ann/a.jpg.json" in files else "a.jpg"]
+    document, summary = converted(data_set(tmp_path / "set", files, *images))
+    assert f"have no place in the JSON file: {unread}\n" in str(summary)
+    assert (len(document["annotations"]), kinds(summary)["element-unused"]) == (1, unread.count(",") + 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (image_of_cvat(f"<box {BOX_OF_CVAT}/>".replace('"0"', '"False"')), "occluded must be 0 or 1, got 'False'"),
+        (image_of_cvat(f'<box {BOX_OF_CVAT} group_id="x"/>'), "group_id must be a whole number, got 'x'"),
+        (
+            cvat(f'<track id="0" label="a"><box frame="0" outside="true" {BOX_OF_CVAT[10:]}/></track>'),
+            "outside must be 0 or 1",
+        ),
+        (
+            image_of_cvat('<skeleton label="a">' + 2 * '<points label="1" points="1,2"/>' + "</skeleton>"),
+            "each point once, got ['1', '1']",
+        ),
+        (web("<deleted>maybe</deleted>"), "<deleted> must be 0 or 1, got 'maybe'"),
+        (via_3(VIA_3 | {"1_1": VIA_3["1_1"] | {"vid": "7"}}), "an image has no filename"),
+        (via_3(VIA_3, file="8"), "an image has no filename"),
+        (via_3(VIA_3, view=("1", "2")), "a view must have one file, got 2"),
+        (
+            {"a.csv": f'{VIA_HEAD}\na.jpg,9,{{}},1,0,{{}},"{{""a"": ""b""}}"\n'},
+            "no object is left to write, of 1 empty shape",
+        ),
+        ({"a.csv": f"{VIA_HEAD}\na.jpg,9,{{}},1,0,{{}},{{}},x\n"}, "line 2 must have 7 words, got 8"),
+        (
+            {"a.csv": "image,class,x,y,w,h\na.jpg,cat,1,2,3,4,5\n"},
+            "a row must have 6 words, got 7; put commas into quotes",
+        ),
+        ({"a.csv": "image,class,x,y,w,h,note,note\na.jpg,cat,1,2,3,4,5,6\n"}, "names that differ, got 'note' twice"),
+        ({"metadata.csv": "file_name,objects\na.jpg,{},x\n"}, "line 2 must have 2 words, got 3"),
+        (
+            tasks(
+                LABELED | {"value": LABELED["value"] | {"rectanglelabels": "cat"}},
+                region({"choices": ["red"]}, type="choices"),
+            ),
+            "rectanglelabels must be a list [...], got 'cat'",
+        ),
+        (
+            tasks({"id": "t", "type": "labels", "value": {"start": 0, "end": 1, "labels": ["x"]}}),
+            "no object is left to write, of 1 labels",
+        ),
+        ({"w.txt": "a.jpg\n1\n0 0 0 0 0 0 0 0 0 0\n"}, "no object is left to write, of 1 box-empty"),
+    ],
+)
+def test_values_that_would_be_taken_for_nothing(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    format = {"format": "cvat"} if "annotations.xml" in files else {}
+    format = {"format": "wider-face"} if "w.txt" in files else format
+    images = ["frame_000000.jpg" if "<track" in str(files) else "a.jpg"]
+    assert says in refused(data_set(tmp_path / "set", files, *images), **format)
+
+
+def test_attributes_of_images_of_via_3_and_of_json_min(tmp_path: Path) -> None:
+    """A view's metadata without a region, and choices and texts of a task, are about the image."""
+    files = via_3(VIA_3 | {"1_2": {"vid": "1", "xy": [], "z": [], "av": {"2": "rain"}}})
+    document, summary = converted(data_set(tmp_path / "via", files, "a.jpg"))
+    assert (document["images"][0]["weather"], kinds(summary)) == ("rain", {})
+    more = {"scene": "day", "kinds": {"choices": ["a", "b"]}, "notes": ["x", "y"], "url": "http://x.org/y", "empty": []}
+    document, summary = converted(data_set(tmp_path / "min", {"a.json": json.dumps([MIN[0] | more])}, "a.jpg"))
+    (image,) = document["images"]
+    assert (image["scene"], image["kinds"], image["notes"]) == ("day", ["a", "b"], ["x", "y"])
+    assert not {"url", "empty", "annotator", "label"} & image.keys()
+    assert kinds(summary) == {}
+
+
+def test_two_nodes_of_one_name_of_supervisely(tmp_path: Path) -> None:
+    graph = {"classTitle": "a", "geometryType": "graph", "nodes": {key: {"loc": [9, 9]} for key in "xy"}}
+    nodes = {key: {"label": "nose"} for key in "xy"}
+    meta = {"classes": [{"title": "a", "shape": "graph", "geometry_config": {"nodes": nodes, "edges": []}}], "tags": []}
+    files = {**supervisely(graph), "meta.json": json.dumps(meta)}
+    assert "must have each keypoint once, got 'nose' twice" in refused(data_set(tmp_path / "set", files, "img/a.jpg"))
+
+
+def test_world_coordinates_of_mot_are_counted(tmp_path: Path) -> None:
+    lines = "1,1,1,1,9,9,1,-1,-1,-1\n1,2,20,1,9,9,1,3.5,2,0\n"
+    folder = data_set(tmp_path / "mot", {"s/gt/gt.txt": lines, "s/seqinfo.ini": "[Sequence]\n"}, "s/img1/1.jpg")
+    summary = mot_to_coco(folder, tmp_path / "out.json")
+    assert "have no place in the JSON file: world coordinates\n" in str(summary)
+    assert kinds(summary)["element-unused"] == 1
