@@ -23,7 +23,7 @@ from detaug.errors import ConversionError
 from detaug.files.atomic import replacing
 from detaug.files.image_file import ImageFile, load_crc32c
 from detaug.files.image_headers import ImageError, read_image_header
-from detaug.files.paths import PathLike, regular_status
+from detaug.files.paths import PathLike, identity, regular_status
 from detaug.findings.finding import Finding, counted, shown
 from detaug.machine.parallel import Progress, map_ahead
 from detaug.outputs.folder import check_folder, check_with_images, made_folder, refuse_other_content
@@ -162,7 +162,7 @@ def _check_paths(source: Path, images: Path, folder: Path, report: PathLike | No
     check_with_images("none", images)
     check_folder(folder)
     target = folder / f"{source.stem}.json"
-    if os.path.realpath(target) == os.path.realpath(source):
+    if identity(target) == identity(source):
         raise ConversionError(f"{target} is the input and would be replaced; give another folder")
     return output_files({"report": report}, source, target, images)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from detaug.converters.shards.samples import Shard, ShardContent, check_first_la
 from detaug.errors import ConversionError, InputError
 from detaug.files.atomic import write_atomically
 from detaug.files.image_file import load_crc32c
-from detaug.files.paths import PathLike, absolute, last_part
+from detaug.files.paths import PathLike, absolute, identity, last_part
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import Progress, map_in_jobs
 from detaug.outputs.folder import check_folder
@@ -235,9 +234,9 @@ def find_shards(shards: Sequence[PathLike]) -> tuple[Path, list[Shard]]:
             raise ConversionError(f"{path} is a folder; give its files, such as {path / '*'}")
         if not path.exists():
             raise ConversionError(f"{path} does not exist; give the shards' files")
-    real = [os.path.realpath(path) for path in paths]
-    if len(set(real)) < len(real):
-        repeated = next(path for path, count in Counter(real).items() if count > 1)
+    files = [*map(identity, paths)]
+    if len(set(files)) < len(files):
+        repeated = next(path for path, file in zip(paths, files, strict=True) if files.count(file) > 1)
         raise InputError(f"shards must be different files, got {repeated} twice")
     parents = {path.parent for path in paths}
     whole = [absolute(path.parent) / path.name for path in paths]

@@ -27,7 +27,7 @@ from detaug.coco.rows import CocoRows, read_coco_rows
 from detaug.coco.writer import category_rows, document_text
 from detaug.errors import ConversionError, InputError
 from detaug.files.atomic import write_atomically
-from detaug.files.paths import PathLike, absolute
+from detaug.files.paths import PathLike, absolute, identity
 from detaug.findings.finding import Finding, counted, shown
 from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
 from detaug.outputs.summary import (
@@ -109,7 +109,7 @@ def merge_coco(
         check_options_of_parts(images, join=join, classes=classes)
         return _merge_parts(sources, paths)
     few = len(sources) < (2 if classes is None else 1)
-    if few or len({os.path.realpath(source) for source in sources}) < len(sources):
+    if few or len({*map(identity, sources)}) < len(sources):
         raise InputError(
             "annotations must be two JSON files or more, or one with classes, all different, got "
             f"{[*map(str, sources)]}"

@@ -21,6 +21,15 @@ def absolute(path: PathLike) -> Path:
     return Path(plain if os.path.realpath(plain) == real else real)
 
 
+def identity(path: PathLike) -> tuple[int, int] | str:
+    """Return what is equal for all names of a file or folder: links, hard links, and paths with ".."."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return os.path.realpath(path)
+    return status.st_dev, status.st_ino
+
+
 def list_files(folder: Path, extensions: Iterable[str], *, regular: bool = True) -> list[str]:
     """Return the files below a folder with one of the extensions, in any case: relative paths, sorted.
 

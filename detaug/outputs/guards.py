@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from detaug.errors import AnnotationError, ConversionError, InputError
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.known_files import what_folder_has
-from detaug.files.paths import PathLike
+from detaug.files.paths import PathLike, identity
 
 WithImages = Literal["none", "copy", "link"]
 OnError = Literal["stop", "skip"]
@@ -86,7 +86,7 @@ def output_files(
 def _check_output(path: Path, name: str, input_paths: set[str], extensions: Sequence[str]) -> None:
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise ConversionError(f"{name} {path} is not a file; give the name of a file that ends in {extensions[0]}")
-    if os.path.realpath(path) in input_paths:
+    if identity(path) in map(identity, input_paths):
         raise ConversionError(f"{name} must be another file than {path}, which is an input; give a new name")
     if path.suffix.lower() not in extensions:
         raise ConversionError(

@@ -223,8 +223,18 @@ def test_a_name_with_a_line_break_is_refused_on_one_line(here: Path, command: st
 def test_a_link_does_not_hide_an_input(here: Path) -> None:
     Path("hidden.json").symlink_to("a.json")
     Path("hidden.png").symlink_to("voc/JPEGImages/photo.jpg")
+    Path("hard.json").hardlink_to("a.json")
     before = contents(here)
-    assert "which is an input" in usage_error("check", "a.json", "voc/JPEGImages", "--clean", "hidden.json")
+    for name in ("hidden.json", "hard.json", "voc/../hard.json"):
+        assert "which is an input" in usage_error("check", "a.json", "voc/JPEGImages", "--clean", name)
+    assert "all different, got ['a.json', 'hard.json']" in usage_error("merge", "a.json", "hard.json", "-o", "new.json")
+    Path("hard.tar").hardlink_to("tars/a-00000.tar")
+    error = usage_error("convert-webdataset", "tars/a-00000.tar", "hard.tar", "-o", "new.json")
+    assert "shards must be different files, got tars/a-00000.tar twice" in error
+    Path("a").mkdir()
+    Path("a/a.json").hardlink_to("a.json")
+    assert "a/a.json is the input and would be replaced" in usage_error("pack", "a.json", "voc/JPEGImages", "-o", "a")
+    before = contents(here)
     assert "not written by detaug" in usage_error("preview", "a.json", "voc/JPEGImages", "-o", "hidden.png")
     assert contents(here) == before
 
