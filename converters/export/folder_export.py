@@ -20,6 +20,7 @@ from detaug.outputs.folder import (
     made_folder,
     refuse_left_labels,
     refuse_other_content,
+    removed_after_error,
     write_texts,
 )
 from detaug.outputs.guards import (
@@ -117,8 +118,9 @@ class FolderExport:
             names = map(rows.file_name, rows.images.tolist())
             copies = {image_folder / name: self.images / name for name in names}
         refuse_other_content(texts, copies)
-        bring_images(copies, self.with_images)
-        write_texts(texts, progress)
+        with removed_after_error([*copies, *texts]):
+            bring_images(copies, self.with_images)
+            write_texts(texts, progress)
 
     def summary(self, rows: CocoRows, findings: Sequence[Finding], image_folder: Path, next_step: str) -> Summary:
         """Return the summary of what was written."""

@@ -18,6 +18,7 @@ from subprocess import PIPE
 import numpy as np
 import torch
 
+from detaug.arguments import check, is_number, is_whole, is_wholes
 from detaug.bench.measure import BenchJob, Result
 from detaug.errors import InputError
 from detaug.findings.finding import rate_text
@@ -61,6 +62,9 @@ def bench(
     measure; "cached", the loader with images decoded once, is measured only if named. `after_turn`: is called with the
     results so far after each turn. Raises InputError where two loaders do not make the same kind of batches.
     """
+    check("seconds", seconds, is_number(seconds) and seconds > 0, "a finite number above 0")
+    check("turns", turns, is_whole(turns, 1), "an integer of at least 1")
+    check("workers", workers, not workers or is_wholes(workers, None, 1), "integers of at least 1")
     device = str(resolve_device(device))
     job = BenchJob(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
     jobs = _jobs(job, workers or (min(16, available_cores()),), others or {}, only)

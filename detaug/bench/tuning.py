@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from detaug.arguments import check, is_number
 from detaug.bench.loaders import make_loader
 from detaug.bench.measure import BenchJob
 from detaug.findings.finding import rate_text
@@ -72,6 +73,7 @@ def tune(
     `Loader(settings=...)`. Raises InputError, before anything is measured, if it cannot be written.
     """
     output_files({"output": output}, annotations, images)
+    check("seconds", seconds, is_number(seconds) and seconds > 0, "a finite number above 0")
     chosen, start = resolve_device(device), time.monotonic()
     loader = make_loader(BenchJob(str(annotations), str(images), preset, batch_size, str(chosen)))
     default = loader.settings

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from detaug import presets
-from detaug.arguments import LARGEST_SEED, check, is_whole
+from detaug.arguments import LARGEST_SEED, check, is_number, is_whole
 from detaug.check.check import check_coco
 from detaug.converters import mot_to_coco, voc_to_coco
 from detaug.demo.detector import IMAGES, learn_by_heart
@@ -88,6 +88,9 @@ def demo(
     its files are made again and others in it stay. The folder is written when all is done, or not at all.
     """
     check("seed", seed, is_whole(seed, 0, LARGEST_SEED), f"a whole number in 0..{LARGEST_SEED}")  # torch's range
+    check("images", images, is_whole(images, 1), "an integer of at least 1; the demo has 60")
+    check("seconds", seconds, is_number(seconds, 0), "a finite number of at least 0")
+    check("steps", steps, is_whole(steps, 1), "an integer of at least 1")
     out, device = Path(out), resolve_device(device)
     target = Path(os.path.abspath(out))
     _check_out(target)

@@ -117,6 +117,26 @@ def _same_content(path: Path, image: Path) -> bool:
     return path.samefile(image) or (path.stat().st_size == image.stat().st_size and digest(path) == digest(image))
 
 
+@contextmanager
+def removed_after_error(paths: Iterable[Path]) -> Iterator[None]:
+    """Remove those of the files that the block made, and their folders, if it ends with an error, also with Ctrl-C.
+
+    Half of an export would be taken for a whole one: images without label files are images without objects.
+    """
+    made = [path for path in paths if not os.path.lexists(path)]
+    folders = {folder for path in made for folder in path.parents if not folder.exists()}
+    try:
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
 def write_texts(texts: Mapping[Path, str], progress: Progress | None = None) -> None:
     """Write each file whole or not at all, in the order given. Existing files stay as they are."""
     for folder in {path.parent for path in texts}:

@@ -21,7 +21,7 @@ from places import REPOSITORY
 from seeds import slow
 
 import detaug as da
-from detaug.bench import bench, draw_chart, format_table, measure
+from detaug.bench import bench, draw_chart, format_table, measure, tune
 from detaug.bench.compare import check_alike
 from detaug.bench.loaders import by_hand, cached, decode, loader
 from detaug.bench.measure import BatchMaker, BenchJob, MadeBatch, Result, cpu_seconds, describe_batch
@@ -223,6 +223,18 @@ def test_wrong_input_of_a_loader_is_one_line(files: tuple[str, str], tmp_path: P
     assert main(["bench", str(tmp_path / "broken.json"), files[1], "--device", "cpu", "--only", "loader", "-q"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "broken.json" in line
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, True])
+def test_a_time_that_never_ends_is_refused(files: tuple[str, str], seconds: float) -> None:
+    rule = "seconds must be a finite number above 0, got"
+    with pytest.raises(da.InputError, match=rule):
+        bench(*files, device="cpu", seconds=seconds)
+    with pytest.raises(da.InputError, match=rule):
+        tune(*files, device="cpu", seconds=seconds)
+    for wrong in ({"turns": 0}, {"turns": 1.5}, {"workers": (0,)}, {"workers": (2.5,)}):
+        with pytest.raises(da.InputError, match=r"must be (an integer|integers) of at least 1, got"):
+            bench(*files, device="cpu", **wrong)  # type: ignore[arg-type]
 
 
 def test_rows_that_do_not_exist(files: tuple[str, str], capsys: Any) -> None:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -134,6 +135,14 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         quick_demo(tmp_path / "demo")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": float("inf")}, {"steps": 0}, {"images": 2.5}, {"images": 0}])
+def test_wrong_numbers_are_refused_before_anything_is_drawn(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    said: list[str] = []
+    with pytest.raises(da.InputError, match=f"{next(iter(wrong))} must be"):
+        demo(tmp_path / "demo", device="cpu", say=said.append, **wrong)
+    assert (said, [*tmp_path.iterdir()]) == ([], [])
 
 
 def test_the_first_epoch_is_not_measured() -> None:

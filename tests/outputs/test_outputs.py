@@ -15,6 +15,7 @@ from command import Result, detaug, usage_error
 from PIL import Image
 from voc_files import box_xml, devkit, voc_xml
 
+from detaug import converters
 from detaug.cli.main import cli
 from detaug.converters import coco_to_dota, coco_to_yolo, pack_coco, voc_to_coco
 from detaug.demo.videos import make_mot
@@ -243,6 +244,27 @@ def test_a_list_of_classes_is_no_json_and_so_no_output(here: Path) -> None:
     Path("names.json").write_text("cat\n")
     error = usage_error("convert-voc", "voc", "-o", "names.json", "--classes", "names.json")
     assert "names.json is a JSON file; give a text file with one name on each line" in error
+
+
+@pytest.mark.parametrize("with_images", ["copy", "link"])
+@pytest.mark.parametrize("name", ["voc", "yolo", "dota", "labelme", "cvat", "csv", "label_studio"])
+def test_an_interrupted_export_leaves_nothing(here: Path, name: str, with_images: str) -> None:
+    """Its images without label files would be images without objects."""
+    export = getattr(converters, f"coco_to_{name}")
+
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    images = {"images": "voc/JPEGImages", "with_images": with_images}
+    for folder in ("new-folder", "started"):
+        if folder == "started":
+            Path("started/images").mkdir(parents=True)
+            Path("started/notes.md").write_text("mine")
+        before = {*here.rglob("*")}, contents(here)
+        with pytest.raises(KeyboardInterrupt):
+            export("a.json", folder, **images, progress=interrupt)
+        assert ({*here.rglob("*")}, contents(here)) == before
+    assert export("a.json", "started", **images).images == 2
 
 
 def test_two_splits_written_at_once_are_both_in_the_data_yaml(here: Path) -> None:
