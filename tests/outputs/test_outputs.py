@@ -22,7 +22,7 @@ from detaug.demo.videos import make_mot
 
 INPUTS = {
     "annotations", "images", "labels", "root", "data", "shards", "file", "against", "recipe", "val", "val_images",
-    "weights", "path", "model", "detections",
+    "weights", "path", "model", "detections", "image_folder", "verify",
 }  # fmt: skip
 """Parameters that are files and folders to read."""
 
@@ -53,6 +53,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
         "a.json voc/JPEGImages --detections found.json",
         {"output": "-o", "report": "--report", "html": "--html"},
     ),
+    "export": ("model.pt --verify a.json voc/JPEGImages", {"output": "-o"}),
     "predict": (
         "model.pt voc/JPEGImages",
         {"output": "-o", "drawings": "--drawings", "pre_labels": "--pre-labels labelme"},
