@@ -85,6 +85,8 @@ class TrainOptions:
         check("lr", self.lr, self.lr is None or 0 < self.lr < math.inf, "finite and above 0")
         check("time", self.time, self.time is None or 0 < self.time < math.inf, "seconds, above 0")
         check("patience", self.patience, not self.patience or self.val is not None, "0 without val to evaluate on")
+        of_val = self.val_images is None or self.val is not None
+        check("val_images", str(self.val_images), of_val, "left out without val, the JSON file of these images")
         check("ema", self.ema, self.ema is None or 0 < self.ema < 1, "above 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
         check(
