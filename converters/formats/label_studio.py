@@ -414,11 +414,14 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
     record.size, record.unit = size, size or (100, 100)
     by_id: dict[str, Object] = {}
     failed = set[str]()
-    tried = set[str]()  # a region with several results is at fault once
+    tried = dict[str, str]()  # the shape of each region: one with several results is at fault once
     points: list[tuple[int, dict[str, Any]]] = []
 
     def parse(item: tuple[int, tuple[str, str, dict[str, Any]]]) -> Object | None:
         index, (kind, key, result) = item
+        shape = repr([kind, *(result["value"].get(name) or 0 for name in _SHAPE_KEYS)]) if kind else ""
+        if kind and tried.get(key, shape) != shape:
+            raise ObjectError(f"a region must have an id of its own, got {shown(key)} for two shapes")
         if key in tried:  # the same region with its labels, of a tag of its own
             return None
         if kind == "keypoint":
@@ -428,7 +431,7 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
             object_of(result.get("value"), "value")
             unused_shape(record, index, str(result.get("type"))[:40])
             return None
-        tried.add(key)
+        tried[key] = shape
         failed.add(key)
         by_id[key] = _object(record, kind, result, about[key])
         failed.remove(key)

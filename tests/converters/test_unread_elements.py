@@ -554,6 +554,10 @@ def test_keys_and_elements_of_parts_are_counted(tmp_path: Path, files: dict[str,
             "rectanglelabels must be a list [...], got 'cat'",
         ),
         (
+            tasks(LABELED, LABELED | {"value": LABELED["value"] | {"x": 40}}),
+            "a region must have an id of its own, got 'r' for two shapes",
+        ),
+        (
             tasks({"id": "t", "type": "labels", "value": {"start": 0, "end": 1, "labels": ["x"]}}),
             "no object is left to write, of 1 labels",
         ),
