@@ -115,12 +115,12 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert model["versions"] == checkpoint["versions"] == {"detaug": da.__version__, "torch": torch.__version__}
     with Image.open(out / "predictions.jpg") as picture:
         assert picture.width > 1000
-    assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps, 4 images per step"
+    assert said[0] == "retinanet_resnet50_fpn_v2 on cpu: 21 images, 3 epochs of 6 steps per epoch, 4 images per step"
     assert said[1] == "making the pipelines and the first batch"
     assert said[2].startswith("epoch 1/3  step 3/18  loss ")
     assert said[-1].startswith(f"written: {out / 'model.pt'}. To predict with it:\n")
     assert sorted(path.name for path in out.iterdir()) == [
-        *("train_batch.jpg", "best.pt", "checkpoint.pt", "curves.html", "metrics.jsonl", "model.pt", "predictions.jpg")
+        *("best.pt", "checkpoint.pt", "curves.html", "metrics.jsonl", "model.pt", "predictions.jpg", "train_batch.jpg")
     ]
 
 
@@ -362,7 +362,7 @@ def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path]
         run(painted, out / "run", epochs=9, resume=True)
     (remedy,) = re.findall(r"--weights (\S+)", str(error.value))
     run(painted, out / "longer", epochs=4, weights=Path(remedy))
-    with pytest.raises(InputError, match=r"batches\.png is a file, so .*x cannot be made; give another folder"):
+    with pytest.raises(InputError, match=r"train_batch\.jpg is a file, so .*x cannot be made; give another folder"):
         run(painted, out / "run/train_batch.jpg/x")
     with pytest.raises(ValueError, match=r"this state has seed 0, this loader 1"):
         run(painted, out / "run", seed=1, resume=True)
