@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from detaug.converters.records.record import list_of, object_of
 from detaug.errors import InputError
 from detaug.files.paths import require_file
-from detaug.files.text import read_json
+from detaug.files.text import read_json, unique_keys
 
 _CHARACTERS = 1 << 20
 """That are read at a time."""
@@ -100,7 +100,7 @@ class _JsonText:
     """A text of which the part is in memory that comes next."""
 
     def __init__(self, file: TextIO) -> None:
-        self._file, self._decode = file, json.JSONDecoder().raw_decode
+        self._file, self._decode = file, json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
         self._text, self._at, self._before = "", 0, 0
 
     def _fill(self) -> bool:

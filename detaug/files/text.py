@@ -46,11 +46,21 @@ def _read(path: PathLike, most: float = math.inf) -> bytes:
     return data
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a JSON file: an object_pairs_hook. Raises InputError for a key that occurs twice."""
+    entry = dict(pairs)
+    if len(entry) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise InputError(f"key {repeated[:60]!r} must occur once in an object; a parser keeps only the last one")
+    return entry
+
+
 def read_json(path: PathLike) -> Any:
     """Parse a JSON file in UTF-8, UTF-16 or UTF-32, with or without BOM. Raises OSError and InputError."""
     data = _read(path)
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=unique_keys)
     except RecursionError:
         raise InputError("is nested too deeply for a JSON file of annotations") from None
     except ValueError as error:

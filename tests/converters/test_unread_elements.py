@@ -571,6 +571,28 @@ def test_values_that_would_be_taken_for_nothing(tmp_path: Path, files: dict[str,
     assert says in refused(data_set(tmp_path / "set", files, *images), **format)
 
 
+@pytest.mark.parametrize(
+    ("files", "key"),
+    [
+        (labelme(), '"shapes": ['),
+        (create_ml_of({"label": "a", "coordinates": PLACE}), '"annotations": ['),
+        ({"a.odgt": json.dumps({"ID": "a", "gtboxes": [{"tag": "person", "fbox": [1, 2, 3, 4]}]})}, '"gtboxes": ['),
+        (imagefolder([[1, 2, 3, 4]]), '"objects": {'),
+        (via([shape_of_via()]), '"regions": ['),
+        (supervisely(RECTANGLE), '"objects": ['),
+        (tasks(LABELED), '"result": ['),
+    ],
+)
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, files: dict[str, str], key: str) -> None:
+    """A parser keeps the last one, and the objects of the first were lost."""
+    ((name, text),) = files.items()
+    end = {"[": "]", "{": "}"}[key[-1]]
+    twice = {name: text.replace(key, f"{key}{end}, {key}", 1)}
+    image = "img/a.jpg" if "ann/" in name else "a.jpg"
+    rule = f"key {key[1:-4]!r} must occur once in an object; a parser keeps only the last one"
+    assert rule in refused(data_set(tmp_path / "set", twice, image))
+
+
 def test_attributes_of_images_of_via_3_and_of_json_min(tmp_path: Path) -> None:
     """A view's metadata without a region, and choices and texts of a task, are about the image."""
     files = via_3(VIA_3 | {"1_2": {"vid": "1", "xy": [], "z": [], "av": {"2": "rain"}}})
