@@ -38,7 +38,7 @@ def _read_settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 )
 @options.quiet
 def import_recipe(file: str, output: Path, size: Any, settings: dict[str, Any], quiet: bool) -> int:
-    """Translate a pipeline of another library.
+    """Run FILE.py and translate its pipeline.
 
     FILE.py:NAME is a Python file with a pipeline of Albumentations or torchvision. The file is run, as Python's import
     does. NAME is a variable in it, also config.TRANSFORMS.train, or a function that returns the pipeline. FILE.json and

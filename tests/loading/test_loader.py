@@ -643,7 +643,7 @@ def test_a_wrong_folder_of_images_says_where_they_are(painted: Folder, tmp_path:
         ValueError,
         match=r"is a folder in the place of the JSON file; .*da\.CocoReader\(images=IMAGES, annotations=FILE\)",
     ):
-        da.CocoReader(file, folder)
+        da.CocoReader(folder, folder)
     (tmp_path / "other").mkdir()
     with pytest.raises(ValueError, match=f"relative to; {folder} has it"):
         da.CocoReader(tmp_path / "other", file)
