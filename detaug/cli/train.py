@@ -28,7 +28,7 @@ MODELS = (
 """The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""
 
 
-_ON_CPU = "of PATH on a CPU "
+_OF_PATH = "of PATH "
 
 
 class _Output(NamedTuple):
@@ -75,7 +75,7 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 @click.option("-o", "--output", type=FOLDER, required=True, help="The folder for metrics, checkpoint and model.")
 @click.option("--from", "format", metavar="NAME", help="PATH's format; detaug formats lists them.  [default: detected]")
 @click.option("--images", "image_folder", type=FOLDER, help="The folder of PATH's images.  [default: PATH]")
-@options.classes(" of PATH; others are dropped.  [default: all]")
+@options.classes("; of PATH; others are dropped.  [default: all]")
 @click.option("--clean", is_flag=True, help="Leave out or repair what check finds wrong in PATH.")
 @click.option("--val", metavar="VAL.json", type=PATH_OR_ADDRESS, help="With FILE.json, the JSON file to evaluate on.")
 @click.option("--val-images", type=PATH_OR_ADDRESS, help="The image folder of VAL.json.  [default: IMAGES]")
@@ -84,21 +84,25 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     metavar="NAME",
     type=click.Choice(MODELS),
     default=MODELS[0],
-    help=f"The detector, by torchvision's name: {', '.join(MODELS)}.  [default: {MODELS[0]}; {_ON_CPU}{MODELS[1]}]",
+    help=f"The detector, by torchvision's name: {', '.join(MODELS)}.  [default: {MODELS[0]}; "
+    f"{_OF_PATH}{MODELS[3]}, on a CPU {MODELS[1]}]",
 )
 @click.option(
     "--epochs",
     type=AT_LEAST_1,
     default=100,
-    help=f"Passes over all images.  [default: 100; {_ON_CPU}30]",
+    help=f"Passes over all images.  [default: 100; {_OF_PATH}60]",
 )
 @click.option("--time", metavar="TIME", callback=_read_time, help="As many epochs as fit into 90s, 30m, 2h instead.")
 @click.option(
-    "--batch-size", type=AT_LEAST_1, default=32, help=f"Images per step on each GPU.  [default: 32; {_ON_CPU}8]"
+    "--batch-size", type=AT_LEAST_1, default=32, help=f"Images per step on each GPU.  [default: 32; {_OF_PATH}8]"
 )
 @click.option("--lr", type=float, help="The highest learning rate.  [default: the model's, by images per step]")
 @click.option(
-    "--optimizer", type=click.Choice(["sgd", "adamw"]), default="sgd", show_default=True, help="The optimizer."
+    "--optimizer",
+    type=click.Choice(["sgd", "adamw"]),
+    default="sgd",
+    help="The optimizer.  [default: sgd; of PATH adamw]",
 )
 @click.option("--momentum", type=float, default=0.9, show_default=True, help="Momentum of SGD.")
 @click.option("--weight-decay", type=float, help="Weight decay.  [default: the model's]")
@@ -167,12 +171,11 @@ def train(annotations: Path, images: Path | None, device: str | None, **more: An
     Ctrl-C stops after the step and saves a checkpoint; the same command with --resume continues. On several GPUs:
 
     \b
-    torchrun --nproc-per-node 4 -m detaug train \\
-        train.json VOC2012/JPEGImages -o run
+    torchrun --nproc-per-node 4 -m detaug train VOC2012 -o run
 
     \b
-    detaug train train.json VOC2012/JPEGImages --val val.json -o run
     detaug train VOC2012 -o run
+    detaug train train.json VOC2012/JPEGImages --val val.json -o run
     """
     context = click.get_current_context()
     named = {name for name in more if context.get_parameter_source(name) is not ParameterSource.DEFAULT}

@@ -14,7 +14,7 @@ from typing import Any
 
 Process = subprocess.Popen[Any]
 
-_WITHOUT_WORKING_FOLDER = 'import sys; sys.path[:1] == [""] and sys.path.pop(0); '
+_WITHOUT_WORKING_FOLDER = 'import sys\nif sys.path[:1] == [""]: sys.path.pop(0)\n'
 """`python -c` looks for modules in the working folder first, where another `detaug`, or a `json.py`, may be."""
 
 
