@@ -88,9 +88,7 @@ def train(
             raise
         _write_model(training, "model.pt")
         if is_first_rank():
-            best = f", best AP {training.best:.3f}" if training.best >= 0 else ""
-            title = f"{options.model}, {counted(training.epoch, 'epoch')}{best}"
-            progress.say(f"written: {write_curves(options.output, title)}")
+            progress.say(f"written: {_write_curves(training)}")
         progress.say(_how_to_predict(training))
         timer = training.timer
         return {"evaluation": training.evaluation, "steps": training.step, **timer.state_dict(), **timer.rates()}
@@ -124,12 +122,20 @@ def _run(training: Training, val: Loader | None, progress: TrainingProgress, int
                 _keep_best(training)
             training.evaluated = training.step
             save_checkpoint(training)
+            if is_first_rank():
+                _write_curves(training)
         if training.step == training.steps:
             return
         if training.options.patience and training.not_better >= training.options.patience:
             progress.say(f"stopped: no better AP than {training.best:.3f} in {training.not_better} evaluations")
             return
         _train_epoch(training, progress, interrupt)
+
+
+def _write_curves(training: Training) -> Path:
+    """Write the page of curves; a browser shows the training so far when it loads the page again."""
+    best = f", best AP {training.best:.3f}" if training.best >= 0 else ""
+    return write_curves(training.options.output, f"{training.options.model}, {counted(training.epoch, 'epoch')}{best}")
 
 
 def _keep_best(training: Training) -> None:

@@ -47,12 +47,13 @@ DRAWN = 8
 
 FILES = {
     "train_batch.jpg": "the first batch as the model sees it, after all augmentation",
-    "curves.html": "losses and scores by step; open it again while it trains",
+    "curves.html": "losses and scores by step; load it again while it trains",
     "model.pt": "the model after the last step",
     "best.pt": "the model of the best evaluation",
     "evaluation.html": "its scores, curves, kinds of errors, confusion matrix and worst images",
     "predictions.jpg": "its detections in validation images, beside the annotations",
     "check.html": "what detaug check found in the data",
+    "check-val.html": "the same of the validation, where the dataset has splits",
     "data/train.json": "the training images and boxes, COCO JSON",
     "data/val.json": "those of the validation",
     "metrics.jsonl": "all losses and scores, a line for each step and evaluation",
