@@ -121,8 +121,9 @@ def place_model(model: nn.Module, device: torch.device) -> nn.Module:
     Convolutions then convert their inputs themselves, and the weights have the same values.
     """
     moved: nn.Module = model.to(device)
-    if device.type == "cpu":
-        moved.to(memory_format=torch.channels_last)
+    for name, part in moved.named_children() if device.type == "cpu" else ():
+        if name != "roi_heads":  # torchvision's loss of keypoints takes a view of them that needs the usual order
+            part.to(memory_format=torch.channels_last)
     return moved
 
 

@@ -915,14 +915,15 @@ TIME = r"\d+ (s|min)"
 @slow
 def test_a_terminal_has_a_bar(shown: Any) -> None:
     on_screen = [line.split("\r") for line in shown("terminal", "terminal")["terminal"].split("\r\n")]
-    kept, end = on_screen[3:7], on_screen[-2]
+    kept, end = on_screen[3:9], on_screen[-2]
     bars = r"\[{}\]  epoch {}  step {}  loss \d\.\d+  " + RATE + r" images/s  data wait \d+%  " + TIME + " left *"
     half, whole = bars.format("#{2}-{3}", "1/2", "6/12"), bars.format("#{5}", "2/2", "12/12")
-    patterns = [half, "evaluation  AP .*", whole, "evaluation  AP .*"]
+    measured = [r"\[#+-*\]  epoch 2/2  step \d+/12  .*", "an epoch takes about .*"]  # after ten steps
+    patterns = [half, "evaluation  AP .*", *measured, whole, "evaluation  AP .*"]
     for line, pattern in zip(kept, patterns, strict=True):
         assert re.fullmatch(pattern, line[-1])
     assert re.findall(r"step (\d)/", "".join(kept[0])) == [*"12344566"]
-    assert {len(drawn) for line in kept[::2] for drawn in line[1:]} == {79}
+    assert {len(drawn) for line in (kept[0], kept[4]) for drawn in line[1:]} == {79}
     assert end == ["end"]
 
 
@@ -1013,7 +1014,7 @@ def test_the_command_trains_a_detector_of_torchvision(
     assert before.endswith(f"written: {out / 'run/model.pt'}. ")
     monkeypatch.chdir(out)
     exec(compile(snippet, "what train prints", "exec"), {})
-    assert (out / "found.jpg").is_file()
+    assert (out / "detections.jpg").is_file()
     assert "tensor(" in capsys.readouterr().out
     assert len(losses(out / "run")) == 3
     assert (out / "run/predictions.jpg").is_file()
