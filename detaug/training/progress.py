@@ -51,7 +51,7 @@ class TrainingProgress:
         assert self._bar is not None
         rates = training.timer.rates()
         rate = rates["images_per_second"] * rank_and_world()[1]
-        end = f"{rate_text(rate)} images/s  data wait {rates['waiting']:.0%}  {_left(training)}"
+        end = f"{rate_text(rate)} images/s  wait {rates['waiting']:.0%}  {_left(training)}"
         text = f"{_position(training)}  loss {loss:.3f}  {end}"
         self._bar(training.step, training.steps, text)
         self._next_bar = time.monotonic() + BAR_EVERY
