@@ -59,35 +59,16 @@ _ABOUT = ("choices", "textarea", "number", "rating", "labels", "relation", "taxo
 _UNREAD = ("relation", "pairwise")
 """Types of results about several regions or images, which have no place in the JSON file."""
 
+_SHAPE_KEYS = (
+    *("x", "y", "width", "height", "rotation", "radiusX", "radiusY", "points", "rle", "imageDataURL", "vertices"),
+)
+
 _RESULT_KEYS = frozenset(
     (
-        *(
-            "id",
-            "type",
-            "value",
-            "from_name",
-            "to_name",
-            "original_width",
-            "original_height",
-            "image_rotation",
-            "origin",
-        ),
-        *("parentID", "item_index", "score", "meta", "readonly", "hidden", "locked", "selected", "from_id", "to_id"),
-        *(
-            "direction",
-            "x",
-            "y",
-            "width",
-            "height",
-            "rotation",
-            "radiusX",
-            "radiusY",
-            "points",
-            "closed",
-            "format",
-            "rle",
-        ),
-        *("imageDataURL", "vertices", "choices", "text", "number", "rating", "taxonomy", "datetime"),
+        *("id", "type", "value", "from_name", "to_name", "original_width", "original_height", "image_rotation"),
+        *("origin", "parentID", "item_index", "score", "meta", "readonly", "hidden", "locked", "selected", "from_id"),
+        *("to_id", "direction", *_SHAPE_KEYS, "closed", "format"),
+        *("choices", "text", "number", "rating", "taxonomy", "datetime"),
     )
 )
 """Keys of results and of their values, which JSON-MIN has in one, that are read, or say nothing more; also *labels."""
@@ -350,28 +331,12 @@ def _results(file: str, task: dict[str, Any], findings: list[Finding]) -> list[A
     """Return the results of the annotation of a task that counts; None if it has none."""
     annotations = task.get("annotations", task.get("completions"))
     entries = [object_of(annotation, "an annotation") for annotation in list_of(annotations, "annotations")]
-    entries = [
-        entry for entry in entries if not (entry.get("was_cancelled") or entry.get("skipped"))
-    ]  # as its converter
+    # As Label Studio's own converter leaves them out.
+    entries = [entry for entry in entries if not (entry.get("was_cancelled") or entry.get("skipped"))]
     if len(entries) > 1:
         findings.append(Finding(file, "annotation-unused", before=str(task.get("id")), count=len(entries) - 1))
     best = next((entry for entry in entries if entry.get("ground_truth")), entries[0] if entries else None)
     return None if best is None else list_of(best.get("result"), "result")
-
-
-_SHAPE_KEYS = (
-    "x",
-    "y",
-    "width",
-    "height",
-    "rotation",
-    "radiusX",
-    "radiusY",
-    "points",
-    "rle",
-    "imageDataURL",
-    "vertices",
-)
 
 
 def _results_of_min(task: dict[str, Any]) -> list[dict[str, Any]]:
@@ -439,9 +404,7 @@ def _read_regions(record: Record, results: list[dict[str, Any]]) -> None:
 
     read_objects(record, enumerate(regions), parse)
     read_objects(record, points, lambda item: _add_point(record, *item, by_id))
-    of_regions = {
-        str(result.get("id")) for _, _, result in regions
-    }  # also of keypoints and of shapes that have no place
+    of_regions = {str(result.get("id")) for _, _, result in regions}  # also of keypoints, and shapes without a place
     record.columns = _columns([result for result in results if str(result.get("id")) not in of_regions], [])
     left_out = of_regions - by_id.keys() - failed
     lost = (result for result in results if str(result.get("id")) in left_out and not _kind(result))

@@ -90,7 +90,7 @@ def _has_images(folder: Path) -> bool:
     return bool(list_files(folder, IMAGE_EXTENSIONS))
 
 
-_WORD = re.compile(r"(?<![a-z])(train|training|val|valid|validation|test|testing)(?![a-z])")
+_WORD = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])")
 
 
 def _of_files(dataset: Recognised) -> dict[str, OwnSplit]:

@@ -24,15 +24,12 @@ def records_of_lines(source: AnnotationFiles, file: str, read: Read) -> Iterator
                 yield record_of_line(file, line, text, read)
 
 
-def _parsed(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=unique_keys)
-
-
 def record_of_line(file: str, line: int, entry: dict[str, Any] | str, read: Read) -> Record:
     """Return the record of an entry of a file, or of its text."""
     record = Record(file)
     try:
-        read(record, entry if isinstance(entry, dict) else object_of(_parsed(entry), "a line"), line)
+        parsed = json.loads(entry, object_pairs_hook=unique_keys) if isinstance(entry, str) else entry
+        read(record, object_of(parsed, "a line"), line)
     except (ValueError, RecursionError) as error:
         record.findings.append(Finding(file, "row-invalid", None, line, note=f"does not parse: {error}"))
     return record
