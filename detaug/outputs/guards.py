@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -72,21 +72,24 @@ def output_files(
     for what would fail after minutes of work, or would overwrite an input. An existing JSON file in an input folder,
     and an existing image or page anywhere, is replaced only if detaug wrote it.
     """
-    input_paths = {os.path.realpath(path) for path in inputs if path is not None}
+    real_paths = {os.path.realpath(path) for path in inputs if path is not None}
+    input_ids = {path: identity(path) for path in real_paths}
     paths = {name: Path(path) for name, path in outputs.items() if path is not None}
     seen: dict[str, str] = {}
     for name, path in paths.items():
         other = seen.setdefault(os.path.realpath(path), name)
         if other != name:
             raise ConversionError(f"{name} must be another file than {other}, got {path} for both")
-        _check_output(path, name, input_paths, extensions)
+        _check_output(path, name, input_ids, extensions)
     return paths
 
 
-def _check_output(path: Path, name: str, input_paths: set[str], extensions: Sequence[str]) -> None:
+def _check_output(
+    path: Path, name: str, input_ids: Mapping[str, tuple[int, int] | str], extensions: Sequence[str]
+) -> None:
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise ConversionError(f"{name} {path} is not a file; give the name of a file that ends in {extensions[0]}")
-    if identity(path) in map(identity, input_paths):
+    if identity(path) in input_ids.values():
         raise ConversionError(f"{name} must be another file than {path}, which is an input; give a new name")
     if path.suffix.lower() not in extensions:
         raise ConversionError(
@@ -96,11 +99,11 @@ def _check_output(path: Path, name: str, input_paths: set[str], extensions: Sequ
         raise ConversionError(f"{name} folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
         raise ConversionError(f"{name} folder {path.parent} is not writable; choose another folder")
-    if path.exists() and _is_precious(path, input_paths) and not _is_ours(path):
+    if path.exists() and _is_precious(path, input_ids) and not _is_ours(path):
         raise ConversionError(f"{name} {path} exists and was not written by detaug; give a new name, or move it away")
 
 
-def _is_precious(path: Path, input_paths: set[str]) -> bool:
+def _is_precious(path: Path, input_paths: Iterable[str]) -> bool:
     if path.suffix.lower() not in JSON:
         return path.suffix.lower() in _NEVER_FOREIGN
     places = [os.path.realpath(path), os.path.join(os.path.realpath(path.parent), path.name)]  # of a link, both
