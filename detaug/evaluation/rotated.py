@@ -79,9 +79,8 @@ def _iou_of_pairs(one: Floats, other: Floats, first: Ints, second: Ints) -> Floa
     they may overlap and have different signs. The first one is cut to each.
     """
     ones, others = one[first], other[second]
-    ones, others = (
-        quadrangles - others.mean(1, keepdims=True) for quadrangles in (ones, others)
-    )  # precision, far from the origin
+    middles = others.mean(1, keepdims=True)
+    ones, others = ones - middles, others - middles  # precision, far from the origin
     areas = area(ones), area(others)
     shared = np.zeros(len(ones))
     for corners in ([0, 1, 2], [0, 2, 3]):

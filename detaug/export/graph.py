@@ -62,7 +62,8 @@ class DetectorGraph(nn.Module):
         self.model: Any = model
         self.mean: Tensor
         self.std: Tensor
-        self.resize, self.most = resize, most
+        assert isinstance(resize.size, tuple)
+        self.resize, self.size, self.most = resize, resize.size, most
         self.register_buffer("mean", torch.tensor(normalize.mean).view(3, 1, 1))
         self.register_buffer("std", torch.tensor(normalize.std).view(3, 1, 1))
 
@@ -94,9 +95,7 @@ class DetectorGraph(nn.Module):
         """Return (A, 4) XYXY, the same for each image, so constants of the graph."""
         from torchvision.models.detection.image_list import ImageList
 
-        assert isinstance(self.resize.size, tuple)
-        height, width = self.resize.size
-        anchors: Tensor = self.model.anchor_generator(ImageList(images[:1], [(height, width)]), features)[0]
+        anchors: Tensor = self.model.anchor_generator(ImageList(images[:1], [self.size]), features)[0]
         return anchors
 
     def _decoded(self, offsets: Tensor, anchors: Tensor) -> Tensor:
@@ -112,8 +111,7 @@ class DetectorGraph(nn.Module):
             middles = offsets[..., :2] * sizes + middles
             sizes = offsets[..., 2:].clamp(max=coder.bbox_xform_clip).exp() * sizes
             boxes = torch.cat([middles - sizes / 2, middles + sizes / 2], -1)
-        assert isinstance(self.resize.size, tuple)
-        height, width = self.resize.size
+        height, width = self.size
         return boxes.clamp(min=0).minimum(boxes.new_tensor([width, height, width, height]))
 
     def _of_classes(self, heads: dict[str, Tensor], anchors: Tensor, _: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -163,7 +161,7 @@ class DetectorGraph(nn.Module):
     def _in_source(self, boxes: Tensor, source_size: Tensor) -> Tensor:
         """Return boxes of the input in pixels of the source images, clipped: `Resize`, backwards."""
         source = source_size.to(boxes.dtype)
-        size = source.new_tensor(self.resize.size)
+        size = source.new_tensor(self.size)
         if self.resize.letterbox:
             length = (source * (size / source).amin(1, keepdim=True)).round().clamp(min=1)
             offset = ((size - length) / 2).floor() if self.resize.letterbox == "center" else torch.zeros_like(length)

@@ -307,9 +307,8 @@ def _by_times(scan: _Scan) -> VideoIndex | None:
     packets = [packet for packet in scan.packets if not packet.is_left_out]
     begin = scan.packets[scan.first]
     if begin.pts is not None and begin is next((packet for packet in packets if packet.is_key), None):
-        packets = [
-            packet for packet in packets if packet.pts is None or packet.pts >= begin.pts
-        ]  # none before it decodes
+        # None before it decodes.
+        packets = [packet for packet in packets if packet.pts is None or packet.pts >= begin.pts]
     stamps = _known([packet.pts for packet in packets])
     if scan.is_decoded or stamps is None or len({*stamps}) < len(stamps):
         return None

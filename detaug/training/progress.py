@@ -59,9 +59,9 @@ class TrainingProgress:
 
 def _left(training: Training) -> str:
     """Return the time that the steps to come take, without evaluations, at the rate so far."""
-    images, timer = (training.steps - training.step) * training.options.batch_size, training.timer
     if training.epochs == UNKNOWN:
         return "measuring"
+    images, timer = (training.steps - training.step) * training.options.batch_size, training.timer
     return f"{duration_text(images * timer.train / max(timer.images, 1))} left"
 
 
