@@ -48,6 +48,12 @@ def save_checkpoint(training: Training) -> None:
         write_torch_file(content, checkpoint_path(training.options.output))
 
 
+def refuse_training(output: Path, *, resume: bool) -> None:
+    """Raise InputError for a folder that holds a training which is not to be resumed."""
+    if checkpoint_path(output).exists() and not resume:
+        raise InputError(f"{output} holds a training; --resume continues it, or choose another --output")
+
+
 def load_checkpoint(training: Training) -> float | None:
     """Go to the position of checkpoint.pt, of any number of processes. Raises InputError if it is of another training.
 

@@ -23,7 +23,7 @@ from detaug.loading.loader import Loader
 from detaug.outputs.folder import check_folder, locked_folder
 from detaug.outputs.guards import output_files
 from detaug.sheets import batch_sheet
-from detaug.training.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
+from detaug.training.checkpoint import checkpoint_path, load_checkpoint, refuse_training, save_checkpoint
 from detaug.training.curves import write_curves
 from detaug.training.detectors import DETECTORS, READS, Detector, make_detector, place_model
 from detaug.training.evaluation import evaluate
@@ -188,8 +188,7 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
     progress.say(
         f"{options.model} on {training.device}: {images} images, {steps}, {options.batch_size} images per step"
     )
-    if path.exists() and not options.resume:
-        raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
+    refuse_training(options.output, resume=options.resume)
     options.output.mkdir(parents=True, exist_ok=True)
     if is_first_rank():
         stack.enter_context(locked_folder(options.output, wait=False))

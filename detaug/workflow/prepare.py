@@ -106,7 +106,7 @@ def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOpti
     with steps.step("convert", own.path, "-o", output, *more):
         output.parent.mkdir(parents=True, exist_ok=True)
         summary = convert_to_coco(found, output, images=images, split=own.split, classes=options.classes)
-        steps.say(_indented(summary))
+        steps.report(summary)
     return DataFile(output, summary.image_folder)
 
 
@@ -126,7 +126,7 @@ def _take_coco(own: OwnSplit, output: Path, options: DataOptions, steps: Steps) 
     output_files({"output": output}, file, images)
     if options.classes:
         with steps.step("merge", file, "-o", output, "--classes", ",".join(options.classes)):
-            steps.say(_indented(merge_coco([file], output, classes=options.classes)))
+            steps.report(merge_coco([file], output, classes=options.classes))
     else:
         steps.say(f"\n{file} is a COCO JSON file, with its images in {images}; copied to {output}")
         write_atomically(output, [file.read_bytes()])
@@ -170,7 +170,7 @@ def _check(file: DataFile, other: DataFile | None, page: Path, options: DataOpti
     with steps.step(*words, *(("--clean", clean) if clean else ())):
         against = [other.annotations] if other else []
         summary = check_to_html(*file, page, decode=True, clean=clean, against=against)
-        steps.say(_indented(summary))
+        steps.report(summary)
     if not summary.errors:
         return file
     if clean is None or isinstance(summary.cleaned, NotCleaned):
@@ -196,9 +196,5 @@ def _split(file: DataFile, folder: Path, steps: Steps) -> Prepared:
             summary = split_coco(file.annotations, outputs, ratios, images=file.images, group_name=group)
         except InputError as error:
             raise InputError(f"{error}; or put the images into folders named train and val") from None
-        steps.say(_indented(summary))
+        steps.report(summary)
     return Prepared(DataFile(outputs[0], file.images), DataFile(outputs[1], file.images))
-
-
-def _indented(text: object) -> str:
-    return "\n".join(f"  {line}" for line in str(text).splitlines())

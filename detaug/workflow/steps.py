@@ -23,6 +23,10 @@ class Steps:
     say: Callable[[str], None]
     commands: list[str] = field(default_factory=list)
 
+    def report(self, result: object) -> None:
+        """Print what a step printed alone, below its command."""
+        self.say("\n".join(f"  {line}" for line in str(result).splitlines()))
+
     @contextmanager
     def step(self, *words: object) -> Iterator[None]:
         """Print a step's command before the block, and its time after it."""

@@ -20,7 +20,7 @@ from detaug.outputs.folder import check_folder
 from detaug.scoring import Evaluation, evaluate_model, write_page
 from detaug.sheets import detections_sheet
 from detaug.training import TrainOptions, train
-from detaug.training.checkpoint import checkpoint_path
+from detaug.training.checkpoint import refuse_training
 from detaug.training.loaders import read_of_data
 from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar
@@ -115,18 +115,17 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
     record = options.output / "data" / "prepared.json"
     if is_first_rank():
         check_folder(options.output)
-        if checkpoint_path(options.output).exists() and not options.training.get("resume"):
-            raise InputError(f"{options.output} holds a training; --resume continues it, or choose another --output")
-        wanted = {**{field.name: getattr(options.data, field.name) for field in fields(options.data)}}
-        wanted = json.loads(json.dumps({**wanted, "version": __version__}, default=str))
+        resume = bool(options.training.get("resume"))
+        refuse_training(options.output, resume=resume)
+        wanted = json.loads(json.dumps(asdict(options.data), default=str))  # as the record has it
         done = json.loads(read_text(record)) if record.exists() else {}
-        if done and options.training.get("resume"):
+        if done and resume:
             _refuse_other_data(done["options"], wanted, options.output)
             steps.say(f"{record}: the data are those prepared before")
         else:
             prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file))
             files = {name: [str(path) for path in file] for name, file in prepared._asdict().items()}
-            write_json(record, {"options": wanted, "files": files})
+            write_json(record, {"version": __version__, "options": wanted, "files": files})
     if dist.is_initialized():
         dist.barrier()
     files = json.loads(read_text(record))["files"]
@@ -135,7 +134,7 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
 
 def _refuse_other_data(then: dict[str, Any], now: dict[str, Any], output: Path) -> None:
     for name, value in now.items():
-        if name != "version" and then.get(name) != value:
+        if then.get(name) != value:
             raise InputError(
                 f"{output} was made with {name} {then.get(name)!r}, this command has {value!r}; make them equal, or "
                 "choose another --output"
@@ -177,7 +176,7 @@ def _evaluate(options: TrainOptions, val: DataFile, steps: Steps) -> Evaluation:
     page, sheet, readme = output / "evaluation.html", output / "predictions.jpg", output / "README.txt"
     with steps.step("evaluate", *val, "--model", model, "--html", page):
         evaluation = evaluate_model(model, *val, device=options.device, draw=DRAWN)
-        steps.say("\n".join(f"  {line}" for line in str(evaluation).splitlines()))
+        steps.report(evaluation)
         write_page(evaluation, page)
     names = dict(zip(evaluation.reader.image_ids.tolist(), evaluation.reader.file_names, strict=True))
     images = [val.images / names[drawn.image_id] for drawn in evaluation.drawn]

@@ -39,7 +39,13 @@ def detaug(*arguments: object) -> Result:
 def usage_error(*arguments: object) -> str:
     """Run a command line that must end with exit code 2 and one line on stderr; return the line."""
     result = detaug(*arguments)
-    assert (result.code, result.out) == (2, "")
+    assert result.out == ""
+    return error_line(result)
+
+
+def error_line(result: Result) -> str:
+    """Return the one line on stderr of a command that must have ended with exit code 2."""
+    assert result.code == 2
     assert result.err.startswith("detaug: ")
     assert result.err.count("\n") == 1
     return result.err

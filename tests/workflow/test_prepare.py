@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 from pathlib import Path
@@ -20,8 +21,6 @@ from detaug.workflow.steps import Steps
 
 
 def image(number: int) -> bytes:
-    import io
-
     file = io.BytesIO()
     pixels = np.random.default_rng(number).integers(0, 256, (80, 100, 3), np.uint8)
     Image.fromarray(pixels).save(file, "JPEG")
