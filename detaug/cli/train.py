@@ -24,6 +24,13 @@ MODELS = (
     "fcos_resnet50_fpn",
     "maskrcnn_resnet50_fpn_v2",
     "keypointrcnn_resnet50_fpn",
+    "rt-detr-v2-r18",
+    "d-fine-nano",
+    "d-fine-small",
+    "rf-detr-nano",
+    "rf-detr-small",
+    "rf-detr-medium",
+    "rf-detr-seg-nano",
 )
 """The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""
 
@@ -84,8 +91,7 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     metavar="NAME",
     type=click.Choice(MODELS),
     default=MODELS[0],
-    help=f"The detector, by torchvision's name: {', '.join(MODELS)}.  [default: {MODELS[0]}; "
-    f"{_OF_PATH}{MODELS[3]}, on a CPU {MODELS[1]}]",
+    help=f"The detector: {', '.join(MODELS)}.  [default: {MODELS[0]}; {_OF_PATH}{MODELS[3]}, on a CPU {MODELS[1]}]",
 )
 @click.option(
     "--epochs",
@@ -101,13 +107,12 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 @click.option(
     "--optimizer",
     type=click.Choice(["sgd", "adamw"]),
-    default="sgd",
-    help="The optimizer.  [default: sgd; of PATH adamw]",
+    help="The optimizer.  [default: the model's; of PATH adamw]",
 )
 @click.option("--momentum", type=float, default=0.9, show_default=True, help="Momentum of SGD.")
 @click.option("--weight-decay", type=float, help="Weight decay.  [default: the model's]")
 @click.option("--warmup-steps", type=AT_LEAST_0, help="Warm-up steps.  [default: a tenth of all, at most 500]")
-@click.option("--clip-norm", type=float, default=10.0, show_default=True, help="Clip longer gradients; 0: never.")
+@click.option("--clip-norm", type=float, help="Clip longer gradients; 0: never.  [default: the model's, 10 or 0.1]")
 @options.size_option("The input size, or its shorter side.  [default: the recipe's or the model's]", shorter_side=True)
 @options.flip_pairs
 @click.option("--recipe", type=FILE, help="A file written by save_recipe.  [default: the model's]")
@@ -118,7 +123,7 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 @click.option(
     "--pretrained",
     type=click.Choice(["coco", "backbone"]),
-    help="Start from torchvision's weights of COCO, or of its backbone; they are fetched unless they are there.",
+    help="Start from the package's weights of COCO, or torchvision's of the backbone, fetched unless they are there.",
 )
 @click.option("--resume", is_flag=True, help="Resume from the checkpoint in the output folder, if there is one.")
 @click.option("--amp/--no-amp", default=True, show_default=True, help="Compute in 16 bits on a GPU.")
@@ -142,7 +147,8 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     "--ema",
     type=float,
     metavar="DECAY",
-    help="Evaluate and save an exponential moving average of the weights; the decay is, for example, 0.9998.",
+    help="Evaluate and save an exponential moving average of the weights, with such a decay; 0: never.  [default: the "
+    "model's, none of torchvision's]",
 )
 @click.option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard, if it is installed.")
 @click.option(
@@ -160,14 +166,15 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     help="Steps between lines of progress; a terminal has a bar.",
 )
 def train(annotations: Path, images: Path | None, device: str | None, **more: Any) -> None:
-    """Train a detector of torchvision.
+    """Train a detector.
 
     PATH is a file or a folder in any format that convert reads: it is converted, checked, split unless it has splits of
     its own, trained on, evaluated and drawn, and each step is printed as the command that does it alone. README.txt in
     the output folder says what is there. Or give a COCO JSON file and the folder that its file names are relative to.
 
-    The models are SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for keypoints. A model
-    starts from random weights, from --weights, or from torchvision's with --pretrained; nothing else is downloaded.
+    The models are torchvision's SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for
+    keypoints; RT-DETRv2 and D-FINE of transformers; RF-DETR of rfdetr, also for masks. A model starts from random
+    weights, from --weights, or from the package's with --pretrained; nothing else is downloaded.
     Ctrl-C stops after the step and saves a checkpoint; the same command with --resume continues. On several GPUs:
 
     \b

@@ -29,13 +29,14 @@ from detaug.training.processes import is_first_rank
 
 
 def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] | Stages:
-    """Return torchvision's reference recipe: SSD's own, SSDlite's crop and flip, a flip for the other models."""
+    """Return the recipe of a file, or the model's, see `Model.recipe`."""
     if options.recipe:
         return _normalized_for(_recipe_of_file(options.recipe, options.ops), Normalize(mean, std))
-    if options.model == "ssd300_vgg16":
-        return presets.ssd300(mean, std)
-    crop: list[Op] = [RandomIoUCrop()] if options.model.startswith("ssdlite") else []
-    return [*crop, RandomHorizontalFlip(), make_resize(options.output_size), Normalize(mean, std)]
+    kind, resize = DETECTORS[options.model].recipe, make_resize(options.output_size)
+    if kind == "ssd":
+        return [resize if isinstance(op, Resize) else op for op in presets.ssd300(mean, std)]
+    crop: list[Op] = [RandomIoUCrop()] if kind == "crop" else []
+    return [*crop, RandomHorizontalFlip(), resize, Normalize(mean, std)]
 
 
 def _recipe_of_file(path: Path, ops: str | None) -> list[Op] | Stages:
@@ -98,7 +99,7 @@ def evaluation_resize(options: TrainOptions) -> Resize:
         final = resize is not None and resize.one_size and not crops
     if resize is None:
         return make_resize(size)
-    fixed = isinstance(DETECTORS[options.model].size, tuple)
+    fixed = DETECTORS[options.model].stride == 0
     if final and (resize.size == size or not (fixed or options.size)):
         return replace(resize, decode="whole")
     if final and is_first_rank():

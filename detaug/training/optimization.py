@@ -13,7 +13,7 @@ from torch import distributed as dist
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from detaug.loading.devices import rank_and_world
-from detaug.training.detectors import DETECTORS, TARGETS, images_for
+from detaug.training.detectors import DETECTORS, inputs_for
 from detaug.training.options import TrainOptions
 
 
@@ -28,6 +28,7 @@ class Optimization:
     """A model with its optimizer, learning rate schedule, the average of its weights and, for float16, a scaler."""
 
     def __init__(self, model: nn.Module, options: TrainOptions, device: torch.device, steps: int) -> None:
+        options = options.as_authors
         self.model = model
         self.device = device
         self.optimizer = make_optimizer(model, options)
@@ -38,7 +39,7 @@ class Optimization:
         self.decay = options.ema
         self._average = AveragedModel(model, use_buffers=True) if options.ema else None
         self._parallel = _in_parallel(model, device)
-        self._targets = TARGETS[DETECTORS[options.model].finds]
+        self._finds = DETECTORS[options.model].finds
 
     @property
     def best_model(self) -> nn.Module:
@@ -49,10 +50,10 @@ class Optimization:
         """Train on a batch: losses, gradients, one step of the optimizer. `number`: the step, from 0."""
         lr = self.schedule(number)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group.get("lr_factor", 1.0)  # 0.2 wrote checkpoints without it
         self.model.train()
         with torch.autocast(self.device.type, self.amp_dtype) if self.amp_dtype else nullcontext():
-            losses: dict[str, Tensor] = self._parallel(images_for(self.model, batch), batch.targets(**self._targets))
+            losses: dict[str, Tensor] = self._parallel(*inputs_for(self.model, batch, self._finds))
             loss = torch.stack(list(losses.values())).sum()
         self._update(loss)
         self._update_average(number)
@@ -97,14 +98,20 @@ class Optimization:
 
 
 def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
-    """Build SGD or AdamW. Only matrices and kernels have weight decay, not biases and the weights of norms."""
-    defaults = DETECTORS[options.model]
-    decay = defaults.weight_decay if options.weight_decay is None else options.weight_decay
-    parameters = [each for each in model.parameters() if each.requires_grad]
-    groups = [
-        {"params": [each for each in parameters if each.ndim > 1], "weight_decay": decay},
-        {"params": [each for each in parameters if each.ndim <= 1], "weight_decay": 0.0},
-    ]
+    """Build SGD or AdamW. Only matrices and kernels have weight decay, not biases and the weights of norms.
+
+    A model may have groups of its own, with learning rates by part.
+    """
+    options = options.as_authors
+    decay = options.weight_decay
+    if hasattr(model, "parameter_groups"):  # of `DetrDetector`
+        groups: list[dict[str, Any]] = model.parameter_groups(decay)  # type: ignore[operator]
+    else:
+        parameters = [each for each in model.parameters() if each.requires_grad]
+        groups = [
+            {"params": [each for each in parameters if each.ndim > 1], "weight_decay": decay},
+            {"params": [each for each in parameters if each.ndim <= 1], "weight_decay": 0.0},
+        ]
     if options.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=1.0)
     return torch.optim.SGD(groups, lr=1.0, momentum=options.momentum)
@@ -112,8 +119,7 @@ def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optim
 
 def make_schedule(options: TrainOptions, steps: int) -> Callable[[int], float]:
     """Return a function from the step, from 0, to the learning rate: linear warm-up, then half a cosine down to 0."""
-    defaults, images = DETECTORS[options.model], options.batch_size * rank_and_world()[1]
-    top = options.lr or (defaults.lr * images / defaults.images if options.optimizer == "sgd" else 0.0003)
+    top = options.lr or _authors_lr(options.as_authors, options.batch_size * rank_and_world()[1])
     warmup_steps = min(500, steps // 10) if options.warmup_steps is None else options.warmup_steps
 
     def lr(step: int) -> float:
@@ -122,6 +128,15 @@ def make_schedule(options: TrainOptions, steps: int) -> Callable[[int], float]:
         return top * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, steps - warmup_steps))) / 2
 
     return lr
+
+
+def _authors_lr(options: TrainOptions, images: int) -> float:
+    """Return the learning rate of the model's authors for other images per step; 0.0003 for AdamW in place of SGD."""
+    row = DETECTORS[options.model]
+    if options.optimizer != row.optimizer:
+        return 0.0003
+    ratio = images / row.images
+    return row.lr * (ratio if options.optimizer == "sgd" else math.sqrt(ratio))
 
 
 def choose_amp_dtype(device: torch.device) -> torch.dtype | None:
@@ -135,4 +150,9 @@ def _in_parallel(model: nn.Module, device: torch.device) -> nn.Module:
     """Wrap the model so that its gradients are means over the ranks, if there are several."""
     if not dist.is_initialized():
         return model
-    return nn.parallel.DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    # A DETR has parts for denoising that a batch without objects does not use.
+    return nn.parallel.DistributedDataParallel(
+        model,
+        device_ids=[device] if device.type == "cuda" else None,
+        find_unused_parameters=hasattr(model, "parameter_groups"),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from detaug.arguments import LARGEST_SEED, check, renamed
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.sources.coco_shapes import FlipPairs
-from detaug.training.detectors import DETECTORS
+from detaug.training.detectors import DETECTORS, Model
 from detaug.training.pretrained import Pretrained
 
 Size = int | tuple[int, int]
@@ -22,19 +22,20 @@ Size = int | tuple[int, int]
 class TrainOptions:
     """Options of `train`. `annotations`, `images`: COCO JSON and its folder; `val`, `val_images`: to evaluate on.
 
-    `batch_size`: images per step on each process. `lr`: the highest learning rate; None takes torchvision's for the
-    model, in proportion to the images per step. `warmup_steps`: steps; None is a tenth of all, at most 500. `size`: the
-    loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it); None is that of the recipe or the
-    model. `recipe`: a file of `save_recipe`, whose `Resize` is also used to evaluate and predict, see
-    `evaluation_resize`, while `Normalize` is the model's; None is the model's.
-    `ops`: a module with ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a GPU. `clip_norm`:
-    largest norm of the gradient; 0 is no limit. `eval_every`: epochs, with a checkpoint each time. `patience`: stop
-    after so many evaluations without a better AP; 0 is never. `ema`: the decay of an exponential moving average of the
-    weights, such as 0.9998, which is evaluated and saved in their place; None is no average. `tensorboard`: write the
-    numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
-    checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, torchvision's weights of
-    "coco", or of the "backbone" alone, fetched unless they are in torch's cache. `flip_pairs`: see `CocoReader`.
-    `time`: seconds; instead of `epochs`, as many as fit into them at the rate of the first steps.
+    `batch_size`: images per step on each process. `optimizer`, `weight_decay`, `clip_norm` (the largest norm of the
+    gradient; 0 is no limit) and `ema` (the decay of an exponential moving average of the weights, such as 0.9998,
+    which is evaluated and saved in their place; 0 is no average): None is that of the model's authors, see
+    `DETECTORS`. `lr`: the highest learning rate; None is the authors', in proportion to the images per step for SGD
+    and to their square root for AdamW (Malladi et al. 2022, arXiv 2205.10287). `warmup_steps`: steps; None is a tenth
+    of all, at most 500. `size`: the loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it);
+    None is that of the recipe or the model. `recipe`: a file of `save_recipe`, whose `Resize` is also used to evaluate
+    and predict, see `evaluation_resize`, while `Normalize` is the model's; None is the model's. `ops`: a module with
+    ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a GPU. `eval_every`: epochs, with a
+    checkpoint each time. `patience`: stop after so many evaluations without a better AP; 0 is never. `tensorboard`:
+    write the numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
+    checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, the package's weights of
+    "coco", or torchvision's of the "backbone" alone, fetched unless they are in the package's cache. `flip_pairs`: see
+    `CocoReader`. `time`: seconds; instead of `epochs`, as many as fit into them at the rate of the first steps.
     """
 
     annotations: Path
@@ -46,11 +47,11 @@ class TrainOptions:
     epochs: int = 100
     batch_size: int = 32
     lr: float | None = None
-    optimizer: str = "sgd"
+    optimizer: str | None = None
     momentum: float = 0.9
     weight_decay: float | None = None
     warmup_steps: int | None = None
-    clip_norm: float = 10.0
+    clip_norm: float | None = None
     size: Size | None = None
     recipe: Path | None = None
     ops: str | None = None
@@ -72,7 +73,7 @@ class TrainOptions:
     def __post_init__(self) -> None:
         check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
         check("ops", self.ops, self.ops is None or self.recipe is not None, "left out without a recipe that names them")
-        check("optimizer", self.optimizer, self.optimizer in ("sgd", "adamw"), "'sgd' or 'adamw'")
+        check("optimizer", self.optimizer, self.optimizer in (None, "sgd", "adamw"), "'sgd' or 'adamw'")
         check("pretrained", self.pretrained, self.pretrained in (None, "coco", "backbone"), "'coco' or 'backbone'")
         check("pretrained", self.pretrained, not (self.pretrained and self.weights), "left out with weights")
         for name in ("epochs", "batch_size", "eval_every", "log_every"):
@@ -87,7 +88,7 @@ class TrainOptions:
         check("patience", self.patience, not self.patience or self.val is not None, "0 without val to evaluate on")
         of_val = self.val_images is None or self.val is not None
         check("val_images", str(self.val_images), of_val, "left out without val, the JSON file of these images")
-        check("ema", self.ema, self.ema is None or 0 < self.ema < 1, "above 0 and below 1")
+        check("ema", self.ema, self.ema is None or 0 <= self.ema < 1, "at least 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
         check(
             "batch_size", self.batch_size, self.batch_size > 1 or not self.model.startswith("ssdlite"),
@@ -100,19 +101,47 @@ class TrainOptions:
             self.flip_pairs is None or finds_points,
             "left out for a model without keypoints",
         )
-        fixed = isinstance(DETECTORS[self.model].size, tuple)
-        if fixed and self.size not in (None, DETECTORS[self.model].size):
-            raise InputError(
-                f"size of {self.model} must be {DETECTORS[self.model].size}, got {self.size!r}; leave it out"
-            )
+        if self.size is not None:
+            check_size(self.model, self.size)
 
     @property
     def output_size(self) -> Size:
         return self.size or DETECTORS[self.model].size
 
+    @property
+    def as_authors(self) -> TrainOptions:
+        """Return these options with those of the model's authors in place of None."""
+        row = DETECTORS[self.model]
+        names = ("optimizer", "weight_decay", "clip_norm", "ema")
+        return replace(self, **{name: getattr(row, name) for name in names if getattr(self, name) is None})
+
     def must_match(self) -> dict[str, Any]:
         """Return the options that must equal those of a checkpoint to resume; the loader checks its own."""
-        own = ["model", "lr", "optimizer", "momentum", "weight_decay", "warmup_steps", "clip_norm", "ema"]
+        own = ["model", "lr", "momentum", "weight_decay", "warmup_steps", "ema"]
         own.append("epochs" if self.time is None else "time")
         images = self.batch_size * rank_and_world()[1]
-        return {name: getattr(self, name) for name in own} | {"amp": self.amp, "batch_size x processes": images}
+        # 0.2 wrote the names of these two, where None stands for the authors' today.
+        chosen: dict[str, Any] = {"optimizer": self.as_authors.optimizer, "clip_norm": self.as_authors.clip_norm}
+        chosen |= {"amp": self.amp, "batch_size x processes": images}
+        return {name: getattr(self, name) for name in own} | chosen
+
+
+def check_size(model: str, size: Size) -> None:
+    """Raise InputError for an input size that a model does not take."""
+    row = DETECTORS[model]
+    if not row.stride:
+        if size != row.size:
+            raise InputError(f"size of {model} must be {row.size}, got {size!r}; leave it out")
+        return
+    if row.package == "torchvision":
+        return
+    if isinstance(size, int):
+        raise InputError(f"size of {model} must be (H, W), got {size}; such as {_nearest(row, (size, size))}")
+    if _nearest(row, size) != size:
+        rule = f"multiples of {row.stride} from {row.smallest}"
+        raise InputError(f"size of {model} must be {rule}, got {size}; such as {_nearest(row, size)}")
+
+
+def _nearest(row: Model, size: tuple[int, int]) -> tuple[int, int]:
+    height, width = (max(row.smallest, -(-side // row.stride) * row.stride) for side in size)
+    return height, width

@@ -10,8 +10,10 @@ import struct
 import warnings
 import zipfile
 import zlib
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -44,11 +46,12 @@ _TORCHS_ERRORS = (
 def read_torch_file(path: Path) -> dict[str, Any]:
     """Read a dict of tensors and plain values; no code in the file is run. Raises InputError for any other file.
 
+    Namespaces of plain values, as in RF-DETR's weights, are read too: they run nothing.
     torch's own messages are not passed on: they advise to read the file in the way that runs its code.
     """
     _check_sums(path)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.serialization.safe_globals([Namespace, SimpleNamespace]):
             warnings.simplefilter("ignore")  # torch's, about files that are refused here
             content = torch.load(path, map_location="cpu", weights_only=True)
     except _TORCHS_ERRORS as error:

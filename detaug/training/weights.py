@@ -13,6 +13,21 @@ from detaug.training.detectors import Detector
 from detaug.training.torch_files import read_torch_file
 
 
+def read_weights(path: Path) -> dict[str, Any]:
+    """Read a file of torch.save, or of safetensors, as Hugging Face's hub has them. Raises InputError for others."""
+    if path.suffix != ".safetensors":
+        return read_torch_file(path)
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ImportError:
+        raise InputError(f"{path} needs safetensors; pip install 'detaug[transformers]' brings it") from None
+    try:
+        return dict(load_file(path))
+    except SafetensorError as error:
+        raise InputError(f"{path} is not a file of safetensors, or is damaged ({error})") from None
+
+
 class Loaded(NamedTuple):
     """A detector with weights of a file."""
 
@@ -26,16 +41,21 @@ class Loaded(NamedTuple):
 def load_weights(detector: Detector, path: Path) -> Loaded:
     """Load the weights of a file into a detector.
 
-    `path`: a state dict of torchvision's model, the model.pt of `detaug train`, or a state dict of the backbone alone,
+    `path`: a state dict of the package's model, the model.pt of `detaug train`, or a state dict of the backbone alone,
     as the detector or torchvision's classifier has it. What the file does not have stays as it is, and is named in
     `missing`: a head with another number of classes or keypoints; of a backbone, the rest. Raises InputError where the
     file is no state dict, or is another model's.
     """
-    content = read_torch_file(path)
+    content = read_weights(path)
     weights: Any = content.get("model", content)
     if not (isinstance(weights, Mapping) and weights and all(isinstance(each, Tensor) for each in weights.values())):
         raise InputError(f"{path} holds no state dict; save one with torch.save(model.state_dict(), ...)")
     own = detector.model.state_dict()
+    if not any(
+        name in own for name in weights
+    ):  # of transformers and rfdetr, whose models are `net` of a `DetrDetector`
+        inside = {f"net.{name}": value for name, value in weights.items()}
+        weights = inside if any(name in own for name in inside) else weights
     of_backbone = {} if any(name in own for name in weights) else _of_backbone(own, weights)
     weights = of_backbone or weights
     fitting = {name: value for name, value in weights.items() if name in own and own[name].shape == value.shape}
@@ -63,7 +83,7 @@ def _of_backbone(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> di
 
 def _check_same_model(path: Path, own: Any, weights: Mapping[str, Tensor], missing: Sequence[str]) -> None:
     """Raise InputError unless all weights but the heads' have the names and shapes of the model."""
-    heads = ("head.", "_predictor.")
+    heads = ("head.", "_predictor.", "class_embed")  # the last one of DETRs
     foreign = [name for name in missing if not any(head in name for head in heads)]
     foreign += [name for name in weights if name not in own]
     if foreign:

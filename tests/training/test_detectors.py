@@ -19,7 +19,8 @@ import detaug as da
 from detaug.loading.batch import Batch
 from detaug.scoring import evaluate_model, predict_files
 from detaug.training import Detector, TrainedModel, TrainOptions, load_model, train
-from detaug.training.detectors import PassThrough, images_for, without_transform
+from detaug.training.detectors import images_for
+from detaug.training.torchvision_models import PassThrough, without_transform
 
 require_torchvision()
 

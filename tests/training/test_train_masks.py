@@ -22,7 +22,8 @@ from detaug.errors import InputError
 from detaug.sheets import Detections, detections_sheet
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training import predict as predict_module
-from detaug.training.detectors import make_detector, without_transform
+from detaug.training.detectors import make_detector
+from detaug.training.torchvision_models import without_transform
 from detaug.training.weights import load_weights
 
 require_torchvision()
