@@ -21,7 +21,7 @@ import detaug as da
 from detaug.demo.people import make_people
 from detaug.demo.shapes import make_voc
 from detaug.training import TrainOptions, train
-from detaug.training.detectors import DETECTORS, READS
+from detaug.training.model_table import DETECTORS, READS
 
 IMAGES = 8
 

@@ -32,7 +32,7 @@ MODELS = (
     "rf-detr-medium",
     "rf-detr-seg-nano",
 )
-"""The keys of detaug.training.detectors.DETECTORS. That module is not imported, for a quick --help."""
+"""The keys of detaug.training.model_table.DETECTORS. That module is not imported, for a quick --help."""
 
 
 _OF_PATH = "of PATH "

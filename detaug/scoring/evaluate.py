@@ -23,8 +23,9 @@ from detaug.outputs.guards import output_files
 from detaug.sheets import Detections
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.reader import TileReader
-from detaug.training.detectors import READS, images_for
+from detaug.training.detectors import images_for
 from detaug.training.loaders import SAME_CLASSES
+from detaug.training.model_table import READS
 from detaug.training.predict import load_model
 
 

@@ -1,6 +1,6 @@
 """`detaug train`: train torchvision's detectors on `Loader`."""
 
-from detaug.training.detectors import Detector as Detector
+from detaug.training.model_table import Detector as Detector
 from detaug.training.loop import train as train
 from detaug.training.options import TrainOptions as TrainOptions
 from detaug.training.predict import TrainedModel as TrainedModel

@@ -21,7 +21,7 @@ from torch.nn.functional import interpolate
 from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.presets import NO_MEAN, UNIT_STD
-from detaug.training.detectors import DETECTORS, Detector
+from detaug.training.model_table import DETECTORS, Detector
 
 
 class Outputs(NamedTuple):

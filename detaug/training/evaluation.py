@@ -14,7 +14,8 @@ from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections, detections_sheet
 from detaug.sources.coco_reader import CocoReader
-from detaug.training.detectors import DETECTORS, images_for
+from detaug.training.detectors import images_for
+from detaug.training.model_table import DETECTORS
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
 

@@ -23,7 +23,7 @@ from detaug.presets import Triple
 from detaug.recipes.recipe_file import import_ops, load_recipe
 from detaug.recipes.stages import Stage, Stages
 from detaug.sources.coco_reader import CocoReader
-from detaug.training.detectors import DETECTORS, READS, Detector
+from detaug.training.model_table import DETECTORS, READS, Detector
 from detaug.training.options import Size, TrainOptions
 from detaug.training.processes import is_first_rank
 

@@ -25,11 +25,12 @@ from detaug.outputs.guards import output_files
 from detaug.sheets import batch_sheet
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, refuse_training, save_checkpoint
 from detaug.training.curves import write_curves
-from detaug.training.detectors import DETECTORS, READS, Detector, make_detector, place_model
+from detaug.training.detectors import make_detector, place_model
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import evaluation_resize, make_train_loader, make_val_loader, read_of_data
 from detaug.training.metrics_log import read_metrics
+from detaug.training.model_table import DETECTORS, READS, Detector
 from detaug.training.options import TrainOptions
 from detaug.training.predict import keypoints_entry
 from detaug.training.pretrained import pretrained_file

@@ -13,7 +13,8 @@ from torch import distributed as dist
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from detaug.loading.devices import rank_and_world
-from detaug.training.detectors import DETECTORS, inputs_for
+from detaug.training.detectors import inputs_for
+from detaug.training.model_table import DETECTORS
 from detaug.training.options import TrainOptions
 
 

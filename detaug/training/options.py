@@ -11,7 +11,7 @@ from detaug.arguments import LARGEST_SEED, check, renamed
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.sources.coco_shapes import FlipPairs
-from detaug.training.detectors import DETECTORS, Model
+from detaug.training.model_table import DETECTORS, Model
 from detaug.training.pretrained import Pretrained
 
 Size = int | tuple[int, int]

@@ -36,8 +36,9 @@ from detaug.samples.images import read_image
 from detaug.samples.samples import batch
 from detaug.sheets import Detections
 from detaug.tiles.windows import check_grid, plan_tiles
-from detaug.training.detectors import DETECTORS, Finds, images_for, make_detector, place_model
+from detaug.training.detectors import images_for, make_detector, place_model
 from detaug.training.loaders import make_resize
+from detaug.training.model_table import DETECTORS, Finds
 from detaug.training.torch_files import read_torch_file
 from detaug.training.weights import load_weights
 

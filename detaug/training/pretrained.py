@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from detaug.errors import InputError
-from detaug.training.detectors import DETECTORS
+from detaug.training.model_table import DETECTORS
 
 Pretrained = Literal["coco", "backbone"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from detaug.ops.resize import Resize
-from detaug.training.detectors import Detector
 from detaug.training.metrics_log import MetricsLog
+from detaug.training.model_table import Detector
 from detaug.training.optimization import Optimization, make_schedule
 from detaug.training.options import TrainOptions
 from detaug.training.step_timer import StepTimer

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from detaug.errors import InputError
 from detaug.loading.plans import pad_to
-from detaug.training.detectors import Detector
+from detaug.training.model_table import Detector
 
 HEADS = (
     "head", "rpn.head", "roi_heads.box_predictor", "roi_heads.mask_predictor", "roi_heads.keypoint_predictor"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from detaug.errors import InputError
-from detaug.training.detectors import Detector
+from detaug.training.model_table import Detector
 from detaug.training.torch_files import read_torch_file
 
 

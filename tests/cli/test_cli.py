@@ -248,7 +248,7 @@ def test_the_help_lists_all_commands_in_sections_with_whole_summaries() -> None:
 
 
 def test_the_help_lists_all_models_and_presets() -> None:
-    from detaug.training.detectors import DETECTORS
+    from detaug.training.model_table import DETECTORS
 
     words = detaug("train", "--help").out.replace(",", " ").replace(".", " ").split()
     assert set(DETECTORS) <= set(words)

@@ -26,8 +26,9 @@ from torch import Tensor
 
 from detaug.errors import InputError
 from detaug.training import Detector, TrainOptions, load_model, train
-from detaug.training.detectors import DETECTORS, make_detector
+from detaug.training.detectors import make_detector
 from detaug.training.detr_models import Outputs, RfDetrDetector, TransformersDetector, best_pairs, make_detr
+from detaug.training.model_table import DETECTORS
 from detaug.training.optimization import make_optimizer, make_schedule
 from detaug.training.pretrained import pretrained_file
 from detaug.training.torch_files import read_torch_file

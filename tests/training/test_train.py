@@ -36,8 +36,9 @@ import detaug as da
 from detaug.cli.main import main
 from detaug.errors import InputError
 from detaug.training import Detector, TrainOptions, load_model, train
-from detaug.training.detectors import DETECTORS, make_detector
+from detaug.training.detectors import make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
+from detaug.training.model_table import DETECTORS
 from detaug.training.optimization import make_optimizer, make_schedule
 from detaug.training.torch_files import read_torch_file, write_torch_file
 from detaug.training.weights import load_weights
