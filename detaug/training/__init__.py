@@ -1,7 +1,7 @@
 """`detaug train`: train torchvision's detectors on `Loader`."""
 
-from detaug.training.model_table import Detector as Detector
 from detaug.training.loop import train as train
+from detaug.training.model_table import Detector as Detector
 from detaug.training.options import TrainOptions as TrainOptions
 from detaug.training.predict import TrainedModel as TrainedModel
 from detaug.training.predict import load_model as load_model

@@ -84,5 +84,5 @@ def test_a_stopped_training_resumes_with_the_same_average(
 
 
 def test_a_decay_is_below_1(painted: Folder, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"ema must be above 0 and below 1, got 1\.0"):
+    with pytest.raises(InputError, match=r"ema must be at least 0 and below 1, got 1\.0"):
         options(*painted, tmp_path, ema=1.0)
