@@ -1,7 +1,8 @@
-"""A detector as one graph of tensors: normalization, candidates, non-maximum suppression, boxes of the source image.
+"""A detector as one graph of tensors: normalization, candidates, the choice of detections, boxes of the source image.
 
 torchvision's detectors choose detections image by image, in Python loops whose lengths depend on the data, which a
-traced graph cannot have. Here all images of a batch are one tensor, with the same candidates in the same order.
+traced graph cannot have. Here all images of a batch are one tensor, with the same candidates in the same order. A DETR
+needs no non-maximum suppression: its best pairs of a query and a class are the detections.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from detaug.errors import InputError
+from detaug.findings.finding import listed
 from detaug.ops.normalize import Normalize
 from detaug.ops.resize import Resize
+from detaug.training.detr_models import DetrDetector, best_pairs
+from detaug.training.model_table import DETECTORS
 
 NO_LIMIT = 1 << 30
 """Boxes that ONNX's NonMaxSuppression keeps of a class; it keeps none by default."""
@@ -52,7 +56,7 @@ class NonMaxSuppression(torch.autograd.Function):
 
 
 class DetectorGraph(nn.Module):
-    """torchvision's SSD, SSDlite, RetinaNet or FCOS for one input size (H, W) and any number of images.
+    """A detector for one input size (H, W) and any number of images.
 
     `resize`: how images get to the input size, which `forward` undoes. `most`: detections per image at most.
     """
@@ -73,14 +77,8 @@ class DetectorGraph(nn.Module):
         images: (N, 3, H, W), 0..1, resized. source_size: (N, 2) int64, height and width before. Boxes are XYXY in
         pixels of the source images, best first; after the last one all is 0.
         """
-        features = [*self.model.backbone((images - self.mean) / self.std).values()]
-        heads = self.model.head(features)
-        anchors = self._anchors(images, features)
-        choose = self._of_classes if type(self.model).__name__ == "SSD" else self._of_levels
-        boxes, scores, labels = choose(heads, anchors, features)
-        scores, index = scores.topk(min(self.model.detections_per_img, scores.shape[1]), dim=1)
-        labels = labels.gather(1, index)
-        boxes = self._in_source(boxes.gather(1, index[..., None].expand(-1, -1, 4)), source_size)
+        boxes, scores, labels = self.candidates((images - self.mean) / self.std)
+        boxes = self._in_source(boxes, source_size)
         # Label 0, the background, has scores in RetinaNet and FCOS, too, and takes a place among the best as in
         # torchvision; boxes in the fill of a letterbox have no area in the source image. Both go now.
         scores = scores * (labels > 0)
@@ -90,6 +88,49 @@ class DetectorGraph(nn.Module):
         kept = scores > 0
         boxes = boxes.gather(1, index[..., None].expand(-1, -1, 4)) * kept[..., None]
         return kept.sum(1), boxes, scores, labels.gather(1, index) * kept
+
+    def candidates(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the model's detections of normalized images: boxes (N, M, 4) of the input, scores, labels (N, M)."""
+        raise NotImplementedError
+
+    def _in_source(self, boxes: Tensor, source_size: Tensor) -> Tensor:
+        """Return boxes of the input in pixels of the source images, clipped: `Resize`, backwards."""
+        source = source_size.to(boxes.dtype)
+        size = source.new_tensor(self.size)
+        if self.resize.letterbox:
+            length = (source * (size / source).amin(1, keepdim=True)).round().clamp(min=1)
+            offset = ((size - length) / 2).floor() if self.resize.letterbox == "center" else torch.zeros_like(length)
+        else:
+            length, offset = size.expand_as(source), torch.zeros_like(source)
+        offset, scale = (pair.flip(1).repeat(1, 2)[:, None] for pair in (offset, source / length))
+        return ((boxes - offset) * scale).clamp(min=0).minimum(source.flip(1).repeat(1, 2)[:, None])
+
+
+class DetrGraph(DetectorGraph):
+    """RT-DETRv2, D-FINE or RF-DETR. Of RF-DETR it takes a copy, which its package makes ready for tracing."""
+
+    def __init__(self, model: Any, resize: Resize, normalize: Normalize, most: int) -> None:
+        super().__init__(model.for_tracing(), resize, normalize, most)
+
+    def candidates(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best pairs, as `DetrDetector` does."""
+        outputs = self.model.outputs(images)
+        boxes, scores, labels, _ = best_pairs(outputs.logits, outputs.boxes, self.size, self.model.most)
+        return boxes, scores, labels
+
+
+class TorchvisionGraph(DetectorGraph):
+    """torchvision's SSD, SSDlite, RetinaNet or FCOS."""
+
+    def candidates(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the detections after non-maximum suppression; scores of boxes that are not kept are 0."""
+        features = [*self.model.backbone(images).values()]
+        heads = self.model.head(features)
+        anchors = self._anchors(images, features)
+        choose = self._of_classes if type(self.model).__name__ == "SSD" else self._of_levels
+        boxes, scores, labels = choose(heads, anchors, features)
+        scores, index = scores.topk(min(self.model.detections_per_img, scores.shape[1]), dim=1)
+        return boxes.gather(1, index[..., None].expand(-1, -1, 4)), scores, labels.gather(1, index)
 
     def _anchors(self, images: Tensor, features: list[Tensor]) -> Tensor:
         """Return (A, 4) XYXY, the same for each image, so constants of the graph."""
@@ -158,23 +199,15 @@ class DetectorGraph(nn.Module):
         kept = torch.zeros_like(scores).flatten().index_fill(0, flat, 1.0)
         return kept.view(images, classes, positions) * scores
 
-    def _in_source(self, boxes: Tensor, source_size: Tensor) -> Tensor:
-        """Return boxes of the input in pixels of the source images, clipped: `Resize`, backwards."""
-        source = source_size.to(boxes.dtype)
-        size = source.new_tensor(self.size)
-        if self.resize.letterbox:
-            length = (source * (size / source).amin(1, keepdim=True)).round().clamp(min=1)
-            offset = ((size - length) / 2).floor() if self.resize.letterbox == "center" else torch.zeros_like(length)
-        else:
-            length, offset = size.expand_as(source), torch.zeros_like(source)
-        offset, scale = (pair.flip(1).repeat(1, 2)[:, None] for pair in (offset, source / length))
-        return ((boxes - offset) * scale).clamp(min=0).minimum(source.flip(1).repeat(1, 2)[:, None])
+
+def make_graph(model: nn.Module, resize: Resize, normalize: Normalize, most: int) -> DetectorGraph:
+    """Return the graph of a detector that `refuse_other_models` lets pass."""
+    kind = DetrGraph if isinstance(model, DetrDetector) else TorchvisionGraph
+    return kind(model, resize, normalize, most).eval()
 
 
-def refuse_other_models(model: nn.Module, name: str) -> None:
-    """Raise InputError for a model that is not one of these."""
-    if type(model).__name__ not in ("SSD", "RetinaNet", "FCOS"):
-        raise InputError(
-            f"{name} is not exported: it chooses boxes image by image before its last layers; export ssd300_vgg16, "
-            "ssdlite320_mobilenet_v3_large, retinanet_resnet50_fpn_v2 or fcos_resnet50_fpn"
-        )
+def refuse_other_models(name: str) -> None:
+    """Raise InputError for a model whose masks or keypoints have no place in the graph."""
+    if DETECTORS[name].finds != "bbox":
+        others = [other for other, row in DETECTORS.items() if row.finds == "bbox"]
+        raise InputError(f"{name} is not exported, because it finds more than boxes; export {listed(others)}")

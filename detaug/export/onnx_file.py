@@ -16,12 +16,13 @@ import torch
 from detaug import __version__
 from detaug.arguments import check, is_whole, is_wholes
 from detaug.errors import InputError
-from detaug.export.graph import DetectorGraph, refuse_other_models
+from detaug.export.graph import make_graph, refuse_other_models
 from detaug.files.atomic import replacing
 from detaug.files.paths import PathLike
 from detaug.ops.normalize import Normalize
 from detaug.ops.resize import Resize
 from detaug.outputs.guards import MARK, output_files
+from detaug.training.options import check_size
 from detaug.training.predict import TrainedModel, load_model
 from detaug.training.torch_files import read_torch_file
 
@@ -67,9 +68,9 @@ def export_onnx(
     _refuse_other_file(target)
     trained = load_model(model, "cpu")
     name = str(read_torch_file(Path(model))["name"])
-    refuse_other_models(trained.model, name)
+    refuse_other_models(name)
     resize, normalize = _resize(trained, name, size), _normalize(trained)
-    graph = DetectorGraph(trained.model, resize, normalize, max_detections).eval()
+    graph = make_graph(trained.model, resize, normalize, max_detections)
     count = 2 if batch == "dynamic" else batch
     assert isinstance(resize.size, tuple)
     example = torch.rand(count, 3, *resize.size), torch.tensor([resize.size] * count)
@@ -105,8 +106,8 @@ def _resize(trained: TrainedModel, name: str, size: tuple[int, int] | None) -> R
     """Return the `Resize` of the exported file, to a fixed size."""
     resize = next(op for op in trained.ops if isinstance(op, Resize))
     if isinstance(resize.size, tuple):
-        if size not in (None, resize.size) and name.startswith("ssd"):
-            raise InputError(f"size of {name} must be {resize.size}, got {size}; leave it out")
+        if size is not None:
+            check_size(name, size)
         return resize if size is None else replace(resize, size=size)
     if size is None:
         raise InputError(

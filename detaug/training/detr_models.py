@@ -7,6 +7,7 @@ non-maximum suppression.
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 from collections.abc import Mapping
@@ -76,6 +77,10 @@ class DetrDetector(nn.Module):
 
     def outputs(self, images: Tensor) -> Outputs:
         raise NotImplementedError
+
+    def for_tracing(self) -> DetrDetector:
+        """Return the detector, or a copy of it, whose `outputs` can be traced."""
+        return self
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return groups for an optimizer, each with `lr_factor`, its learning rate in units of the highest."""
@@ -209,7 +214,7 @@ class RfDetrDetector(DetrDetector):
         from rfdetr.models import build_criterion_from_config, build_model_from_config
 
         super().__init__(build_model_from_config(config), config.num_select)
-        self.config, self.classes = config, classes
+        self.config, self.classes, self.traced = config, classes, False
         criterion, _ = build_criterion_from_config(config, _train_config(config))
         self._criterion = [criterion]  # in a list, so that model.pt and the optimizer have nothing of it
 
@@ -224,9 +229,21 @@ class RfDetrDetector(DetrDetector):
         return {name: weights[name] * loss for name, loss in losses.items() if name in weights}
 
     def outputs(self, images: Tensor) -> Outputs:
-        outputs = self.net(_nested(images))
+        net: Any = self.net
+        if self.traced:
+            boxes, logits = net(images)[:2]
+            return Outputs(logits[..., : self.classes], boxes)
+        outputs = net(_nested(images))
         # It has one class more than the dataset, which nothing is trained to be.
         return Outputs(outputs["pred_logits"][..., : self.classes], outputs["pred_boxes"], outputs.get("pred_masks"))
+
+    def for_tracing(self) -> DetrDetector:
+        """Return a copy whose net takes tensors alone."""
+        traced = copy.deepcopy(self)
+        net: Any = traced.net
+        net.export()
+        traced.traced = True
+        return traced
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return the groups of RF-DETR's training: in the backbone the learning rate grows with each layer's depth.

@@ -207,8 +207,9 @@ def test_other_files_and_models_are_refused(ssdlite: tuple[Path, Path], tmp_path
         export_onnx(fcos, tmp_path / "x.onnx")
     with pytest.raises(InputError, match=r"must be multiples of 32, got \(800, 1333\); such as --size 800x1344"):
         export_onnx(fcos, tmp_path / "x.onnx", size=(800, 1333))
-    with pytest.raises(InputError, match="maskrcnn is not exported: it chooses boxes image by image"):
-        refuse_other_models(nn.Identity(), "maskrcnn")
+    for name in ("maskrcnn_resnet50_fpn_v2", "keypointrcnn_resnet50_fpn", "rf-detr-seg-nano"):
+        with pytest.raises(InputError, match=rf"{name} is not exported, because it finds more .*; export ssd300_vgg16"):
+            refuse_other_models(name)
     content = document()
     content["categories"][0]["name"] = "cow"
     trained = export_onnx(ssdlite[0], tmp_path / "y.onnx")
@@ -223,3 +224,79 @@ def test_without_onnx_the_error_names_what_to_install(
     monkeypatch.setitem(sys.modules, "onnx", None)
     message = usage_error("export", ssdlite[0], "-o", tmp_path / "x.onnx")
     assert message == "detaug: detaug export needs onnx and onnxruntime; pip install 'detaug[export]' brings them\n"
+
+
+@pytest.mark.parametrize("name", ["rt-detr-v2-r18", "d-fine-nano"])
+@pytest.mark.parametrize("letterbox", [None, "center"])
+def test_a_detr_finds_the_same(
+    name: str, letterbox: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small models of both families; sizes that the model does not take are refused.
+
+    They look at every place of their maps, for one class: without a training places have nearly the same scores, and
+    those that are chosen would be chance.
+    """
+    pytest.importorskip("transformers")
+    import tiny_detectors
+    from test_detr_models import tiny
+
+    places = 16 * 20 + 8 * 10 + 4 * 5
+    monkeypatch.setitem(tiny_detectors.SMALL, "num_queries", places)
+    monkeypatch.setattr("detaug.training.predict.make_detector", tiny)
+    model = tiny(name, 2).model
+    torch.manual_seed(0)
+    for parameter, values in model.named_parameters():
+        if "class_embed" in parameter or "score_head" in parameter:
+            values.data.normal_(0, 0.3)
+    resize = {"size": (128, 160), "max_size": None, "letterbox": letterbox, "fill": (0.0, 0.0, 0.0)}
+    content = {"name": name, "size": (128, 160), "class_names": ("background", "cat"), "resize": resize}
+    torch.save({**content, "model": model.state_dict(), "mean": (0.0,) * 3, "std": (1.0,) * 3}, tmp_path / "model.pt")
+    trained = export_onnx(tmp_path / "model.pt", tmp_path / "model.onnx", max_detections=places)
+    rng = np.random.default_rng(0)
+    for count in (1, 3):
+        images = rng.random((count, 3, 128, 160), np.float32)
+        found = run(tmp_path / "model.onnx", images, [[256, 320]] * count)  # the letterbox of this shape has no fill
+        for one, other in zip(wanted(trained, images), found, strict=True):
+            (sure, unmatched, _), difference = _compare({**one, "boxes": one["boxes"] * 2}, other)
+            assert sure > 10
+            assert unmatched == 0
+            assert difference < 0.05
+            assert (other["scores"].diff() <= 0).all()
+    with pytest.raises(InputError, match="must be multiples of 32"):
+        export_onnx(tmp_path / "model.pt", tmp_path / "other.onnx", size=(100, 160))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_rf_detr_is_traced_on_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph is equal to the model, which stays as it was; the class more than the dataset is never found."""
+    config = pytest.importorskip("rfdetr.config")
+    from detaug.training import Detector
+    from detaug.training.detr_models import RfDetrDetector
+
+    def small(_name: str, num_classes: int) -> Detector:
+        torch.manual_seed(0)
+        own = {"resolution": 96, "positional_encoding_size": 6, "group_detr": 1, "dec_layers": 1, "num_queries": 20}
+        of_file = {"num_classes": num_classes - 1, "pretrain_weights": None, "device": "cpu", "num_select": 20}
+        return Detector(RfDetrDetector(config.RFDETRNanoConfig(**own, **of_file), num_classes - 1))
+
+    monkeypatch.setattr("detaug.training.predict.make_detector", small)
+    model: Any = small("", 3).model
+    for parameter, values in model.named_parameters():
+        if "class_embed" in parameter:
+            values.data.normal_(0, 1.0)
+    resize = {"size": (96, 96), "max_size": None, "letterbox": None, "fill": (0.0, 0.0, 0.0)}
+    content = {"name": "rf-detr-nano", "size": (96, 96), "class_names": ("background", "cat", "dog"), "resize": resize}
+    torch.save({**content, "model": model.state_dict()}, tmp_path / "model.pt")
+    trained = export_onnx(tmp_path / "model.pt", tmp_path / "model.onnx")
+    for count in (1, 2):
+        images = np.random.default_rng(count).random((count, 3, 96, 96), np.float32)
+        for one, other in zip(
+            wanted(trained, images), run(tmp_path / "model.onnx", images, [[96, 96]] * count), strict=True
+        ):
+            (sure, unmatched, _), difference = _compare(one, other)
+            assert sure > 10
+            assert unmatched == 0
+            assert difference < 0.05
+            assert set(other["labels"].tolist()) <= {1, 2}
+    assert not trained.model.traced  # type: ignore[union-attr]
