@@ -102,6 +102,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @click.option("--smallest", is_flag=True, help="Show the images with the smallest boxes.")
 @click.option("--crowded", is_flag=True, help="Show the images with the most boxes.")
 @click.option("--suspicious", is_flag=True, help="Show images with odd boxes: alike, thin, tiny, huge.")
+@options.needs()
 def preview(
     annotations: Path,
     images: Path,
@@ -161,6 +162,7 @@ _FOR = {"--frames": "images", "--channels": "8-bit RGB"}
 @click.option("--out", type=FOLDER, default="demo", show_default=True, help="The folder to make.")
 @options.device
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of images and draws.")
+@options.needs()
 def demo(device: str | None, **more: Any) -> None:
     """Run every step on a small drawn dataset.
 

@@ -44,6 +44,7 @@ from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
 from detaug.cli.tiles import tile
 from detaug.cli.train import train
 from detaug.errors import InputError, printable
+from detaug.packages import missing_module, needs
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -143,13 +144,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # detaug ... | head
         return 1
+    except InputError as error:
+        return _fail(_on_one_line(str(error), given))
     except click.ClickException as error:
         return _fail(_on_one_line(error.format_message(), given))
+    except ModuleNotFoundError as error:
+        module = missing_module(error)
+        if module is None:
+            raise
+        return _fail(f"detaug {given[0]} {needs(module)}")
     except OSError as error:
         name = printable(str(error.filename), "") if error.filename else ""
         return _fail(f"{name}: {error.strerror}" if name else _on_one_line(str(error), given))
-    except InputError as error:
-        return _fail(_on_one_line(str(error), given))
 
 
 def _on_one_line(message: str, given: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ def _read_settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
     help="An argument of the function that NAME is, such as train=True.",
 )
 @options.quiet
+@options.needs("torch", "nvidia.dali")
 def import_recipe(file: str, output: Path, size: Any, settings: dict[str, Any], quiet: bool) -> int:
     """Run FILE.py and translate its pipeline.
 

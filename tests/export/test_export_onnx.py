@@ -222,4 +222,4 @@ def test_without_onnx_the_error_names_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     message = usage_error("export", ssdlite[0], "-o", tmp_path / "x.onnx")
-    assert message == "detaug: detaug export needs onnx and onnxruntime; pip install 'detaug[export]' brings them\n"
+    assert message == "detaug: detaug export needs the package onnx: pip install 'detaug[export]'\n"
