@@ -38,6 +38,7 @@ from detaug.cli.dataset import check, demo, preview
 from detaug.cli.evaluate import evaluate, predict
 from detaug.cli.export import export
 from detaug.cli.formats import convert, formats
+from detaug.cli.meant_commands import likely_commands
 from detaug.cli.options import echo
 from detaug.cli.recipe import import_recipe
 from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
@@ -90,6 +91,10 @@ class _Sections(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if (word := args[0]) not in self.commands and not word.startswith("-"):
+            meant = likely_commands(word, [*self.commands])
+            hint = f"did you mean {' or '.join(f'detaug {each}' for each in meant)}?" if meant else ""
+            ctx.fail(f"No such command {word!r}; {hint or 'detaug --help lists the commands'}")
         name, command, words = super().resolve_command(ctx, args)
         own = {text for option in command.params for text in option.opts} if command else set()
         for at, word in enumerate(words):
