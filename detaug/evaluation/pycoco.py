@@ -27,6 +27,16 @@ NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs
 """The numbers of boxes and masks, in the order of pycocotools' stats."""
 
 
+def score_text(value: float | None) -> str:
+    """Return a score such as 0.500; "-" where there is no object to find."""
+    return "-" if value is None or value < 0 else f"{value:.3f}"
+
+
+def metrics_text(metrics: object, names: Iterable[str]) -> str:
+    """Return the names and values of metrics on one line."""
+    return "  ".join(f"{name} {score_text(getattr(metrics, name))}" for name in names)
+
+
 @dataclass(frozen=True)
 class CocoMetrics:
     """COCO's numbers of a detector of boxes or masks, 0..1; -1 where there is no object to find."""
@@ -48,7 +58,7 @@ class CocoMetrics:
     ARl: float
 
     def __str__(self) -> str:
-        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in NAMES)
+        return metrics_text(self, NAMES)
 
 
 class CocoScores(NamedTuple):
