@@ -115,10 +115,11 @@ def preview(
 ) -> None:
     """Draw images before and after augmentation.
 
-    Each row has an image of FILE.json, a COCO JSON file, with its boxes, and several samples of the recipe. Difficult
-    objects are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without
-    boxes last. With --channels, --dtype or --bands each image is a random image after the recipe, stretched from the
-    2nd to the 98th percentile. IMAGES is the folder that the JSON file's file names are relative to.
+    Each row has an image of FILE.json, a COCO JSON file, with its boxes, and several samples of the recipe; samples
+    that are mostly fill are left out. Difficult objects are dashed. Without --smallest, --crowded or --suspicious the
+    images are chosen at random, those without boxes last. With --channels, --dtype or --bands each image is a random
+    image after the recipe, stretched from the 2nd to the 98th percentile. IMAGES is the folder that the JSON file's
+    file names are relative to.
 
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
