@@ -592,6 +592,24 @@ MUTANTS: list[Mutant] = [
         "tests/drawing/test_sheets.py::test_each_image_of_samples_has_its_own_names",
     ),
     Mutant(
+        "detaug/sheets/recipe_sheets.py",
+        "first + _first_shown(own",
+        "_first_shown(own",
+        "tests/drawing/test_sheets.py::test_chosen_draws_are_drawn_as_all_are",
+    ),
+    Mutant(
+        "detaug/sheets/recipe_sheets.py",
+        "(source >= low) & (source <= high)",
+        "(source >= low) | (source <= high)",
+        "tests/drawing/test_sheets.py::test_the_fraction_that_shows_the_source_is_that_of_its_pixels",
+    ),
+    Mutant(
+        "detaug/pages/line_chart.py",
+        "SIDE * y",
+        "SIDE * x",
+        "tests/training/test_train_reports.py::test_a_single_evaluation_has_a_marker",
+    ),
+    Mutant(
         "detaug/sheets/captions.py",
         "yield f\"shifted {' x '.join(f'{value:+.0%}' for value in shift)}\"",
         "yield f\"shifted {' x '.join(f'{value:+.0%}' for value in shift[::-1])}\"",
@@ -758,6 +776,12 @@ MUTANTS: list[Mutant] = [
         "listed = [name for name in listed if name in used] or listed[:1]",
         "pass",
         "tests/converters/test_shared_options.py::test_jobs_and_parts_write_the_same_bytes[mot]",
+    ),
+    Mutant(
+        "converters/mot/to_coco.py",
+        "{number + 1: f",
+        "{number: f",
+        "tests/converters/test_mot.py::test_video_files_have_the_boxes_of_their_frames",
     ),
     Mutant(
         "converters/mot/to_coco.py",

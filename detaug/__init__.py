@@ -22,6 +22,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from detaug.errors import MissingPackageError
+from detaug.packages import missing_module, needs
 from detaug.recipes.public_names import public_names
 
 __version__ = "0.2.0"
@@ -34,7 +36,13 @@ def __getattr__(name: str) -> Any:
     module = public_names().get(name)
     if module is None:
         raise AttributeError(import_module("detaug.recipes.public_names").explain_missing(name, __all__))
-    return import_module(f"detaug.{name}") if module == "detaug" else getattr(import_module(module), name)
+    try:
+        return import_module(f"detaug.{name}") if module == "detaug" else getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = missing_module(error)
+        if missing is None:
+            raise
+        raise MissingPackageError(f"da.{name} {needs(missing)}") from error
 
 
 def __dir__() -> list[str]:

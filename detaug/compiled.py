@@ -6,6 +6,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from detaug.packages import require
+
 _making = Lock()
 """Held while a loop is given to Numba, so that two threads that call it first compile it once."""
 
@@ -32,6 +34,7 @@ class compiled:  # a decorator
             raise raised from None
 
     def _made(self) -> Any:
+        require("a compiled loop", "numba")
         import numba
 
         with _making:

@@ -49,6 +49,10 @@ class InputError(ValueError):
     ag_pass_through = True  # DALI with conditionals replaces an error without this attribute by one of its own
 
 
+class MissingPackageError(InputError, ModuleNotFoundError):
+    """A package that is not installed. The message names it and the command that installs it."""
+
+
 class ConversionError(InputError):
     """Input that cannot be converted. str() has one line for each problem and the remedy; nothing was written.
 

@@ -12,14 +12,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from detaug.coco.file_names import is_video
 from detaug.errors import ConversionError
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.known_files import what_folder_has
-from detaug.files.paths import in_any_case, is_below, stem_of
+from detaug.files.paths import in_any_case, is_below, last_part, stem_of
 from detaug.files.text import read_text
 from detaug.findings.finding import Finding, counted, shown
 
-INFO, GROUND_TRUTH, LABELS = "seqinfo.ini", "gt/gt.txt", "gt/labels.txt"
+INFO, GROUND_TRUTH, LABELS = "seqinfo.ini", "gt/gt.txt", "labels.txt"
+
+
+_FLAT = "gt.txt"
+"""The ground truth beside a video, without the folder."""
 
 
 class SequenceInfo(NamedTuple):
@@ -57,9 +62,39 @@ def find_sequences(root: Path, patterns: Sequence[str]) -> list[str]:
 
 
 def _is_sequence(folder: Path) -> bool:
-    return not folder.name.startswith(".") and any(
-        in_any_case(folder / name).is_file() for name in (INFO, GROUND_TRUTH)
-    )
+    """Return whether a folder is a sequence. A gt.txt outside of a folder gt is one's if a video is beside it."""
+    if folder.name.startswith("."):
+        return False
+    usual = any(in_any_case(folder / name).is_file() for name in (INFO, GROUND_TRUTH))
+    return usual or (in_any_case(folder / _FLAT).is_file() and any(map(is_video, _names(folder))))
+
+
+def truth_of(root: Path, name: str) -> str:
+    """Return the gt.txt of a sequence relative to the root: in its folder gt, or beside its video."""
+    beside, usual = file_of(root, name, _FLAT), file_of(root, name, GROUND_TRUTH)
+    return beside if (root / beside).is_file() and not (root / usual).is_file() else usual
+
+
+def find_video(folder: Path, name: str, video: str, images: str, findings: list[Finding]) -> str | None:
+    """Return the video file of a sequence without images, relative to the folder; None if there is not one.
+
+    folder: of the sequences' images. name: of the sequence, "." for the folder itself. video: its name. images: the
+    folder of its frames. Several files are a finding, unless one has the video's name.
+    """
+    inside = [Path(images), Path(name), Path(name, "gt")]
+    places = inside if name == "." else [*inside, Path()]
+    files = [
+        (place / file).as_posix()
+        for place in places
+        for file in sorted(_names(folder / place))
+        if is_video(file) and not file.startswith(".") and (place != Path() or name == "." or stem_of(file) == video)
+    ]
+    same = [file for file in files if stem_of(last_part(file)) == video]
+    if len(files) > 1 and not same:
+        note = f"several video files, {files[0]} and {files[1]}: leave one, or name it {video}{Path(files[0]).suffix}"
+        findings.append(Finding(name, "frames-missing", note=note))
+        return None
+    return next(iter([*same, *files]), None)
 
 
 def file_of(root: Path, name: str, file: str) -> str:

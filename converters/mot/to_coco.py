@@ -8,26 +8,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from detaug.coco.writer import whole, whole_numbers
 from detaug.converters.mot.ground_truth import NO_FRAME, TruthLine, read_labels, read_truth
 from detaug.converters.mot.sequences import (
-    GROUND_TRUTH,
     INFO,
     LABELS,
     SequenceInfo,
     file_of,
     find_frames,
     find_sequences,
+    find_video,
     missing_numbers,
     read_info,
+    truth_of,
 )
 from detaug.converters.records.images import Images
 from detaug.converters.records.record import AnnotationFiles, Contents, Object, Record
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError
 from detaug.files.paths import PathLike
+from detaug.files.video_file import index_or_reason
 from detaug.findings.finding import Finding, counted, has_error
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import OnError, check_choice
@@ -59,6 +61,8 @@ def mot_to_coco(
 
     root: a folder of sequences, such as MOT17/train, or one sequence. A sequence has the frames img1/000001.jpg and so
     on, or in the folder that imDir of its seqinfo.ini names, and gt/gt.txt; without that, its frames have no boxes.
+    Without images it has a video file, in its folder, beside its gt.txt, or ROOT/SEQUENCE.mp4: the JSON file is for
+    `da.VideoReader` then, and PyAV is needed, `pip install 'detaug[video]'`.
     sequences: names, with wildcards, such as "*-FRCNN", since MOT17 has each one three times; all by default.
     classes: the names of the classes to keep, in the order of their ids; objects of others are dropped. By default all
     that occur. Names are those of gt/labels.txt, one a line, or else the 13 of MOT16.
@@ -106,6 +110,7 @@ def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignor
     if not folder.is_dir():
         raise ConversionError(f"images {folder} is not a folder; give the one that holds the frames of the sequences")
     chosen = [_Sequence.find(root, folder, name) for name in find_sequences(root, sequences)]
+    _refuse_mixed(chosen)
     names = sorted(name for sequence in chosen for name in sequence.frames.values())
     return Contents(
         chain.from_iterable(sequence.records(ignored, FIRST_PIXEL[origin]) for sequence in chosen),
@@ -123,6 +128,16 @@ def _contents(root: Path, folder: Path, sequences: Sequence[str], ignored: Ignor
     )
 
 
+def _refuse_mixed(sequences: Sequence[_Sequence]) -> None:
+    """Raise ConversionError for video files beside folders of frames: no reader takes both from one JSON file."""
+    videos = [sequence.video for sequence in sequences if sequence.video_size]
+    folders = [sequence.video for sequence in sequences if sequence.frames and not sequence.video_size]
+    if videos and folders:
+        raise ConversionError(
+            f"{videos[0]} is a video file and {folders[0]} has images; convert them one by one with --sequences"
+        )
+
+
 @dataclass
 class _Sequence:
     """A sequence: its frames, and what is found in its files beside them."""
@@ -138,6 +153,10 @@ class _Sequence:
     class_names: tuple[str, ...]
     """Of all its numbers of classes, whether they occur or not."""
     findings: list[Finding] = field(default_factory=list)
+    file: str = ""
+    """The video file below the folder of the images; "" where the frames are images."""
+    video_size: tuple[int, int] | None = None
+    """(width, height) of its frames."""
 
     @classmethod
     def find(cls, root: Path, folder: Path, name: str) -> _Sequence:
@@ -146,10 +165,28 @@ class _Sequence:
         info = read_info(root, name, findings)
         place = file_of(folder, name, info.image_folder)
         frames = find_frames(folder, place, findings)
+        class_names = read_labels(root / _labels_of(root, name))
+        found = cls(root, folder, name, info, frames, class_names, findings)
         if not frames and not has_error(findings):
-            findings.append(Finding(place, "frames-missing"))
-        class_names = read_labels(root / file_of(root, name, LABELS))
-        return cls(root, folder, name, info, {} if has_error(findings) else frames, class_names, findings)
+            found.file = find_video(folder, name, found.video, place, findings) or ""
+            found._open_video() if found.file else findings.append(Finding(place, "frames-missing"))
+        if has_error(findings):
+            found.frames = {}
+        return found
+
+    def _open_video(self) -> None:
+        """Find the frames of the video file; one that cannot be used is a finding. Raises InputError without PyAV."""
+        index = index_or_reason(str(self.folder / self.file))
+        if isinstance(index, str):
+            self.findings.append(Finding(self.file, "frames-missing", note=index))
+            return
+        self.video_size = index.size[1], index.size[0]
+        self.frames = {number + 1: f"{self.file}/{number:06}.jpg" for number in range(len(index.stamps))}
+
+    @property
+    def place(self) -> str:
+        """Return where the frames are, below the folder of the images."""
+        return self.file or file_of(self.folder, self.name, self.info.image_folder)
 
     @property
     def video(self) -> str:
@@ -157,13 +194,14 @@ class _Sequence:
         return self.root.resolve().name if self.name == "." else self.name
 
     @property
-    def row(self) -> dict[str, float]:
+    def row(self) -> dict[str, Any]:
         """Return the further keys of its video's row."""
-        return {"fps": whole(self.info.frame_rate)} if self.info.frame_rate else {}
+        file = {"file_name": self.file} if self.file else {}
+        return file | ({"fps": whole(self.info.frame_rate)} if self.info.frame_rate else {})
 
     def records(self, ignored: Ignored, first_pixel: int) -> Iterator[Record]:
         """Yield the frames with their boxes. What may be most of the lines is counted, not listed."""
-        file, labels = file_of(self.root, self.name, GROUND_TRUTH), self.root / file_of(self.root, self.name, LABELS)
+        file, labels = truth_of(self.root, self.name), self.root / _labels_of(self.root, self.name)
         lines = defaultdict[int, list[TruthLine]](list)
         faults = defaultdict[int, list[Finding]](list)
         try:
@@ -183,15 +221,15 @@ class _Sequence:
             note = f"{counted(len(missing), 'frame')} have no image, the first is frame {missing[0]}"
             info = file_of(self.root, self.name, INFO)
             self.findings.append(Finding(info, "frame-gap", before=len(missing), note=note, count=len(missing)))
-        place = file_of(self.folder, self.name, self.info.image_folder)
         for number in sorted(lines.keys() - self.frames.keys()):
-            note = f"frame {number} has boxes, and no image in {place}"
+            note = f"frame {number} has boxes, and no image in {self.place}"
             line = lines[number][0].line
             self.findings.append(Finding(file, "frame-missing", None, line, len(lines[number]), note=note))
         counts, first_edge, below_one = {"entry-ignored": 0, "track-none": 0}, math.inf, list[TruthLine]()
         size = self.info.size
         for number, image in self.frames.items():
             record = Record(file, image=image, video=self.video, frame=number - 1, findings=faults[number], size=size)
+            record.video_size = self.video_size
             size = None  # compared once: all frames of a sequence have one size
             seen = set[int | None]()
             for entry in lines.pop(number, ()):
@@ -224,3 +262,8 @@ class _Sequence:
             self.findings.append(Finding(file, "coordinate-zero", None, first.line, edges, None, note, count))
         elif first_pixel == 1 and labels.is_file() and first_edge < math.inf:
             self.findings.append(Finding(file, "origin-unclear"))
+
+
+def _labels_of(root: Path, name: str) -> str:
+    """Return the labels.txt beside a sequence's gt.txt, relative to the root."""
+    return file_of(root, Path(truth_of(root, name)).parent.as_posix(), LABELS)

@@ -83,20 +83,21 @@ class RecordReader:
 
     def _image(self, record: Record, rank: int, numbers: BoxNumbers) -> tuple[RecordImage, Values | None]:
         name = record.image
-        header = header_of(name, self.images, record.findings) if name else None
+        header = header_of(name, self.images, record.findings) if name and not record.video_size else None
         image = RecordImage(name, record.findings or (), rank, video=sys.intern(record.video), frame=record.frame)
-        if not header:
+        size = (header.width, header.height) if header else record.video_size
+        if not size:
             return image, None
-        size = header.width, header.height
         image.size = size if record.video else None
         if record.size and record.size != size:
-            kind = "size-unrotated" if record.size == header.stored_size else "size-conflict"
+            kind = "size-unrotated" if header and record.size == header.stored_size else "size-conflict"
             record.findings.append(Finding(record.file, kind, before=[*record.size], after=[*size]))
         objects, regions = self.place(record, size[::-1], numbers)
         image.findings = record.findings or ()
         origin = {} if self.files < 2 or _is_named_as(record.file, name) else {ANNOTATION_FILE: record.file}
         row = {"width": size[0], "height": size[1], **origin, **columns_of(record.columns, record.tool_id)}
-        return image, values_of(row, (record.file, record.about(None)), objects, regions, header.fingerprint)
+        fingerprint = header.fingerprint if header else (0, 0)
+        return image, values_of(row, (record.file, record.about(None)), objects, regions, fingerprint)
 
 
 def placed_objects(record: Record, size: tuple[int, int], numbers: BoxNumbers) -> tuple[list[Placed], list[Placed]]:

@@ -127,6 +127,8 @@ class Record:
     video: str = ""
     frame: int | None = None
     """Number of the frame in its video, from 0."""
+    video_size: tuple[int, int] | None = None
+    """(width, height) in pixels of a frame of a video file, which is not a file of its own: `image` is its name."""
     without_image: str = ""
     """What to do if no image is found, if the format has an own way."""
     findings: list[Finding] = field(default_factory=list)

@@ -142,7 +142,7 @@ def records_to_coco(
         next_step=how_to_load(
             paths["output"],
             image_folder,
-            [{}] if videos_of(dataset.images) else (),  # their frames are files
+            [contents.videos.get(name, {}) for name in videos_of(dataset.images)],
             [*dataset.shapes, *(["keypoints"] if any(dataset.key_points.values()) else [])],
         ),
     )

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
 
@@ -25,6 +24,7 @@ from detaug.findings.finding import rate_text
 from detaug.loading.devices import resolve_device
 from detaug.machine.child_process import child_process
 from detaug.machine.cores import available_cores
+from detaug.packages import is_installed
 from detaug.pipelines.jpeg_engine import has_jpeg_engine
 
 LOADERS = {
@@ -89,7 +89,7 @@ def _jobs(
     for name in only:
         if name not in {**LOADERS, **others}:
             raise InputError(f"only must be among {', '.join({**LOADERS, **others})}, got {name!r}")
-    names = {name: where for name, where in LOADERS.items() if name != "torchvision" or find_spec("torchvision")}
+    names = {name: where for name, where in LOADERS.items() if name != "torchvision" or is_installed("torchvision")}
     jobs: dict[str, tuple[str, BenchJob]] = {}
     for name, where in {**names, **others}.items():
         if name in ("torchvision", *others):

@@ -41,6 +41,7 @@ from detaug.findings.kinds import CHECK_KINDS
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.outputs.part import Part, check_part
+from detaug.packages import require
 
 _ORDER = {kind: rank for rank, kind in enumerate(CHECK_KINDS)}
 _TOO_LARGE = "{:,} pixels, and --decode tries at most {:,}; make it smaller, or try a batch with it in the loader"
@@ -89,6 +90,8 @@ def check_coco(
     0 errors, 0 warnings: {}
     """
     check_json_and_folder(annotations, images, IMAGES_ORDER)
+    if decode:
+        require("decoding every image (--decode)", "torch", "nvidia.dali")
     if isolated and not decode:
         raise InputError("isolated is about how images are decoded; give decode (--decode), too")
     if drop_classes and clean is None:

@@ -42,6 +42,7 @@ _preset = click.option(
 @click.option("--json", "json_file", type=FILE, help="A JSON file of all measurements, written after each turn.")
 @click.option("--chart", type=FILE, help="A PNG file for a chart.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the table and nothing else.")
+@options.needs()
 def bench(
     annotations: Path, images: Path, json_file: Path | None, chart: Path | None, quiet: bool, **more: Any
 ) -> None:
@@ -83,6 +84,7 @@ def bench(
 @click.option("-o", "--output", type=FILE, help="A JSON file for Loader(settings=...).")
 @click.option("--seconds", type=click.FloatRange(min=1), default=90.0, show_default=True, help="Time to spend.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the result and nothing else.")
+@options.needs()
 def tune(annotations: Path, images: Path, quiet: bool, device: str | None, **more: Any) -> None:
     """Find the loader's fastest settings.
 

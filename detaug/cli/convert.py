@@ -147,7 +147,8 @@ def convert_yolo(**given: Any) -> None:
 def convert_mot(**given: Any) -> None:
     """Convert MOTChallenge videos to COCO JSON.
 
-    ROOT is a folder of sequences, or one: img1 with the frames, gt/gt.txt with the boxes, and seqinfo.ini.
+    ROOT is a folder of sequences, or one: img1 with the frames, or a video file such as NAME.mp4, gt/gt.txt with the
+    boxes, and seqinfo.ini.
 
     \b
     detaug convert-mot MOT17/train -o train.json --sequences '*-FRCNN'

@@ -102,6 +102,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @click.option("--smallest", is_flag=True, help="Show the images with the smallest boxes.")
 @click.option("--crowded", is_flag=True, help="Show the images with the most boxes.")
 @click.option("--suspicious", is_flag=True, help="Show images with odd boxes: alike, thin, tiny, huge.")
+@options.needs()
 def preview(
     annotations: Path,
     images: Path,
@@ -114,10 +115,11 @@ def preview(
 ) -> None:
     """Draw images before and after augmentation.
 
-    Each row has an image of FILE.json, a COCO JSON file, with its boxes, and several samples of the recipe. Difficult
-    objects are dashed. Without --smallest, --crowded or --suspicious the images are chosen at random, those without
-    boxes last. With --channels, --dtype or --bands each image is a random image after the recipe, stretched from the
-    2nd to the 98th percentile. IMAGES is the folder that the JSON file's file names are relative to.
+    Each row has an image of FILE.json, a COCO JSON file, with its boxes, and several samples of the recipe; samples
+    that are mostly fill are left out. Difficult objects are dashed. Without --smallest, --crowded or --suspicious the
+    images are chosen at random, those without boxes last. With --channels, --dtype or --bands each image is a random
+    image after the recipe, stretched from the 2nd to the 98th percentile. IMAGES is the folder that the JSON file's
+    file names are relative to.
 
     \b
     detaug preview train.json VOC2012/JPEGImages -o sheet.png --preset ssd300
@@ -161,6 +163,7 @@ _FOR = {"--frames": "images", "--channels": "8-bit RGB"}
 @click.option("--out", type=FOLDER, default="demo", show_default=True, help="The folder to make.")
 @options.device
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of images and draws.")
+@options.needs()
 def demo(device: str | None, **more: Any) -> None:
     """Run every step on a small drawn dataset.
 

@@ -12,6 +12,7 @@ import click
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, Command, print_unless
 from detaug.cli.progress_bar import progress_bar
+from detaug.packages import LEFT_OUT, require
 
 PREDICTIONS = Path("predictions")
 """The folder of `detaug predict` without -o."""
@@ -49,6 +50,7 @@ def _min_score(help: str) -> Callable[[Command], Command]:
 @_batch_size
 @options.device
 @options.quiet
+@options.needs("torch", "nvidia.dali")
 def evaluate(
     annotations: Path,
     images: Path,
@@ -81,6 +83,8 @@ def evaluate(
         raise click.UsageError("--tile is for --model: merge other detections with da.merge_tiles")
     if overlap is not None and tile is None:
         raise click.UsageError("--overlap is for tiles: give --tile, too")
+    if model is not None:
+        require("--model", *LEFT_OUT, "torchvision")
     read = (annotations, images, model, detections)
     output_files({"report": report, "output": output}, *read)
     output_files({"html": html}, *read, extensions=PAGE)
@@ -131,6 +135,7 @@ def evaluate(
 @_batch_size
 @options.device
 @options.quiet
+@options.needs(*LEFT_OUT, "torchvision")
 def predict(
     model: Path,
     paths: tuple[str, ...],

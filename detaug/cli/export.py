@@ -11,6 +11,7 @@ import click
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_1, FILE, PATH, print_unless
 from detaug.cli.progress_bar import progress_bar
+from detaug.packages import LEFT_OUT, require
 
 
 def _read_batch(_: click.Context, __: click.Parameter, text: str) -> int | str:
@@ -37,6 +38,7 @@ def _read_batch(_: click.Context, __: click.Parameter, text: str) -> int | str:
     help="Score the file by onnxruntime, and the model, on these images.",
 )
 @options.quiet
+@options.needs(*LEFT_OUT, "torchvision", "onnx")
 def export(model: Path, output: Path, verify: tuple[Path, Path] | None, quiet: bool, **more: Any) -> int:
     """Export a detector as ONNX.
 
@@ -47,6 +49,8 @@ def export(model: Path, output: Path, verify: tuple[Path, Path] | None, quiet: b
     \b
     detaug export run/best.pt -o model.onnx --verify val.json VOC2012/JPEGImages
     """
+    if verify:
+        require("--verify", "onnxruntime")
     from detaug.export import export_onnx, verify_onnx
     from detaug.export.onnx_file import size_text
 

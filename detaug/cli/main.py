@@ -38,12 +38,14 @@ from detaug.cli.dataset import check, demo, preview
 from detaug.cli.evaluate import evaluate, predict
 from detaug.cli.export import export
 from detaug.cli.formats import convert, formats
+from detaug.cli.meant_commands import likely_commands
 from detaug.cli.options import echo
 from detaug.cli.recipe import import_recipe
 from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
 from detaug.cli.tiles import tile
 from detaug.cli.train import train
 from detaug.errors import InputError, printable
+from detaug.packages import missing_module, needs
 
 
 def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -89,6 +91,10 @@ class _Sections(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if (word := args[0]) not in self.commands and not word.startswith("-"):
+            meant = likely_commands(word, [*self.commands])
+            hint = f"did you mean {' or '.join(f'detaug {each}' for each in meant)}?" if meant else ""
+            ctx.fail(f"No such command {word!r}; {hint or 'detaug --help lists the commands'}")
         name, command, words = super().resolve_command(ctx, args)
         own = {text for option in command.params for text in option.opts} if command else set()
         for at, word in enumerate(words):
@@ -143,13 +149,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # detaug ... | head
         return 1
+    except InputError as error:
+        return _fail(_on_one_line(str(error), given))
     except click.ClickException as error:
         return _fail(_on_one_line(error.format_message(), given))
+    except ModuleNotFoundError as error:
+        module = missing_module(error)
+        if module is None:
+            raise
+        return _fail(f"detaug {given[0]} {needs(module)}")
     except OSError as error:
         name = printable(str(error.filename), "") if error.filename else ""
         return _fail(f"{name}: {error.strerror}" if name else _on_one_line(str(error), given))
-    except InputError as error:
-        return _fail(_on_one_line(str(error), given))
 
 
 def _on_one_line(message: str, given: Sequence[str]) -> str:

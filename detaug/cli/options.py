@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 from detaug.cli.progress_bar import progress_bar
 from detaug.errors import printable
 from detaug.files.addresses import check_on_disk
+from detaug.packages import LEFT_OUT, require
 
 
 class PathOnDisk(click.Path):
@@ -192,6 +194,20 @@ def _read_class_names(_: click.Context, __: click.Parameter, text: str | None) -
     from detaug.converters import read_class_names
 
     return None if text is None else read_class_names(text)
+
+
+def needs(*modules: str) -> Callable[[Command], Command]:
+    """Return what makes a command refuse to run without the packages of modules; `LEFT_OUT` with none given."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def checked(*args: Any, **given: Any) -> Any:
+            require(f"detaug {click.get_current_context().info_name}", *(modules or LEFT_OUT))
+            return command(*args, **given)
+
+        return cast(Command, checked)
+
+    return decorate
 
 
 def keep_freed_memory_on_cpu(device: str | None) -> None:

@@ -37,11 +37,13 @@ def _read_settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
     help="An argument of the function that NAME is, such as train=True.",
 )
 @options.quiet
+@options.needs("torch", "nvidia.dali")
 def import_recipe(file: str, output: Path, size: Any, settings: dict[str, Any], quiet: bool) -> int:
     """Run FILE.py and translate its pipeline.
 
     FILE.py:NAME is a Python file with a pipeline of Albumentations or torchvision. The file is run, as Python's import
-    does. NAME is a variable in it, also config.TRANSFORMS.train, or a function that returns the pipeline. FILE.json and
+    does. NAME is a variable in it, also config.TRANSFORMS.train, or a function that returns the pipeline; the only
+    Compose in the file needs no name. FILE.json and
     FILE.yaml are what A.save wrote; they are read, and nothing is run. Each op is listed: it means the same, differs,
     or is left out, with the reason and the nearest op. The recipe begins with the same lines.
     The exit code is 0 if all ops mean the same, 3 if some differ, 1 if some are left out, 2 if FILE cannot be used.
@@ -51,16 +53,16 @@ def import_recipe(file: str, output: Path, size: Any, settings: dict[str, Any], 
     """
     from detaug.errors import InputError
     from detaug.importing.import_recipe import import_recipe
-    from detaug.importing.python_file import check_name, run_file, split_name
+    from detaug.importing.python_file import pipeline_name, run_file, split_name
     from detaug.outputs.guards import output_files
 
     extensions = (".yaml", ".yml", ".json")
     if parts := split_name(file):
-        check_name(*parts)
-        output_files({"output": output}, parts[0], extensions=extensions)
+        path, name = parts[0], pipeline_name(*parts)
+        output_files({"output": output}, path, extensions=extensions)
         if not quiet:
-            options.echo(f"running {parts[0]}", err=True)
-        imported = import_recipe(run_file(*parts, settings), name=file, size=size)
+            options.echo(f"running {path}", err=True)
+        imported = import_recipe(run_file(path, name, settings), name=f"{path}:{name}", size=size)
     else:
         if settings:
             raise InputError(f"{file}: --set is for the arguments of a function in a Python file: leave it out")

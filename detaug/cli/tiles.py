@@ -62,6 +62,7 @@ class _Quality(click.IntRange):
 @click.option("--seed", type=AT_LEAST_0, default=0, show_default=True, help="Random seed of --empty.")
 @options.part("Only the tiles of the I-th of N parts of the source images; detaug merge joins the JSON files")
 @options.quiet
+@options.needs("torch", "numba")
 def tile(**given: Any) -> None:
     """Cut large images into tiles (slicing, SAHI).
 

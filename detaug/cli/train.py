@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, PATH_OR_ADDRESS
 from detaug.cli.progress_bar import ProgressBar
+from detaug.packages import LEFT_OUT
 
 MODELS = (
     "ssd300_vgg16",
@@ -165,6 +166,7 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     show_default=True,
     help="Steps between lines of progress; a terminal has a bar.",
 )
+@options.needs(*LEFT_OUT, "torchvision")
 def train(annotations: Path, images: Path | None, device: str | None, **more: Any) -> None:
     """Train a detector.
 

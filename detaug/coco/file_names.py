@@ -18,6 +18,7 @@ from detaug.coco.columns import Rows, whole_numbers
 from detaug.files import heif
 from detaug.files.paths import is_below
 from detaug.findings.finding import shown
+from detaug.packages import needs
 
 VIDEO_EXTENSIONS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 
@@ -54,6 +55,7 @@ def is_video(name: Any) -> bool:
 def _note_faults(rows: Rows, values: list[Any], faults: list[str]) -> None:
     for kind, rule in _NAME_RULES.items():
         if kind in faults:
+            rule = rule.format(needs_heif=needs("pi_heif"))
             wrong = np.array([fault == kind for fault in faults], bool)
             rows.note(kind, wrong, lambda row, rule=rule: f"{rule}, got {shown(values[row])}")  # type: ignore[misc]
 
@@ -61,7 +63,7 @@ def _note_faults(rows: Rows, values: list[Any], faults: list[str]) -> None:
 _NAME_RULES = {
     "file-name": "file_name must be the path of a file below the image folder",
     "file-name-outside": "file_name must not lead outside the image folder",
-    "image-format": "DALI does not decode GIF, and HEIC needs pip install 'detaug[heif]'; save it as JPEG or PNG",
+    "image-format": "DALI does not decode GIF, and HEIC {needs_heif}; save it as JPEG or PNG",
 }
 
 

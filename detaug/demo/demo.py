@@ -33,6 +33,7 @@ from detaug.ops.affine import RandomAffine
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.resize import Resize
 from detaug.sheets import detections_sheet, draws_sheet
+from detaug.sheets.recipe_sheets import MIN_SHOWN
 from detaug.sources.coco_reader import CocoReader
 
 MARK = ".made-by-detaug-demo"
@@ -102,7 +103,7 @@ def demo(
         say(f"augment  presets.ssd300() on {_name(device)}, batches of {loader.batch_size} at 300 x 300")
         say(f"         {time_loader(loader, seconds)} (decode, augment, collate; no model)")
         rows = range(min(4, len(reader)))  # of different scenes
-        sheet = draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()")
+        sheet = draws_sheet(reader, presets.ssd300(), rows, seed=seed, title="presets.ssd300()", min_shown=MIN_SHOWN)
         save_picture(sheet, folder / "sheet.png")
         say(f"show     {out / 'sheet.png'}, sources with their boxes at the left, draws of the recipe beside them")
         _draw_shapes(folder, images, seed)

@@ -14,7 +14,7 @@ from detaug.arrays import Floats
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
-from detaug.evaluation.pycoco import NAMES, CocoMetrics, coco_scores
+from detaug.evaluation.pycoco import NAMES, CocoMetrics, coco_scores, score_text
 from detaug.evaluation.voc_ap import average_precisions, iou_of_boxes, match, mean_of_classes
 from detaug.loading.batch import Batch
 
@@ -44,7 +44,7 @@ class Metrics(CocoMetrics):
     """The number of images that were updated again; they count once."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}  VOC_AP50 {self.VOC_AP50:.3f}"
+        return f"{super().__str__()}  VOC_AP50 {score_text(self.VOC_AP50)}"
 
 
 class BoxKind(DetectionKind[Metrics]):

@@ -23,7 +23,7 @@ KINDS = {
     "both": f"another class, and an IoU of {NEAR} to {FOUND}",
     "duplicate": "an object that a detection of higher score has found",
     "background": f"no object has an IoU of {NEAR} with it",
-    "missed": "an object that no detection finds, not even in another place or as another class",
+    "missed": "an object that no detection finds, not even with a localization or classification error",
 }
 """The kinds of errors, those of TIDE (Bolya et al. 2020, https://arxiv.org/abs/2008.08115), which it also tests in
 the order of `_Image.errors`. The last is of objects, the others of detections."""

@@ -20,7 +20,7 @@ from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
-from detaug.evaluation.pycoco import coco_scores
+from detaug.evaluation.pycoco import coco_scores, metrics_text
 from detaug.loading.batch import Batch
 from detaug.sources.coco_shapes import key_points_of
 
@@ -64,7 +64,7 @@ class KeypointMetrics:
     """The number of images that were updated again; they count once."""
 
     def __str__(self) -> str:
-        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in NAMES)
+        return metrics_text(self, NAMES)
 
 
 class KeypointKind(DetectionKind[KeypointMetrics]):

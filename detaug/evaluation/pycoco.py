@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Floats
 from detaug.evaluation.ground_truth import GroundTruth
+from detaug.packages import install
 
 SLOW_SECONDS = 5.0
 """An evaluation by pycocotools that takes longer ends with a line about the faster engine."""
@@ -24,6 +25,16 @@ SLOW_SECONDS = 5.0
 
 NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 """The numbers of boxes and masks, in the order of pycocotools' stats."""
+
+
+def score_text(value: float | None) -> str:
+    """Return a score such as 0.500; "-" where there is no object to find."""
+    return "-" if value is None or value < 0 else f"{value:.3f}"
+
+
+def metrics_text(metrics: object, names: Iterable[str]) -> str:
+    """Return the names and values of metrics on one line."""
+    return "  ".join(f"{name} {score_text(getattr(metrics, name))}" for name in names)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class CocoMetrics:
     ARl: float
 
     def __str__(self) -> str:
-        return "  ".join(f"{name} {getattr(self, name):.3f}" for name in NAMES)
+        return metrics_text(self, NAMES)
 
 
 class CocoScores(NamedTuple):
@@ -94,10 +105,10 @@ def coco_scores(
     seconds = time.perf_counter() - start
     if seconds > SLOW_SECONDS and not fast:  # no warning: the time of a computer must not become an error
         logging.getLogger("detaug").warning(
-            "COCO's metrics of %d detections took %.0f s; "
-            "pip install 'detaug[fast-eval]' computes the same numbers faster",
+            "COCO's metrics of %d detections took %.0f s; %s computes the same numbers faster",
             len(detections),
             seconds,
+            install("ultrafast_pycocotools"),
         )
     precision = scoring.eval["precision"][:, :, :, 0, -1]  # IoU thresholds, recalls, classes in the order of ids
     names = [truth.categories[category_id] for category_id in sorted(truth.categories)]

@@ -20,6 +20,7 @@ from detaug.errors import InputError
 from detaug.evaluation.ground_truth import read_ground_truth
 from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import Columns, ImageDetections, Key
+from detaug.evaluation.pycoco import metrics_text
 from detaug.evaluation.voc_ap import average_precisions, match, mean_of_classes
 from detaug.loading.batch import Batch
 from detaug.sources.coco_shapes import corners_of
@@ -57,7 +58,7 @@ class RotatedMetrics:
     """The number of images that were updated again; they count once."""
 
     def __str__(self) -> str:
-        return f"AP {self.AP:.3f}  AP50 {self.AP50:.3f}  AP75 {self.AP75:.3f}"
+        return metrics_text(self, ("AP", "AP50", "AP75"))
 
 
 def iou_of_quadrangles(one: Floats, other: Floats) -> Floats:

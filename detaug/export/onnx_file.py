@@ -22,6 +22,7 @@ from detaug.files.paths import PathLike
 from detaug.ops.normalize import Normalize
 from detaug.ops.resize import Resize
 from detaug.outputs.guards import MARK, output_files
+from detaug.packages import require
 from detaug.training.options import check_size
 from detaug.training.predict import TrainedModel, load_model
 from detaug.training.torch_files import read_torch_file
@@ -155,10 +156,8 @@ def _metadata(
 
 def require_onnx(name: str = "onnx") -> Any:
     """Return onnx or onnxruntime. Raises InputError with what to install."""
-    try:
-        return import_module(name)
-    except ImportError:
-        raise InputError("detaug export needs onnx and onnxruntime; pip install 'detaug[export]' brings them") from None
+    require("exporting" if name == "onnx" else "comparing an ONNX file", name)
+    return import_module(name)
 
 
 def size_text(path: PathLike) -> str:

@@ -24,6 +24,7 @@ from detaug.files.image_file import BytesFile
 from detaug.files.image_headers import ImageError, ImageHeader, parse_image_header
 from detaug.files.large_images import allow_pixels
 from detaug.files.pixel_types import read_npy_header
+from detaug.packages import require
 
 _KINDS = {"u": 1, "i": 2, "f": 3}  # TIFF's SampleFormat
 _UNDECODABLE = np.zeros(1, np.uint8)
@@ -97,13 +98,10 @@ def _as_rgba(png: Bytes) -> Bytes:
 
 
 def _tifffile() -> Any:
-    try:
-        import tifffile
-    except ImportError:
-        raise InputError(
-            "TIFFs that store one band after the other, or turned, need the package tifffile: "
-            "pip install 'detaug[tiff]', or save them with contiguous pixels"
-        ) from None
+    what = "a TIFF that stores one band after the other, or rotated,"
+    require(what, "tifffile", otherwise="save it with contiguous pixels")
+    import tifffile
+
     return tifffile
 
 

@@ -8,6 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, BinaryIO
 
+from detaug.packages import needs
+
 AVIF, HEIC = "AVIF", "HEIC"
 EXTENSIONS = {AVIF: (".avif",), HEIC: (".heic", ".heif")}
 _HEIC_PACKAGES = ("pi_heif", "pillow_heif")
@@ -50,7 +52,7 @@ def decodes(image_format: str) -> bool:
 def why_undecoded(image_format: str) -> str:
     """Return the end of a sentence about a file of a format that is not decoded here."""
     if image_format == HEIC:
-        return "is HEIC, which needs the package pi-heif: pip install 'detaug[heif]', or save it as JPEG or PNG"
+        return f"is HEIC, which {needs('pi_heif')}, or save it as JPEG or PNG"
     return "is AVIF, which this version of Pillow does not decode; pip install -U pillow, or save it as JPEG or PNG"
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from hashlib import blake2b, sha256
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from detaug.errors import InputError
 from detaug.files.paths import PathLike, regular_status
+from detaug.packages import require
 
 
 class ImageFile(NamedTuple):
@@ -135,10 +135,9 @@ class ImageChanged(OSError):
 
 def load_crc32c() -> Callable[[Any], int]:
     """Return the function that computes the CRC-32C of bytes. Raises InputError if its package is not installed."""
-    try:
-        from google_crc32c import value
-    except ImportError:
-        raise InputError("shards need the package google-crc32c: pip install 'detaug[shards]'") from None
+    require("reading or writing shards", "google_crc32c")
+    from google_crc32c import value
+
     function: Callable[[Any], int] = value
     return function
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from detaug.arrays import Floats, Ints
-from detaug.errors import InputError
+from detaug.packages import require
 
 FORMATS = "mov,matroska,avi,mpeg,mpegvideo,mpegts,m4v,h264,hevc,obu,ivf,flv,asf,ogg"
 """FFmpeg's formats that may be in a file. Others, such as playlists, name further files and addresses to read."""
@@ -126,10 +126,9 @@ class NumberedPackets:
 
 def import_av() -> Any:
     """Return PyAV. Raises InputError if it is not installed."""
-    try:
-        import av
-    except ImportError:
-        raise InputError("video files need the package av: pip install 'detaug[video]'") from None
+    require("reading videos", "av")
+    import av
+
     return av
 
 

@@ -81,7 +81,7 @@ KINDS: dict[str, Kind] = {
     "row-not-relative": Kind("error", "a coordinate in a row of labels is not relative to the image, from 0 to 1"),
     "class-unknown": Kind("error", "a row's class is not the number of a class"),
     "sequence-info": Kind("error", "a sequence's seqinfo.ini cannot be read, or its imDir leads outside"),
-    "frames-missing": Kind("error", "a sequence has no images with numbers as names"),
+    "frames-missing": Kind("error", "a sequence has neither images with numbers as names nor a video file"),
     "frame-missing": Kind("error", "boxes are of a frame that has no image"),
     "frame-size": Kind("error", "a frame has another size than the first one of its sequence"),
     "track-repeated": Kind("error", "an object has two boxes in one frame"),

@@ -11,7 +11,7 @@ from detaug.arguments import checks_names
 from detaug.errors import InputError
 from detaug.importing.arrange import Size, arrange
 from detaug.importing.library_ops import SAVED, read_pipeline, read_saved_file
-from detaug.importing.python_file import check_name, run_file, split_name
+from detaug.importing.python_file import pipeline_name, run_file, split_name
 from detaug.importing.rules import Entry, Status
 from detaug.importing.translate import Translator
 from detaug.ops.op import Op
@@ -92,8 +92,7 @@ def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None =
     """
     title = name or (str(pipeline) if isinstance(pipeline, str | Path) else "")
     if isinstance(pipeline, str | Path) and (named := split_name(pipeline)):
-        check_name(*named)
-        pipeline = run_file(*named, {})
+        pipeline = run_file(named[0], pipeline_name(*named), {})
     try:
         source = _read_file(Path(pipeline)) if isinstance(pipeline, str | Path) else read_pipeline(pipeline)
         translator = Translator()

@@ -29,20 +29,33 @@ def split_name(path: str | Path) -> tuple[Path, str] | None:
     return (Path(path), "") if str(path).endswith(".py") else None
 
 
-def check_name(path: Path, name: str) -> None:
-    """Raise InputError if there is no name, before anything runs, with the names whose code has a Compose."""
+def pipeline_name(path: Path, name: str) -> str:
+    """Return the name, or that of the only pipeline of the file, before anything runs.
+
+    The only one is the variable or function of the only statement with a Compose. Raises InputError for a file without
+    a name that has several or none, with the names that are likely.
+    """
     require_file(path)
     if name:
-        return
+        return name
     try:
         body = ast.parse(path.read_bytes()).body
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: not Python ({error})") from None
-    named = [node for node in body if isinstance(node, ast.Assign | ast.FunctionDef | ast.ClassDef)]
-    names = [ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else node.name for node in named]
-    likely = [f"{path}:{name}" for node, name in zip(named, names, strict=True) if "Compose(" in ast.unparse(node)]
-    hint = f"such as {', '.join(likely)}" if likely else "which may be a variable or a function"
+    likely = [node for node in body if "Compose(" in ast.unparse(node)]
+    names = [found for node in likely if (found := _name_of(node))]
+    if len(likely) == len(names) == 1 and not isinstance(likely[0], ast.ClassDef):
+        return names[0]
+    hint = f"such as {', '.join(f'{path}:{found}' for found in names)}" if names else "a variable or a function"
     raise InputError(f"{path}: name the pipeline in it, as FILE.py:NAME, {hint}; to get it, all of the file is run")
+
+
+def _name_of(node: ast.stmt) -> str | None:
+    """Return the name that a statement defines."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return node.name
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return ast.unparse(targets[0]) if targets else None
 
 
 def run_file(path: Path, name: str, settings: Mapping[str, Any]) -> Any:

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from detaug.pages.frame import render
 
-SIDE, LEFT, BOTTOM = 240, 44, 264
-MOST_POINTS = 200  # of a line
+SIDE, LEFT, BOTTOM = 240, 56, 264
+MOST_POINTS, MOST_MARKERS = 200, 12  # of a line; of a line whose points are marked
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a9099"
+
+WHOLE = ("step", "epoch")
+"""Names of axes that count."""
 
 Range = tuple[float, float]
 
@@ -42,10 +45,6 @@ def line_chart(
 
     `x`, `y`: names of the axes, and the ranges that they show.
     """
-    ticks = []
-    for tick in (0, 0.5, 1):
-        below, beside = (low + tick * (high - low) for low, high in (x_range, y_range))
-        ticks.append((LEFT + SIDE * tick, BOTTOM - SIDE * tick, f"{below:.6g}", f"{beside:.3g}"))
     return render(
         "pages/line_chart.html",
         title=title,
@@ -55,10 +54,19 @@ def line_chart(
         side=SIDE,
         bottom=BOTTOM,
         width=LEFT + SIDE + 14,
-        ticks=ticks,
+        rows=[(BOTTOM - SIDE * part, f"{value:.3g}") for part, value in _ticks(y_range)],
+        columns=[(LEFT + SIDE * part, f"{value:.6g}") for part, value in _ticks(x_range, is_whole=x in WHOLE)],
+        most_markers=MOST_MARKERS,
         lines=lines,
         drawn=[(line, _points(line, x_range, y_range)) for line in (*faint, *lines.values())],
     )
+
+
+def _ticks(shown: Range, *, is_whole: bool = False) -> list[tuple[float, float]]:
+    """Return the fraction of an axis and the value of its ends and its middle, or of the whole number nearest to it."""
+    low, high = shown
+    middle = float(round((low + high) / 2)) if is_whole else (low + high) / 2
+    return [((value - low) / ((high - low) or 1), value) for value in sorted({low, middle, high})]
 
 
 def round_up(value: float) -> float:
@@ -69,13 +77,12 @@ def round_up(value: float) -> float:
     return float(next(factor for factor in (1, 2, 4, 6, 10) if factor * power >= value * (1 - 1e-9)) * power)
 
 
-def _points(line: Line, x_range: Range, y_range: Range) -> str:
-    """Return at most `MOST_POINTS` of the points, evenly spread, with the first and the last; a single one twice."""
+def _points(line: Line, x_range: Range, y_range: Range) -> list[str]:
+    """Return at most `MOST_POINTS` of the points, evenly spread, with the first and the last, as "across,up"."""
     last = max(len(line.x) - 1, 0)
     chosen = np.unique(np.linspace(0, last, MOST_POINTS).round().astype(int))[: len(line.x)]
-    chosen = np.resize(chosen, 2) if len(chosen) == 1 else chosen
     x, y = (
         (values[chosen] - low) / ((high - low) or 1) for values, (low, high) in ((line.x, x_range), (line.y, y_range))
     )
     across, up = LEFT + SIDE * x, BOTTOM - SIDE * y
-    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True))
+    return [f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True)]

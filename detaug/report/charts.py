@@ -15,11 +15,13 @@ from detaug.arrays import Array
 from detaug.check.boxes import usable_boxes
 from detaug.coco.table import Table
 from detaug.pages.frame import data_uri, render
+from detaug.pages.line_chart import round_up
 
 MOST_CLASSES = 40
 MOST_LETTERS = 200  # of a class name
 RESIZED = 640  # pixels, the side of a square that images are resized to in one chart
-WIDTH, HEIGHT, LEFT, BOTTOM = 320, 120, 30, 134  # of a column chart: its size, the columns' side and foot
+WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM = 340, 120, 54, 16, 146  # of a column chart: its size, the columns' sides and foot
+PLOT = WIDTH - LEFT - RIGHT
 LEAST_COLUMN = 2  # pixels high, so that a single box is visible beside thousands
 CELLS = 32  # of the map, in each direction
 PALE, DARK = np.array([238, 243, 248]), np.array([0, 60, 110])  # of the map: light to dark, for any eye
@@ -29,7 +31,11 @@ class ColumnChart(NamedTuple):
     """A column chart, in pixels."""
 
     title: str
-    most: int
+    x: str
+    """Names of the axes."""
+    y: str
+    ticks: Sequence[tuple[float, str]]
+    """y of the line, text."""
     bars: Sequence[tuple[float, float, float, float, str, int]]
     """x, y, width, height, the range that the column counts, and its count."""
     labels: Sequence[tuple[float, str]]
@@ -43,11 +49,12 @@ def charts(table: Table, class_counts: Mapping[str, int]) -> Markup:
         return Markup()
     boxes, sizes = table.boxes[rows], table.sizes[table.image_index[rows], ::-1]
     sides = boxes[:, 2:] - boxes[:, :2]
-    resized = f"Box size when images are {RESIZED} x {RESIZED}, pixels"
+    side = "square root of area, pixels"
+    resized = f"Box size when images are {RESIZED} x {RESIZED}"
     columns = (
-        _histogram("Box size: square root of area, pixels", np.sqrt(sides.prod(1)), 2.0),
-        _histogram(resized, RESIZED * np.sqrt((sides / sizes).prod(1)), 2.0),
-        _histogram("Width : height", sides[:, 0] / sides[:, 1], math.sqrt(2)),
+        _histogram("Box size", side, np.sqrt(sides.prod(1)), 2.0),
+        _histogram(resized, side, RESIZED * np.sqrt((sides / sizes).prod(1)), 2.0),
+        _histogram("Box shape", "width : height", sides[:, 0] / sides[:, 1], math.sqrt(2)),
         _counts_chart(np.bincount(table.image_index[rows], minlength=len(table.file_names))),
     )
     covered = _covered(boxes / np.tile(sizes, 2))
@@ -59,6 +66,8 @@ def charts(table: Table, class_counts: Mapping[str, int]) -> Markup:
         width=WIDTH,
         bottom=BOTTOM,
         left=LEFT,
+        right=RIGHT,
+        plot=PLOT,
         map=data_uri(Image.fromarray(np.rint(PALE + shade * (DARK - PALE)).astype(np.uint8)), "PNG"),
         covered=f"{covered.max():.0%}",
         classes=classes,
@@ -68,14 +77,14 @@ def charts(table: Table, class_counts: Mapping[str, int]) -> Markup:
     )
 
 
-def _histogram(title: str, values: Array, base: float) -> ColumnChart:
+def _histogram(title: str, x: str, values: Array, base: float) -> ColumnChart:
     """Draw a histogram with bins whose edges are powers of `base`."""
     powers = np.floor(np.log(values) / math.log(base) + 1e-9).astype(int)
     low, high = int(powers.min()), int(powers.max())
     counts = np.bincount(powers - low, minlength=high - low + 1)
     edges = [base**power for power in range(low, high + 2)]
     labels = [f"{edge:.0f}" if edge >= 10 else f"{edge:.2g}" for edge in edges]
-    return _columns(title, labels, [f"{a} to {b}" for a, b in pairwise(labels)], counts, one=-low)
+    return _columns((title, x, "boxes"), labels, [f"{a} to {b}" for a, b in pairwise(labels)], counts, one=-low)
 
 
 def _counts_chart(per_image: Array) -> ColumnChart:
@@ -84,25 +93,30 @@ def _counts_chart(per_image: Array) -> ColumnChart:
     counts = np.bincount(per_image // per_column)
     firsts = [number * per_column for number in range(len(counts))]
     spans = [f"{first} to {first + per_column - 1}" if per_column > 1 else str(first) for first in firsts]
-    return _columns("Boxes in an image: number of images", list(map(str, firsts)), spans, counts)
+    return _columns(("Boxes per image", "boxes", "images"), list(map(str, firsts)), spans, counts)
 
 
-def _columns(title: str, labels: Sequence[str], spans: Sequence[str], counts: Array, one: int = 0) -> ColumnChart:
+def _columns(
+    names: tuple[str, str, str], labels: Sequence[str], spans: Sequence[str], counts: Array, one: int = 0
+) -> ColumnChart:
     """Place the columns and labels of a chart.
 
-    labels: of the columns, or of their edges, one more. spans: the range that each column counts.
+    names: its title, and those of its axes. labels: of the columns, or of their edges, one more.
+    spans: the range that each column counts.
     one: the position of a label that is always written; of the others, as many as have room.
     """
-    column_width, most = (WIDTH - 2 * LEFT) / len(counts), max(int(counts.max()), 1)
+    column_width, top = PLOT / len(counts), round(round_up(int(counts.max())))
     bars = []
     for index, (count, span) in enumerate(zip(counts.tolist(), spans, strict=True)):
-        tall = max(HEIGHT * count / most, LEAST_COLUMN) if count else 0
+        tall = max(HEIGHT * count / top, LEAST_COLUMN) if count else 0
         bars.append((LEFT + index * column_width, BOTTOM - tall, max(column_width - 1.5, 1), tall, span, count))
     shift = 0 if len(labels) > len(counts) else column_width / 2
     room = 12 + math.ceil(7.6 * max(map(len, labels)))  # a digit of the font takes 7.6 pixels
     every = math.ceil(room / column_width)
     written = range(one % every, len(labels), every)
-    return ColumnChart(title, most, bars, [(LEFT + index * column_width + shift, labels[index]) for index in written])
+    values = (0, top // 2, top) if top > 1 else (0, 1)  # round_up gives even numbers beside 1
+    ticks = [(BOTTOM - HEIGHT * value / top, f"{value:,}") for value in values]
+    return ColumnChart(*names, ticks, bars, [(LEFT + index * column_width + shift, labels[index]) for index in written])
 
 
 def _covered(relative: Array) -> Array:

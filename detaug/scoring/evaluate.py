@@ -14,6 +14,7 @@ from detaug.errors import InputError
 from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.evaluation.errors import DetectionErrors
+from detaug.evaluation.pycoco import score_text
 from detaug.files.atomic import write_json
 from detaug.files.paths import PathLike
 from detaug.findings.finding import listed, short_name
@@ -215,4 +216,4 @@ def _evaluation(
 
 
 def _number(value: float) -> str:
-    return f"{value:5.3f}" if value >= 0 else "    -"
+    return f"{score_text(value):>5}"

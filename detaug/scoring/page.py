@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from detaug.evaluation.errors import KINDS, DetectionErrors
-from detaug.evaluation.pycoco import NAMES
+from detaug.evaluation.pycoco import NAMES, score_text
 from detaug.files.atomic import write_atomically
 from detaug.files.paths import PathLike
 from detaug.findings.finding import counted
@@ -30,13 +30,13 @@ def write_page(evaluation: Evaluation, path: PathLike) -> None:
     has_matrix = len(errors.class_names) <= MOST_CLASSES
     page = render(
         "scoring/evaluation.html",
-        title=f"{evaluation.detector}: AP {evaluation.metrics.AP:.3f}",
+        title=f"{evaluation.detector}: AP {score_text(evaluation.metrics.AP)}",
         command="evaluate",
         errors=errors,
         annotations=str(evaluation.reader.annotations_file),
         metric_names=NAMES,
         metrics={
-            kind: [_number(getattr(metrics, name, None)) for name in NAMES]
+            kind: [score_text(getattr(metrics, name, None)) for name in NAMES]
             for kind, metrics in {"bbox": evaluation.metrics, **evaluation.more}.items()
         },
         **_curves(errors),
@@ -69,8 +69,4 @@ def _classes(evaluation: Evaluation) -> Iterator[tuple[str, list[str]]]:
     """Yield each class with its numbers, and how many errors of each kind it has."""
     kinds = zip(*(counts.tolist() for counts in evaluation.errors.kinds.values()), strict=True)
     for (name, *shares, objects), counts in zip(evaluation.rows(), kinds, strict=True):
-        yield name, [*map(_number, shares), f"{objects:,}", *(f"{count:,}" for count in counts)]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None or value < 0 else f"{value:.3f}"
+        yield name, [*map(score_text, shares), f"{objects:,}", *(f"{count:,}" for count in counts)]

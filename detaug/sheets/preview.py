@@ -26,7 +26,7 @@ from detaug.recipes.recipe_file import import_ops, load_recipe
 from detaug.recipes.stages import Stages
 from detaug.sheets.batch_sheets import batch_sheet, clip_sheet, save_animation
 from detaug.sheets.photos import How, select_images
-from detaug.sheets.recipe_sheets import draws_sheet, steps_sheet
+from detaug.sheets.recipe_sheets import MIN_SHOWN, draws_sheet, steps_sheet
 from detaug.sources.clip_reader import ClipReader
 from detaug.sources.coco_reader import CocoReader
 from detaug.video.reader import VideoReader
@@ -72,7 +72,7 @@ def preview_file(
     _check_pixels(min(rows, len(reader)), 1 + (len(chain) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
-    draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4)
+    draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4, min_shown=MIN_SHOWN)
     chosen, notes = [choice.row for choice in selected], [choice.note for choice in selected]
     save_picture(draw(reader, chain, chosen, seed=seed, size=size, notes=notes, title=title), output)
     return f"written: {output}, {len(selected)} of {len(reader)} images{advice}{_font_advice(reader.class_names)}"

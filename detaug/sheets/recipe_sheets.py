@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from detaug.arrays import padded
+from detaug.arrays import Floats, Ints, padded
 from detaug.boxes.shapes import NO_SHAPES, Shapes
+from detaug.boxes.views import Views
 from detaug.drawing.images import to_image
 from detaug.drawing.sheet import Tile, make_sheet
 from detaug.errors import InputError
@@ -29,6 +30,11 @@ from detaug.sheets.captions import StepImage, count_boxes, describe_change, desc
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sources.coco_reader import CocoReader
 
+MIN_SHOWN = 1 / 3
+"""`min_shown` of `detaug preview`: SSD's RandomZoomOut leaves down to a sixteenth of an image for the source."""
+GRID = 32
+"""Points per side of an image at which it is seen whether the source is there."""
+
 
 def draws_sheet(
     reader: CocoReader,
@@ -40,17 +46,20 @@ def draws_sheet(
     size: int = 300,
     notes: Sequence[str] = (),
     title: str = "",
+    min_shown: float = 0.0,
 ) -> Image.Image:
     """Draw a row for each image: the source with its boxes, then `columns` draws of the recipe `ops`.
 
     rows: positions of the images in the JSON file's list. size: the longer side of an image, in pixels. notes: a
     few words on each image, for its caption. The same seed gives the same sheet.
+    min_shown: with a fraction above 0, the recipe draws four times as often. Draws that show the source on less than
+    this fraction of the image, so that the rest is fill, are left out if there are enough others.
     Raises InputError for an image that cannot be read or does not have the size in the JSON file.
     Keypoints and rotated boxes are drawn if the reader has them.
     """
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
-    result = augment([photo for photo in photos for _ in range(columns)], list(ops), seed, reader.shapes)
+    result = _draws(photos, list(ops), columns, seed, reader.shapes, min_shown)
     captions = [
         count_boxes(len(result.samples.labels[index]), len(photo.boxes)) for index, photo in enumerate(result.photos)
     ]
@@ -83,6 +92,43 @@ def steps_sheet(
     ]
     headings = ["source", *(type(op).__name__ for op in ops)]
     return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])
+
+
+def _draws(
+    photos: Sequence[Photo], ops: Sequence[Op], columns: int, seed: int, shapes: Shapes, min_shown: float
+) -> Augmented:
+    """Run `ops` `columns` times on each photo; of more draws, those that show enough are rendered."""
+    repeated = [photo for photo in photos for _ in range(columns)]
+    if not min_shown or make_rendering_recipe(ops).mixing_op:  # whose draws name other images of the batch
+        return augment(repeated, ops, seed, shapes)
+    planned = augment([photo for photo in repeated for _ in range(4)], ops, seed, shapes).samples
+    shown = shown_fractions(planned.plan.views).reshape(len(photos), -1)
+    chosen = np.concatenate(
+        [first + _first_shown(own, columns, min_shown) for own, first in zip(shown, count(step=4 * columns))]
+    )
+    params = [{name: values[chosen] for name, values in drawn.items()} for drawn in planned.params]
+    result = augment(repeated, ops, seed, shapes)
+    return result._replace(samples=result.samples.replay(params))
+
+
+def shown_fractions(views: Views) -> Floats:
+    """Return (N,): on which fraction of each image the source is; 1 for mixed images. The rest is fill."""
+    if views.drawing is not None:
+        return np.ones(len(views))
+    at = (np.arange(GRID) + 0.5) / GRID
+    points = np.stack([*(each.ravel() for each in np.meshgrid(at, at)), np.ones(GRID**2)])
+    x, y, scale = (views.matrix @ points).transpose(1, 0, 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        source = np.stack([x / scale, y / scale], axis=2)
+    low, high = views.source_bounds[:, :1], views.source_bounds[:, 1:]
+    return np.asarray(((source >= low) & (source <= high)).all(2).mean(1))
+
+
+def _first_shown(fractions: Floats, columns: int, least: float) -> Ints:
+    """Return the positions of the first draws that show enough, and if they are too few, of those that show most."""
+    enough = np.flatnonzero(fractions >= least)
+    chosen = enough if len(enough) >= columns else np.argsort(-fractions, kind="stable")
+    return np.sort(chosen[:columns])
 
 
 def check_at_least_one(name: str, value: int) -> None:

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from detaug.errors import DataError, InputError
 from detaug.files.addresses import address_of
+from detaug.packages import require
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -171,11 +172,10 @@ def _info(entry: Any) -> ObjectInfo:
 
 def _connect(address: str) -> Any:
     """Return obstore's client. Raises InputError if it is not installed, or an address or setting is wrong."""
-    try:
-        from obstore.exceptions import BaseError
-        from obstore.store import from_url
-    except ImportError:
-        raise InputError(f"{address} needs the package obstore: pip install 'detaug[cloud]'") from None
+    require(address, "obstore")
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     options = {"read_timeout": timedelta(seconds=SILENT_SECONDS), "timeout": timedelta(seconds=REQUEST_SECONDS)}
     settings: dict[str, Any] = {

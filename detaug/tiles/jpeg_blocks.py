@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -16,8 +15,8 @@ import numpy as np
 from PIL.JpegImagePlugin import JpegImageFile
 
 from detaug.arrays import Ints
-from detaug.errors import InputError
 from detaug.files.image_headers import PILLOW_ERRORS, ImageError, parse_image_header
+from detaug.packages import require
 
 ALIGN = 16
 """Pixels between places where a JPEG can be cut: its usual blocks of colors are of 8 or 16."""
@@ -25,8 +24,7 @@ ALIGN = 16
 
 def check_package() -> None:
     """Raise InputError if jpeglib is not installed."""
-    if find_spec("jpeglib") is None:
-        raise InputError("quality='keep' needs the package jpeglib: pip install 'detaug[lossless]', or give a number")
+    require("quality='keep'", "jpeglib", otherwise="give a number")
 
 
 def can_cut(content: bytes) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Ints
+from detaug.packages import is_installed
 from detaug.pixel_format import PixelFormat
 
 _PLANES = 2  # PlanarConfiguration
@@ -83,5 +83,5 @@ def open_tiff(path: Path, size: tuple[int, int], pixels: PixelFormat) -> TiledTi
     fits = kind == (True, dtype, 8 * dtype.itemsize, pixels.channels, 1, 1)
     fits &= int(page.photometric) in (_RGB_COLORS if pixels.is_rgb8 else (_BLACK_IS_ZERO, *_RGB_COLORS))
     fits &= not pixels.is_rgb8 or int(page.planarconfig) != _PLANES
-    fits &= page.compression == 1 or find_spec("imagecodecs") is not None
+    fits &= page.compression == 1 or is_installed("imagecodecs")
     return TiledTiff(path, page) if fits and (page.imagelength, page.imagewidth) == size else None

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from detaug.errors import InputError
 from detaug.loading.batch import Batch
+from detaug.packages import require
 from detaug.presets import NO_MEAN, UNIT_STD
 from detaug.training.model_table import DETECTORS, Detector
 
@@ -108,14 +108,12 @@ def best_pairs(
 def make_detr(name: str, num_classes: int) -> Detector:
     """Build a detector of transformers or rfdetr with random weights. `num_classes` counts the background.
 
-    RF-DETR's input is normalized as ImageNet's, the others' is in 0..1. Raises InputError where the package is missing.
+    RF-DETR's input is normalized as ImageNet's, the others' is in 0..1. Raises MissingPackageError
+    where the package is missing.
     """
     package = DETECTORS[name].package
-    make = _make_transformers if package == "transformers" else _make_rfdetr
-    try:
-        return make(name, num_classes - 1)
-    except ImportError as error:
-        raise InputError(f"{name} needs {package}; pip install 'detaug[{package}]' brings it ({error})") from None
+    require(name, package)
+    return (_make_transformers if package == "transformers" else _make_rfdetr)(name, num_classes - 1)
 
 
 class TransformersDetector(DetrDetector):

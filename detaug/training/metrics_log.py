@@ -13,6 +13,7 @@ from torch import distributed as dist
 
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
+from detaug.packages import require
 from detaug.training.optimization import StepLosses
 from detaug.training.processes import is_first_rank
 
@@ -83,10 +84,11 @@ class MetricsLog:
 
 
 def _summary_writer() -> Any:
+    require("writing metrics for TensorBoard", "tensorboard")
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise InputError(f"tensorboard needs its package; pip install tensorboard ({error})") from None
+        raise InputError(f"the installed tensorboard does not load ({error}); pip install -U tensorboard") from None
     return SummaryWriter
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from detaug.errors import InputError
 from detaug.loading.plans import pad_to
+from detaug.packages import require
 from detaug.training.model_table import Detector
 
 HEADS = (
@@ -31,13 +32,12 @@ def make_torchvision(name: str, num_classes: int, **of_data: int) -> Detector:
 
 
 def _torchvision_detection() -> Any:
+    require("a detector of torchvision", "torchvision")
     try:
         from torchvision.models import detection
         from torchvision.ops import nms
 
         nms(torch.zeros(1, 4), torch.zeros(1), 0.5)  # fails where torchvision's compiled part does not fit torch
-    except ModuleNotFoundError as error:
-        raise InputError(f"detaug train needs torchvision; pip install 'detaug[train]' brings it ({error})") from None
     except (ImportError, OSError, RuntimeError) as error:  # pip calls a torchvision of another index satisfied
         reason = (str(error).splitlines() or ["?"])[0]
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from detaug.errors import InputError
+from detaug.packages import require
 from detaug.training.model_table import Detector
 from detaug.training.torch_files import read_torch_file
 
@@ -17,11 +19,10 @@ def read_weights(path: Path) -> dict[str, Any]:
     """Read a file of torch.save, or of safetensors, as Hugging Face's hub has them. Raises InputError for others."""
     if path.suffix != ".safetensors":
         return read_torch_file(path)
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError:
-        raise InputError(f"{path} needs safetensors; pip install 'detaug[transformers]' brings it") from None
+    require(os.fspath(path), "safetensors")
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         return dict(load_file(path))
     except SafetensorError as error:

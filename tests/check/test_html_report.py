@@ -143,11 +143,11 @@ def test_the_advice_fits_the_finding(tmp_path: Path) -> None:
 def test_sizes_are_in_pixels(tmp_path: Path) -> None:
     page = page_of(tmp_path, [[0, 0, 500, 500]])
     assert set(charts(page)) >= {
-        "Box size: square root of area, pixels",
-        "Box size when images are 640 x 640, pixels",
+        "Box size",
+        "Box size when images are 640 x 640",
     }
-    assert "32 to 64" not in charts(page)["Box size: square root of area, pixels"]
-    assert "<title>64 to 128: 1</title>" in charts(page)["Box size when images are 640 x 640, pixels"]
+    assert "32 to 64" not in charts(page)["Box size"]
+    assert "<title>64 to 128: 1</title>" in charts(page)["Box size when images are 640 x 640"]
     assert "fraction of the image" not in page
 
 
@@ -223,18 +223,18 @@ def test_the_labels_of_an_axis_do_not_touch_and_name_the_square(tmp_path: Path, 
     found = charts(page)
     assert len(found) == 4
     for content in found.values():
-        texts = re.findall(r'<text x="([\d.]+)" y="1[45]\d" text-anchor="middle">([^<]*)<', content)
+        texts = re.findall(r'<text x="([\d.]+)" y="162" text-anchor="middle">([^<]*)<', content)
         ends = [(float(x) - 3.6 * len(text), float(x) + 3.6 * len(text)) for x, text in texts]
         assert all(before[1] + 4 < after[0] for before, after in pairwise(ends))
         assert ends[0][0] >= 0
-        assert ends[-1][1] <= 320
-    assert re.search(r'text-anchor="middle">1<', found["Width : height"])
+        assert ends[-1][1] <= 340
+    assert re.search(r'text-anchor="middle">1<', found["Box shape"])
 
 
 def test_charts_know_width_from_height(tmp_path: Path) -> None:
     """Three boxes of 400 x 100 pixels at the right, in the upper quarter of an image of 5,000 x 5,000."""
     page = page_of(tmp_path, [[4600, 50 * at, 400, 100] for at in range(3)])
-    columns = dict(re.findall(r"<title>([^<]*): ([\d,]+)</title>", charts(page)["Width : height"]))
+    columns = dict(re.findall(r"<title>([^<]*): ([\d,]+)</title>", charts(page)["Box shape"]))
     assert columns == {"4 to 5.7": "3"}
     (picture,) = [each for each in Page(page).pictures("png") if each.width == each.height]
     darkness = 255 - np.asarray(picture.convert("L"), float)
@@ -247,13 +247,26 @@ def test_charts_know_width_from_height(tmp_path: Path) -> None:
 
 def test_one_box_is_seen_beside_thousands(tmp_path: Path) -> None:
     boxes = [[50 * (at % 60), 50 * (at // 60), 40, 40] for at in range(3000)]
-    chart = charts(page_of(tmp_path, [*boxes, [0, 0, 2, 2]]))["Box size: square root of area, pixels"]
+    chart = charts(page_of(tmp_path, [*boxes, [0, 0, 2, 2]]))["Box size"]
     heights = {title: float(height) for height, title in re.findall(r'height="([\d.]+)"><title>([^<]*)<', chart)}
-    assert heights == {"2 to 4: 1": 2, "4 to 8: 0": 0, "8 to 16: 0": 0, "16 to 32: 0": 0, "32 to 64: 3,000": 120}
+    assert heights == {"2 to 4: 1": 2, "4 to 8: 0": 0, "8 to 16: 0": 0, "16 to 32: 0": 0, "32 to 64: 3,000": 90}
+
+
+@pytest.mark.parametrize(("boxes", "numbers"), [(1, "0 1"), (5, "0 3 6"), (52, "0 30 60"), (3000, "0 2,000 4,000")])
+def test_an_axis_has_numbers_that_the_columns_reach(tmp_path: Path, boxes: int, numbers: str) -> None:
+    page = page_of(tmp_path, [[50 * (at % 60), 50 * (at // 60), 40, 40] for at in range(boxes)])
+    chart = charts(page)["Box size"]
+    ticks = {text: float(y) - 4 for y, text in re.findall(r'y="([\d.]+)" text-anchor="end">([^<]*)<', chart)}
+    assert " ".join(ticks) == numbers
+    (top,) = re.findall(r'<rect x="[\d.]+" y="([\d.]+)"', chart)
+    first, last = (ticks[text] for text in (numbers.split()[0], numbers.split()[-1]))
+    highest = int(numbers.split()[-1].replace(",", ""))
+    assert float(top) == pytest.approx(first + (last - first) * boxes / highest, abs=0.06)
+    assert ">boxes</text>" in chart
 
 
 def test_a_column_of_several_numbers_names_its_range(tmp_path: Path) -> None:
-    chart = charts(page_of(tmp_path, [[50 * at, 0, 40, 40] for at in range(45)]))["Boxes in an image: number of images"]
+    chart = charts(page_of(tmp_path, [[50 * at, 0, 40, 40] for at in range(45)]))["Boxes per image"]
     assert "<title>45 to 47: 1</title>" in chart
 
 

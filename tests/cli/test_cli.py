@@ -19,6 +19,7 @@ from voc_files import box_xml, devkit, voc_xml
 
 import detaug as da
 from detaug.cli.main import cli, main
+from detaug.cli.meant_commands import ELSEWHERE
 from detaug.converters import ConversionError
 from detaug.sheets.preview import preset_ops
 
@@ -81,12 +82,36 @@ def test_classes_as_a_list(root: Path, tmp_path: Path) -> None:
             "classes file no.txt does not exist",
         ),
         (["convert-voc", "{root}", "-o", "x.json", "--classes", ","], "classes must name at least one class"),
-        (["no-such-command"], "No such command 'no-such-command'."),
+        (["no-such-command"], "No such command 'no-such-command'; detaug --help lists the commands"),
         (["--no-such-option"], "No such option"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(root: Path, arguments: list[str], message: str) -> None:
     assert message in usage_error(*[argument.format(root=root) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("val", "detaug evaluate"),
+        ("detect", "detaug predict"),
+        ("augment", "detaug preview"),
+        ("data convert x", "detaug convert or detaug check"),
+        ("trian", "detaug train"),
+        ("Evaluate", "detaug evaluate"),
+        ("convert_voc x", "detaug convert-voc"),
+        ("tfrecord", "detaug convert-tfrecord"),
+        ("labelme", "detaug convert-coco-to-labelme"),
+        ("benchmrk", "detaug bench"),
+    ],
+)
+def test_a_command_of_another_tool_or_misspelled(word: str, meant: str) -> None:
+    assert usage_error(*word.split()) == f"detaug: No such command '{word.split()[0]}'; did you mean {meant}?\n"
+
+
+def test_the_commands_that_are_named_exist() -> None:
+    assert {name for names in ELSEWHERE.values() for name in names} <= {*cli.commands}
+    assert not {*ELSEWHERE} & {*cli.commands}
 
 
 def test_several_bad_files_are_one_line_each(tmp_path: Path) -> None:
@@ -212,7 +237,7 @@ def test_the_installed_command() -> None:
         pytest.skip("detaug is not installed beside this Python")
     result = subprocess.run([script, "no-such-command"], capture_output=True, text=True, cwd=REPOSITORY, check=False)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "detaug: No such command 'no-such-command'.\n"
+    assert result.stderr == "detaug: No such command 'no-such-command'; detaug --help lists the commands\n"
 
 
 @pytest.mark.parametrize("name", sorted(cli.commands))

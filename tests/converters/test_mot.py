@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from command import detaug
 from PIL import Image
-from video_files import Videos, paint_videos
+from video_files import Videos, paint_videos, write_lossless
 
 import detaug as da
 from detaug.converters import ConversionError, InputError, Summary, check_coco, mot_to_coco
@@ -312,7 +313,7 @@ FAULTS: list[tuple[Change, str, str, int]] = [
     (lambda v: (v / "seqinfo.ini").write_bytes(b"\xff"), "sequence-info", "cannot be read: must be UTF-8", 9),
     (lambda v: write_info(v, imDir="../v1/img1"), "sequence-info", "imDir must be a folder below", 9),
     (lambda v: write_info(v, imDir="/tmp"), "sequence-info", "imDir must be a folder below", 9),
-    (lambda v: write_info(v, imDir="frames"), "frames-missing", "no images with numbers as names", 9),
+    (lambda v: write_info(v, imDir="frames"), "frames-missing", "neither images with numbers as names", 9),
     (lambda v: write_info(v, seqLength=8), "frame-gap", "2 frames have no image, the first is frame 7", 15),
     (lambda v: write_info(v, imWidth=1, imHeight=2), "size-conflict", "in the annotations is not that", 15),
     (lambda v: shutil.rmtree(v / "gt"), "ground-truth-missing", "no gt/gt.txt", 15),
@@ -394,3 +395,93 @@ def test_a_frame_that_differs_in_one_side_is_left_out(mot: Path, size: tuple[int
     content, summary = converted(mot, on_error="skip")
     assert kinds(summary)["frame-size"] == 1
     assert "v0/img1/000003.png" not in {row["file_name"] for row in content["images"]}
+
+
+# ---------------------------------------------------------------- video files
+
+VIDEO_FILES = {"v0": "v0/v0.mkv", "v1": "v1/clip.mkv", "v2": "v2.mkv"}
+
+
+@pytest.fixture
+def in_files(mot: Path) -> Path:
+    """The same sequences with video files in place of their frames; that of v1 has its gt.txt and no folder gt."""
+    root = mot.parent / "files"
+    shutil.copytree(mot, root, ignore=shutil.ignore_patterns("img1"))
+    for name, file in VIDEO_FILES.items():
+        write_lossless(root / file, sorted((mot / name / "img1").iterdir()))
+    shutil.rmtree(root / "v1/gt")
+    (root / "v1/seqinfo.ini").unlink()
+    shutil.copy(mot / "v1/gt/gt.txt", root / "v1")
+    return root
+
+
+def test_video_files_have_the_boxes_of_their_frames(mot: Path, in_files: Path) -> None:
+    frames, _ = converted(mot)
+    videos, summary = converted(in_files)
+    assert f'load it: da.VideoReader("{in_files}", annotations="{summary.output}")' in str(summary)
+    assert videos["annotations"] == frames["annotations"]
+    assert {row["name"]: row["file_name"] for row in videos["videos"]} == VIDEO_FILES
+    assert [row["fps"] for row in videos["videos"] if "fps" in row] == [10, 10]
+    for row, frame in zip(videos["images"], frames["images"], strict=True):
+        file = VIDEO_FILES[f"v{row['video_id'] - 1}"]
+        assert row == frame | {"file_name": f"{file}/{row['frame_id']:06}.jpg"}
+    assert check_coco(summary.output, in_files).errors == 0
+
+
+def test_boxes_lie_on_the_pixels_of_video_files(in_files: Path) -> None:
+    _, summary = converted(in_files)
+    reader = da.VideoReader(in_files, annotations=summary.output, frames=3, cache=False)
+    seen = 0
+    for batch in da.Loader(reader, [da.Resize((150, 150))], 2, device="cpu", train=False):
+        assert isinstance(batch, da.ClipBatch)
+        images = batch.images.numpy()
+        for clip, frame, row in np.argwhere(batch.valid.numpy()):
+            box = read_box(images[clip, frame, int(batch.labels[clip, frame, row]) - 1].astype(float))
+            assert np.abs(box - batch.boxes[clip, frame, row].numpy()).max() < 0.6
+            seen += 1
+    assert seen > 20
+
+
+def test_one_video_beside_its_ground_truth(in_files: Path, tmp_path: Path) -> None:
+    """The folder, and its gt.txt for `detaug convert`."""
+    content, summary = converted(in_files / "v1")
+    assert content["videos"][0] == {"id": 1, "name": "v1", "width": 96, "height": 128, "file_name": "clip.mkv"}
+    assert detaug("convert", in_files / "v1/gt.txt", "-o", tmp_path / "again.json").code == 0
+    assert json.loads((tmp_path / "again.json").read_text())["images"] == content["images"]
+    assert kinds(summary) == {"sequence-info-missing": 1}
+
+
+def test_videos_in_a_folder_of_their_own(in_files: Path) -> None:
+    folder = in_files.parent / "own"
+    folder.mkdir()
+    for name, file in VIDEO_FILES.items():
+        (in_files / file).rename(folder / f"{name}.mkv")
+    (in_files / "v1/gt").mkdir()
+    (in_files / "v1/gt.txt").rename(in_files / "v1/gt/gt.txt")
+    content, summary = converted(in_files, images=folder)
+    assert [row["file_name"] for row in content["videos"]] == ["v0.mkv", "v1.mkv", "v2.mkv"]
+    assert check_coco(summary.output, folder).errors == 0
+
+
+def test_videos_that_cannot_be_used(mot: Path, in_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(mot / "v0/img1", in_files / "v0/img1")
+    with pytest.raises(ConversionError, match=r"^v1 is a video file and v0 has images; .* --sequences$"):
+        converted(in_files)
+    shutil.rmtree(in_files / "v0/img1")
+    for name in ("a.mkv", "b.mkv"):
+        shutil.copy(in_files / "v1/clip.mkv", in_files / "v0" / name)
+    converted(in_files)  # v0.mkv has the name of the sequence
+    (in_files / "v0/v0.mkv").unlink()
+    with pytest.raises(ConversionError, match=r"video files, v0/a\.mkv and v0/b\.mkv: leave one, or name it v0"):
+        converted(in_files)
+    (in_files / "v0/b.mkv").unlink()
+    (in_files / "v0/a.mkv").write_bytes(b"no video" * 100)
+    with pytest.raises(ConversionError, match=r"^v0/a\.mkv: is no video that can be read .* \[frames-missing\]"):
+        converted(in_files)
+    (in_files / "v0/a.mkv").unlink()
+    add(in_files, "9,1,5,5,10,10,1,1,1", to="v2")
+    with pytest.raises(ConversionError, match=r"frame 9 has boxes, and no image in v2\.mkv"):
+        converted(in_files, sequences=["v2"])
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(InputError, match="reading videos needs the package av: pip install"):
+        converted(in_files)

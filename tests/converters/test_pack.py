@@ -618,7 +618,7 @@ def test_without_the_package_for_checksums_the_error_says_what_to_install(
     source: tuple[Path, Path], packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    error = "detaug: shards need the package google-crc32c: pip install 'detaug[shards]'\n"
+    error = "detaug: reading or writing shards needs the package google-crc32c: pip install 'detaug[shards]'\n"
     assert usage_error("pack", *source, "-o", tmp_path / "out") == error
     assert not (tmp_path / "out").exists()
     assert usage_error("check", packed / "train.json", packed) == error

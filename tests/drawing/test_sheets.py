@@ -32,7 +32,7 @@ from detaug.sheets import (
 )
 from detaug.sheets.photos import read_photos
 from detaug.sheets.preview import preset_ops
-from detaug.sheets.recipe_sheets import augment, step_tile
+from detaug.sheets.recipe_sheets import augment, shown_fractions, step_tile
 
 SIZE = 300
 OUTLINE = np.array(class_color("cat"))
@@ -245,6 +245,63 @@ def test_the_same_seed_gives_the_same_sheet(tmp_path: Path) -> None:
     reader = painted_reader(tmp_path)
     one, same, other = (draws_sheet(reader, da.presets.ssd300(), [0, 2], seed=seed).tobytes() for seed in (4, 4, 5))
     assert one == same != other
+
+
+def white_reader(folder: Path) -> da.CocoReader:
+    for number in (1, 2, 3):
+        Image.new("RGB", (400, 300), "white").save(folder / f"{number}.png")
+    images = [{"id": each, "file_name": f"{each}.png", "width": 400, "height": 300} for each in (1, 2, 3)]
+    return da.CocoReader(folder, write_json(folder / "white.json", images, [], ["cat"]))
+
+
+def test_draws_that_are_mostly_fill_are_left_out(tmp_path: Path) -> None:
+    reader = white_reader(tmp_path)
+
+    def shown(p: float, **options: Any) -> NDArray[np.float64]:
+        ops = [da.RandomZoomOut(4, p=p, fill=BLACK), da.Resize((SIZE, SIZE))]
+        sheet = draws_sheet(reader, ops, [0, 1, 2], columns=3, seed=1, size=SIZE, **options)
+        return np.array([[(picture > 127).mean() for picture in row[1:]] for row in cells(sheet, 3, 4)])
+
+    assert shown(0.5).min() < 0.2
+    enough = shown(0.5, min_shown=0.3)
+    assert 0.29 < enough.min() < 0.9  # less fill stays
+    assert shown(1, min_shown=0.9).mean() > shown(1).mean() + 0.1  # too few show so much: those that show most
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        da.presets.for_problem("aerial", (SIZE, SIZE)),
+        da.presets.for_problem("night", (SIZE, SIZE)),
+        [
+            da.RandomChoice([da.RandomZoomOut(2), da.RandomOrder([da.RandomIoUCrop(), da.RandomRotation(20)])]),
+            da.RandAugment(),
+            da.Resize((SIZE, SIZE)),
+            da.RandomApply([da.ColorJitter(0.5), da.GaussianNoise()], p=0.7),
+        ],
+    ],
+)
+def test_chosen_draws_are_drawn_as_all_are(ops: list[da.Op], tmp_path: Path) -> None:
+    """With the smallest min_shown they are the first ones of four times as many."""
+    reader = painted_reader(tmp_path)
+    chosen = cells(draws_sheet(reader, ops, [0, 1, 2], columns=2, seed=3, size=SIZE, min_shown=1e-9), 3, 3)
+    drawn = cells(draws_sheet(reader, ops, [0, 1, 2], columns=8, seed=3, size=SIZE), 3, 9)
+    for few, many in zip(chosen, drawn, strict=True):
+        assert all(np.array_equal(one, other) for one, other in zip(few, many[:3], strict=True))
+
+
+def test_the_fraction_that_shows_the_source_is_that_of_its_pixels(tmp_path: Path) -> None:
+    reader = white_reader(tmp_path)
+    photos = read_photos(reader, [0, 1, 2])
+    for op in (
+        da.RandomZoomOut(3, p=1, fill=BLACK),
+        da.RandomRotation(40, fill=BLACK),
+        da.RandomPerspective(0.7, p=1, fill=BLACK),
+    ):
+        result = augment(photos, [da.RandomIoUCrop(), op, da.Resize((SIZE, SIZE))], 2)
+        pixels = [float((image[..., :3] > 127).mean()) for image in np.asarray(result.samples.images)]
+        assert shown_fractions(result.samples.plan.views) == pytest.approx(pixels, abs=0.03)
+        assert min(pixels) < 0.95
 
 
 def test_an_image_is_rotated_by_its_exif_tag_and_may_have_no_boxes(tmp_path: Path) -> None:

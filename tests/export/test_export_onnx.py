@@ -223,7 +223,7 @@ def test_without_onnx_the_error_names_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     message = usage_error("export", ssdlite[0], "-o", tmp_path / "x.onnx")
-    assert message == "detaug: detaug export needs onnx and onnxruntime; pip install 'detaug[export]' brings them\n"
+    assert message == "detaug: detaug export needs the package onnx: pip install 'detaug[export]'\n"
 
 
 @pytest.mark.parametrize("name", ["rt-detr-v2-r18", "d-fine-nano"])

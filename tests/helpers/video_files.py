@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import av
 import numpy as np
 from numpy.typing import NDArray
 from painted import paint
@@ -60,3 +61,21 @@ def paint_videos(folder: Path, lengths: tuple[int, ...] = (14, 9, 11), **of_vide
     path = folder / "videos.json"
     path.write_text(json.dumps(document))
     return Videos(folder, path, boxes)
+
+
+def write_lossless(path: Path, images: list[Path]) -> None:
+    """Write images as the frames of a video file with the same pixels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("ffv1", rate=10)
+        frames = [read_rgb(each) for each in images]
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = "bgr0"
+        for each in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(each, format="rgb24").reformat(format="bgr0")))
+        container.mux(stream.encode())
+
+
+def read_rgb(path: Path) -> NDArray[np.uint8]:
+    with Image.open(path) as image:
+        return np.array(image)

@@ -247,6 +247,38 @@ def test_a_file_without_a_name_is_not_run(ending: str, tmp_path: Path) -> None:
     assert (tmp_path / "trap").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("t = A.Compose([A.Resize(8, 8)])", "t"),
+        ("t: A.Compose = A.Compose([A.Resize(8, 8)])", "t"),
+        ("size = 8\ndef make(side=8):\n    return A.Compose([A.Resize(side, size)])", "make"),
+    ],
+)
+def test_the_only_pipeline_needs_no_name(text: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(f"import albumentations as A\n{text}\n")
+    result = run(str(path), tmp_path)
+    assert (result.code, result.out.splitlines()[0]) == (0, f"{path}:{name}")
+    assert da.load_recipe(tmp_path / "recipe.yaml") == [da.Resize((8, 8))]
+    assert da.import_recipe(path).ops == (da.Resize((8, 8)),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t = A.Compose([A.Resize(8, 8)])\nu: A.Compose = A.Compose([A.Resize(9, 9)])",
+        "t = A.Compose([A.Resize(8, 8)])\nif t:\n    t = A.Compose([A.Resize(9, 9)])",
+        "class T:\n    t = A.Compose([A.Resize(8, 8)])",
+        "t = [A.Resize(8, 8)]",
+    ],
+)
+def test_other_files_need_a_name(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(f"import albumentations as A\n{text}\n")
+    assert "name the pipeline in it, as FILE.py:NAME, " in run(str(path), tmp_path).err
+
+
 # ------------------------------------------------------------------------------- how the file is run
 
 PIPELINE = "\nimport albumentations as A\nt = A.Compose([A.Resize(8, 8)])\n"

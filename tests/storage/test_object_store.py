@@ -545,7 +545,7 @@ def test_missing_credentials_are_named(
 
 
 def test_a_missing_package_is_named(remote: Callable[..., da.CocoReader], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(da.InputError, match=r"pip install 'detaug\[cloud\]'"):
         remote()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_what_cannot_be_cut_without_loss_is_said(tmp_path: Path, monkeypatch: An
     assert "format must be 'jpeg' with quality='keep'" in usage_error("tile", *given)
     with pytest.raises(da.InputError, match=r"quality must be a whole number in 1\.\.100, or 'keep'"):
         da.tile_coco(given[0], given[1], tmp_path / "out", quality="best")  # type: ignore[arg-type]
-    monkeypatch.setattr("detaug.tiles.jpeg_blocks.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "jpeglib", None)
     assert "pip install 'detaug[lossless]'" in usage_error("tile", *given, "--format", "jpeg")
     assert not (tmp_path / "out").exists()
 

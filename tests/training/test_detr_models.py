@@ -377,7 +377,7 @@ def test_the_smallest_sizes_have_a_place_for_each_query() -> None:
 @pytest.mark.parametrize(("name", "package"), [("d-fine-nano", "transformers"), ("rf-detr-nano", "rfdetr")])
 def test_a_missing_package_is_named(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"{name} needs {package}; pip install 'detaug\[{package}\]' brings it"):
+    with pytest.raises(InputError, match=rf"{name} needs the package {package}: pip install 'detaug\[{package}\]'"):
         make_detector(name, 3)
 
 

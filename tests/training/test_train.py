@@ -855,7 +855,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_without_torchvision_the_command_says_what_to_install(
     painted: Folder, tmp_path_factory: Any, capsys: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
     output = tmp_path_factory.mktemp("out") / "run"
     assert main(["train", str(painted[1]), str(painted[0]), "-o", str(output), "--device", "cpu"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -83,8 +83,8 @@ def test_events_are_those_that_tensorboard_reads(
 def test_without_tensorboard_one_sentence_and_no_folder(
     painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(InputError, match=r"tensorboard needs its package; pip install tensorboard"):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(InputError, match=r"^writing .* needs the package tensorboard: pip install tensorboard$"):
         run(painted, tmp_path / "run", tensorboard=True)
     assert not (tmp_path / "run").exists()
 
@@ -98,12 +98,15 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.texts, self.lines, self.sources = list[str](), list[np.ndarray](), list[str]()
+        self.markers = list[tuple[float, float]]()
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         attributes = dict(attrs)
         if tag == "polyline":
             self.lines.append(np.array([each.split(",") for each in attributes["points"].split()], float))
+        if tag == "circle":
+            self.markers.append((float(attributes["cx"]), float(attributes["cy"])))
         self.sources += [attributes[name] for name in ("src", "href") if name in attributes]
         assert tag not in ("script", "link", "iframe")
 
@@ -112,8 +115,8 @@ class Page(HTMLParser):
 
 
 def drawn(values: Any, highest: float, last: float, at: Any) -> np.ndarray:
-    """Return where a chart has points: 240 pixels per side from (44, 264) to the right and up."""
-    return np.stack([44 + 240 * np.array(at, float) / last, 264 - 240 * np.array(values) / highest], axis=1)
+    """Return where a chart has points: 240 pixels per side from (56, 264) to the right and up."""
+    return np.stack([56 + 240 * np.array(at, float) / last, 264 - 240 * np.array(values) / highest], axis=1)
 
 
 def test_the_page_draws_what_the_metrics_say(painted: Folder, tmp_path: Path) -> None:
@@ -143,6 +146,15 @@ def test_the_page_draws_what_the_metrics_say(painted: Folder, tmp_path: Path) ->
     assert len(page.sources) == 2
 
 
+def test_a_single_evaluation_has_a_marker(painted: Folder, tmp_path: Path) -> None:
+    run(painted, tmp_path / "run", epochs=1, eval_every=1)
+    page = Page((tmp_path / "run/curves.html").read_text())
+    (score,) = [entry["evaluation"] for entry in lines(tmp_path / "run") if "evaluation" in entry]
+    scores = [score["AP"], score["AP50"]]
+    expected = drawn(scores, round_up(max(scores)), 1, (1, 1))
+    assert page.markers[-6:-4] == [pytest.approx(point, abs=0.051) for point in expected]  # four of the other chart
+
+
 def test_a_training_without_evaluation_has_a_page_too(painted: Folder, tmp_path: Path) -> None:
     run(painted, tmp_path / "run", val=None, epochs=1)
     page = Page((tmp_path / "run/curves.html").read_text())
@@ -168,7 +180,7 @@ def test_the_best_of_each_class_is_the_highest_and_no_object_is_no_score(tmp_pat
     mean, half = page.lines[2:4]
     assert mean == pytest.approx(drawn([0.2, 0.6], 1, 15, (5, 10)), abs=0.051)
     assert half == pytest.approx(drawn([0.8] * 3, 1, 15, (5, 10, 15)), abs=0.051)
-    assert [len(line) for line in page.lines[4:8]] == [3, 2, 2, 0]  # a single point is drawn twice
+    assert [len(line) for line in page.lines[4:8]] == [3, 1, 1, 0]
 
 
 def test_names_are_text_and_gaps_are_left_out(tmp_path: Path) -> None:

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import av
 import numpy as np
 import pytest
 import torch
 from command import detaug
-from numpy.typing import NDArray
 from PIL import Image
-from video_files import paint_videos
+from video_files import paint_videos, write_lossless
 
 import detaug as da
 from detaug.coco import annotation_cache
@@ -49,23 +47,6 @@ def files(tmp_path: Path) -> Files:
         write_lossless(found.videos / f"sub/v{video}.mkv", sorted((painted.folder / f"v{video}").iterdir()))
     found.change(lambda document: [each.update(file_name=f"sub/{each['name']}.mkv") for each in document["videos"]])
     return found
-
-
-def write_lossless(path: Path, images: list[Path]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as container:
-        stream: Any = container.add_stream("ffv1", rate=10)
-        frames = [read_rgb(each) for each in images]
-        stream.height, stream.width = frames[0].shape[:2]
-        stream.pix_fmt = "bgr0"
-        for each in frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(each, format="rgb24").reformat(format="bgr0")))
-        container.mux(stream.encode())
-
-
-def read_rgb(path: Path) -> NDArray[np.uint8]:
-    with Image.open(path) as image:
-        return np.array(image)
 
 
 def batches(reader: da.Source, **options: Any) -> list[da.ClipBatch]:
