@@ -17,6 +17,7 @@ from torch import nn
 
 from detaug.drawing import save_picture
 from detaug.errors import InputError
+from detaug.evaluation.pycoco import score_text
 from detaug.files.atomic import remove_leftovers
 from detaug.findings.finding import counted, duration_text, listed
 from detaug.loading.loader import Loader
@@ -264,7 +265,9 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
         "evaluation": evaluation,
         **{name: evaluation[name] for name in READS if name in evaluation},
     }
-    return "  ".join(f"{name}  AP {each['AP']:.3f}  AP50 {each['AP50']:.3f}" for name, each in parts.items())
+    return "  ".join(
+        f"{name}  AP {score_text(each['AP'])}  AP50 {score_text(each['AP50'])}" for name, each in parts.items()
+    )
 
 
 def _how_to_resume(training: Training) -> str:
