@@ -22,6 +22,7 @@ from detaug.converters.shards.samples import (
     file_name,
 )
 from detaug.files.image_headers import ImageHeader
+from detaug.files.text import unique_keys
 from detaug.findings.finding import shown
 
 _REPLACED = frozenset(("id", "image_id", "category_id", "bbox"))
@@ -91,7 +92,7 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"JSON has no {constant}")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=unique_keys).decode
 
 
 def _invalid(message: str) -> SampleError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -217,6 +218,13 @@ group_name = click.option(
     metavar="REGEX",
     help="A part of the file names: images where it is the same belong together; '^[^_]+' is all before the first _.",
 )
+
+
+def check_once(names: Sequence[str], what: str) -> None:
+    """Raise BadParameter for a name that an option with NAME=VALUE has twice: only the last value would count."""
+    for name, number in Counter(names).items():
+        if number > 1:
+            raise click.BadParameter(f"must have each {what} once, got {name} {number} times")
 
 
 def echo(text: object, *, err: bool = False) -> None:
