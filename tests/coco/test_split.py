@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,18 @@ def test_wrong_outputs(
     write(Path("all.json"), document())
     assert message in usage_error("split", "all.json", *arguments, "--ratios", "1,1")
     assert [*Path().iterdir()] == [Path("all.json")]
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_outputs_that_are_one_file(link: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("all.json"), document())
+    write(Path("a.json"), document())
+    link("a.json", "b.json")
+    before = Path("a.json").read_bytes()
+    message = usage_error("split", "all.json", "-o", "a.json", "-o", "b.json", "--ratios", "1,1")
+    assert message == "detaug: output 2 must be another file than output 1, got b.json, another name of a.json\n"
+    assert Path("a.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(
