@@ -1,8 +1,18 @@
-"""Run the command: `python -m detaug`."""
+"""Run the command: `detaug` and `python -m detaug`."""
 
 import sys
 
-from detaug.cli.main import main
+
+def main() -> int:
+    """Run the command line, and return its exit code: 130 for a Ctrl-C, also while Python still imports."""
+    try:
+        from detaug.cli.main import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        sys.stderr.write("detaug: interrupted\n")
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())
