@@ -7,9 +7,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from detaug.cli.progress_bar import progress_bar
 from detaug.errors import printable
@@ -218,6 +219,17 @@ group_name = click.option(
     metavar="REGEX",
     help="A part of the file names: images where it is the same belong together; '^[^_]+' is all before the first _.",
 )
+
+
+def given_options() -> set[str]:
+    """Return the names of the parameters of this command that the user gave, also if they equal the default."""
+    context = click.get_current_context()
+    return {name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+
+
+def refuse(name: str, rule: str) -> NoReturn:
+    """Raise an error for an option that would have no effect. rule: what it is for, and what to do."""
+    raise click.UsageError(f"--{name.replace('_', '-')} is for {rule}")
 
 
 def check_once(names: Sequence[str], what: str) -> None:
