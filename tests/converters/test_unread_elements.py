@@ -460,6 +460,7 @@ def web(*parts: str) -> dict[str, str]:
     }
 
 
+VOC = voc_xml(box_xml(1, 2, 30, 40))
 LABELED = region({"rectanglelabels": ["cat"]}, type="rectanglelabels")
 MIN = [
     {
@@ -516,7 +517,7 @@ VIA_HEAD = "filename,file_size,file_attributes,region_count,region_id,region_sha
         ),
         (voc(box_xml(1, 2, 30, 40).replace("<object", '<object deleted="1"')), "deleted of <object>"),
         (
-            {"a.xml": voc_xml(box_xml(1, 2, 30, 40)).replace("<annotation", '<?xml version="1.0"?><annotation view="b"')},
+            {"a.xml": '<?xml version="1.0"?>' + VOC.replace("annotation", 'annotation view="b"', 1)},
             "view of <annotation>",
         ),
         (
