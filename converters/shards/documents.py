@@ -147,7 +147,8 @@ def _label(row: Row, more: Row, class_names: Mapping[int, str]) -> ClassLabel | 
         more.pop("category")
     elif name is not None:
         raise _invalid(f"category must be a class name, got {shown(name)}; a number belongs into category_id")
-    name = class_names.get(number) if name is None else name
+    if name is None and number is not None:
+        name = class_names.get(number)
     return None if number is None and name is None else ClassLabel(number, name)
 
 
