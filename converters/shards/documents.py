@@ -88,7 +88,7 @@ def parse_document(text: bytes) -> Document:
 def _class_names(categories: Any) -> dict[int, str]:
     """Return the class names of COCO's categories; {} for anything else, which is a column of the image."""
     entries = categories if isinstance(categories, list) else []
-    pairs = [(entry.get("id"), entry.get("name")) for entry in entries if isinstance(entry, dict)]
+    pairs: list[tuple[Any, Any]] = [(row.get("id"), row.get("name")) for row in entries if isinstance(row, dict)]
     right = all(_is_id(number) and isinstance(name, str) and name.strip() for number, name in pairs)
     return dict(pairs) if right and len(pairs) == len(entries) == len(dict(pairs)) else {}
 
