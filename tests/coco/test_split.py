@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_files import Document, document, write
+from coco_files import Document, document, write, write_images
 from command import detaug, usage_error
 from full_disk import disk_for_files_of
 from hypothesis import strategies as st
@@ -171,6 +171,20 @@ def test_wrong_outputs(
     write(Path("all.json"), document())
     assert message in usage_error("split", "all.json", *arguments, "--ratios", "1,1")
     assert [*Path().iterdir()] == [Path("all.json")]
+
+
+def test_images_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the files their copies are not found, and would be in both parts."""
+    monkeypatch.chdir(tmp_path)
+    write(Path("all.json"), document())
+    images = write_images(tmp_path / "images")
+    words = ("split", "all.json", "-o", "a.json", "-o", "b.json", "--ratios", "1,1", "--images")
+    assert "images no is not a folder; give the folder that file_name is relative to" in usage_error(*words, "no")
+    name = document()["images"][1]["file_name"]
+    (images / name).unlink()
+    message = f"images images must have all images, got it without 1 of 3 images of all.json, such as '{name}'"
+    assert message in usage_error(*words, "images")
+    assert not Path("a.json").exists()
 
 
 @pytest.mark.parametrize("link", [os.link, os.symlink])
