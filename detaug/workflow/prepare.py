@@ -79,6 +79,10 @@ def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm =
         confirm(file)
         file = _check(file, None, output / "check.html", options, steps)
         return _split(file, folder, steps)
+    if "val" not in splits:
+        steps.say("  without a split val it is evaluated on the split test")
+    elif "test" in splits:
+        steps.say("  the split test is left alone: detaug convert and detaug evaluate --model score it")
     train = _convert(splits["train"], dataset, folder / "train.json", options, steps)
     confirm(train)
     if val == splits["train"]:
