@@ -162,6 +162,8 @@ def test_what_is_unclear_is_one_error_and_leaves_nothing(tmp_path: Path) -> None
         run(tmp_path / "data", tmp_path / "run")
     with pytest.raises(InputError, match="does not exist"):
         run(tmp_path / "nothing", tmp_path / "run")
+    with pytest.raises(InputError, match="no box is left to write"):
+        run(dataset(tmp_path / "cats", ["a.jpg"]), tmp_path / "run", classes=("dog",))
     assert not (tmp_path / "run").exists()
 
 
