@@ -85,7 +85,7 @@ class Render(Op):
         region = planned["region"]  # all (y, x) pairs in one input: a feed costs DALI more than an index in its graph
         image, fill = _resize(image, region, views.pixels), self.fill_around(views)
         if views.turned:
-            return _warp(image, planned, fill, views.pixels)
+            return _warp(image, planned, fill, views)
         if fill is None:
             return image
         anchor, shape = (fn.cast(region[row], dtype=types.INT32) for row in (3, 4))
@@ -417,14 +417,20 @@ def _half_planes(polygon: Floats) -> Arrays:
     return {"edges": np.stack([a, b, c], axis=1)}
 
 
-def _warp(image: Node, planned: Nodes, fill: Fill | None, pixels: PixelFormat) -> Node:
-    """Return the warped image. fill: None after rotations by 90 degrees alone, which show nothing but the image.
+def blends_at_border(views: Views) -> bool:
+    """Return whether the outermost pixels of rotated images blend with fill around them.
 
-    Its outermost pixels are repeated then, as a resize does; with a color around the image they blend with that.
+    After rotations by 90 degrees alone they are repeated, as a resize does: what comes later is cut off along edges.
     """
+    return views.fill_at_bounds or views.projective
+
+
+def _warp(image: Node, planned: Nodes, fill: Fill | None, views: Views) -> Node:
+    pixels = views.pixels
 
     def warp(part: Node, bands: slice) -> Node:
-        around = {"border_mode": "replicate"} if fill is None else {"fill_value": list(fill[bands])}
+        blends = fill is not None and blends_at_border(views)
+        around = {"fill_value": list((fill or ())[bands])} if blends else {"border_mode": "replicate"}
         return fn.experimental.warp_perspective(part, matrix=to_source, size=size, **around)
 
     to_source, size = planned["to_source"], planned["region"][3]

@@ -23,7 +23,7 @@ from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.resize import Render
+from detaug.ops.resize import Render, blends_at_border
 from detaug.pixel_format import PixelFormat, for_bands
 from detaug.recipes.recipe import PixelStep
 
@@ -53,8 +53,8 @@ class FusedKernel:
     edges: str | None
     """Name of the input with the edges at which rotated views are cut off, if they are."""
     fill: Fill
-    is_filled: bool
-    """Whether fill is around the views."""
+    blends_at_border: bool
+    """Whether fill is around rotated views, see `resize.blends_at_border`."""
     normalize: Normalize
     pixels: PixelFormat
     device: torch.device
@@ -106,7 +106,7 @@ class FusedKernel:
             parameters["region"][:, 0, 3] = region[:, 3]
         if self.to_source:
             parameters["to_source"][:, 0] = inputs[self.to_source]
-            parameters["margin"] = FILLED_AROUND if self.is_filled else REPEATED_AROUND
+            parameters["margin"] = FILLED_AROUND if self.blends_at_border else REPEATED_AROUND
         if self.edges:
             parameters["edges"][:, 0] = inputs[self.edges]
         return parameters
@@ -183,7 +183,7 @@ def fuse(steps: Sequence[PixelStep], normalize: Normalize, pixels: PixelFormat, 
         in_steps="steps" in color.inputs if color else False,
         picture=color.inputs.get("picture") if color else None,
         fill=fill or for_bands(FILL, pixels),
-        is_filled=fill is not None,
+        blends_at_border=render is not None and blends_at_border(render.views),
         normalize=last.op if last else normalize,
         pixels=pixels,
         device=device,
