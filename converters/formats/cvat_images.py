@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from html import unescape
 from operator import attrgetter
 from typing import Any
@@ -26,6 +26,7 @@ from detaug.converters.records.record import (
     unused_shape,
     whole_of,
 )
+from detaug.converters.records.xml_elements import unread_attributes
 from detaug.findings.finding import Finding, shown
 
 SHAPES = frozenset({"box", "polygon", "polyline", "points", "ellipse", "mask", "cuboid", "skeleton"})
@@ -35,7 +36,7 @@ _CUBOID = tuple(f"{axis}{place}{side}" for side in (1, 2) for place in ("tl", "b
 
 _SIDES = ("left", "top", "width", "height")
 
-_ATTRIBUTES = frozenset(
+ATTRIBUTES = frozenset(
     (
         *("id", "name", "subset", "task_id", "width", "height", "label", "source", "group_id"),
         *("occluded", "outside", "keyframe", "frame", "z_order", "rotation", "points", "rle", "left", "top"),
@@ -57,7 +58,7 @@ def read_image(element: Any, file: str) -> Record:
     record.size = None if width is None or height is None else (width, height)
     record.columns = _tags(element)
     shapes = [child for child in element if child.tag in SHAPES]
-    record.unread.update(unread_attributes(element))
+    record.unread.update(unread_attributes(element, ATTRIBUTES))
     record.unread.update(name for child in element for name in unread_parts(child, {"tag"}))
     read_objects(record, shapes, lambda shape: read_shape(shape, shape.get("label"), record), attrgetter("sourceline"))
     _join_groups(record)
@@ -69,30 +70,31 @@ def unread_parts(element: Any, others: Collection[str]) -> Iterator[str]:
     if element.tag not in SHAPES and element.tag not in others:
         yield f"<{element.tag}>"
         return
-    yield from unread_attributes(element)
-    for child in element if element.tag in SHAPES else ():  # the parts of a track come by themselves
+    yield from unread_attributes(element, ATTRIBUTES)
+    for child in element if element.tag in SHAPES or element.tag == "tag" else ():  # of tracks they come by themselves
         if child.tag not in ("attribute", "points"):
             yield f"<{child.tag}> of <{element.tag}>"
-        elif child.tag == "points":
-            yield from unread_attributes(child)
-            yield from (f"<{part.tag}> of <points>" for part in child)
-
-
-def unread_attributes(element: Any) -> Iterator[str]:
-    """Yield the attributes of an element that are not read, and say more than who drew it, and above what."""
-    if not _ATTRIBUTES.issuperset(names := element.keys()):
-        yield from (f"{name} of <{element.tag}>" for name in names if name not in _ATTRIBUTES)
+        else:
+            yield from unread_attributes(child, ATTRIBUTES)
+            yield from (f"<{part.tag}> of <{child.tag}>" for part in child)
+            if child.tag == "attribute" and not child.get("name"):
+                yield "<attribute> without a name"
 
 
 def _tags(element: Any) -> dict[str, Any]:
-    """Return the tags of an image, and their attributes: several values of one name are a list."""
+    """Return the tags of an image, and their attributes."""
     tags = [*element.iterchildren("tag")]
+    columns = _values(child for tag in tags for child in tag.iterchildren("attribute"))
+    return columns | ({"tags": [tag.get("label") for tag in tags]} if tags else {})
+
+
+def _values(attributes: Iterable[Any]) -> dict[str, Any]:
+    """Return the texts of <attribute>s by their names: several of one name are a list."""
     values: dict[str, list[str]] = {}
-    for attribute in (child for tag in tags for child in tag.iterchildren("attribute")):
+    for attribute in attributes:
         if name := attribute.get("name"):
             values.setdefault(name, []).append(attribute.text or "")
-    columns: dict[str, Any] = {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
-    return columns | ({"tags": [tag.get("label") for tag in tags]} if tags else {})
+    return {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
 
 
 def _join_groups(record: Record) -> None:
@@ -148,10 +150,7 @@ def read_shape(element: Any, label: Any, record: Record) -> Object | None:
 
 
 def _columns(element: Any) -> dict[str, Any]:
-    attributes = element.iterchildren("attribute")
-    columns: dict[str, Any] = {
-        name: attribute.text or "" for attribute in attributes if (name := attribute.get("name"))
-    }
+    columns = _values(element.iterchildren("attribute"))
     if (occluded := flag_of(element, "occluded")) is not None:
         columns["occluded"] = int(occluded)
     return columns | group_of(element)

@@ -28,6 +28,7 @@ from detaug.converters.records.record import (
     text_of,
 )
 from detaug.converters.records.segmentation import set_segmentation
+from detaug.files.text import unique_keys
 from detaug.findings.finding import shown
 
 _CLASSES = ("categories", "category", "label", "labels", "category_id", "name", "class")
@@ -84,8 +85,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
 def _objects(text: str) -> Any:
     """Return the objects of a cell: JSON, or Python, as pandas writes it. Raises ValueError and RecursionError."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError:
         try:
             return literal_eval(text)
         except (SyntaxError, TypeError, MemoryError) as error:

@@ -24,7 +24,7 @@ from detaug.converters.records.record import (
     unused_shape,
     whole_of,
 )
-from detaug.converters.records.xml_elements import elements_of_xml
+from detaug.converters.records.xml_elements import elements_of_xml, unread_attributes
 from detaug.findings.finding import shown
 
 _YES, _NO = ("1", "yes", "true"), ("0", "no", "false")
@@ -51,6 +51,9 @@ _ROOT = frozenset({"filename", "folder", "source", "imagesize", "object"})
 """Elements of a file that are read, or say nothing of its objects."""
 
 
+_IN_OBJECTS = _KNOWN | {"pt", "x", "y"}
+
+
 def read_labelme_web(source: AnnotationFiles) -> Contents:
     """Read the polygons of each XML; one of the type bounding_box is a box. Deleted objects are left out.
 
@@ -61,7 +64,11 @@ def read_labelme_web(source: AnnotationFiles) -> Contents:
 
 def _read(source: AnnotationFiles, record: Record) -> None:
     def objects() -> Iterator[Any]:
-        for _, element in elements_of_xml(source.name(record.file)):
+        for index, (_, element) in enumerate(elements_of_xml(source.name(record.file))):
+            if not index:
+                record.unread.update(unread_attributes(element.getparent()))
+            if element.tag in _ROOT:
+                record.unread.update(unread_attributes(element, inside=_IN_OBJECTS))
             if element.tag not in _ROOT:
                 record.unread[f"<{element.tag}>"] += 1
             elif element.tag == "filename":
@@ -71,6 +78,8 @@ def _read(source: AnnotationFiles, record: Record) -> None:
                 record.size = (width, height) if width and height else None
             elif element.tag == "object":
                 record.unread.update(f"<{child.tag}>" for child in element if child.tag not in _KNOWN)
+                others = (child for child in element.iterfind("polygon/*") if child.tag not in ("pt", "username"))
+                record.unread.update(f"<{child.tag}> in <polygon>" for child in others)
                 yield element
 
     read_objects(record, objects(), lambda element: _object(record, element), attrgetter("sourceline"))

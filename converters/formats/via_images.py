@@ -15,6 +15,7 @@ from detaug.converters.records.csv_rows import check_head, rows_of_csv
 from detaug.converters.records.json_list import members_of_json
 from detaug.converters.records.record import AnnotationFiles, ObjectError, list_of, object_of, text_of
 from detaug.files.spool import Groups
+from detaug.files.text import unique_keys
 
 _IMAGES = "_via_img_metadata"
 """The images of a project of VIA 1 and 2. All keys of a project begin with _via_; an export is the images alone."""
@@ -115,7 +116,7 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
                 continue
             name, *texts = ("" if place is None else "".join(row[place : place + 1]) for place in places)
             try:
-                of_image, shape, of_region = ({} if text in ("", "{}") else json.loads(text) for text in texts)
+                of_image, shape, of_region = (_parsed(text) for text in texts)
             except (ValueError, RecursionError) as error:
                 raise ObjectError(f"is no table of VIA: line {line}: {error}", "label-unreadable") from None
             if any(row[len(head) :]):
@@ -131,6 +132,10 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
             parts = rows.pop(name)
             own_regions = [region for regions, *_ in parts for region in regions]
             yield Item(name, own_regions, parts[0][1], [word for *_, words in parts for word in words])
+
+
+def _parsed(cell: str) -> Any:
+    return {} if cell in ("", "{}") else json.loads(cell, object_pairs_hook=unique_keys)
 
 
 def _items_of_3(path: str, folder: Path) -> Iterator[Item]:

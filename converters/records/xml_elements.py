@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterator
 from typing import Any
 
 from lxml import etree
@@ -21,6 +21,20 @@ SAFE: dict[str, bool] = {
     "remove_pis": True,
 }
 """Options of lxml's parsers for files of anybody."""
+
+
+def unread_attributes(element: Any, read: Collection[str] = (), inside: Collection[str] = ()) -> Iterator[str]:
+    """Yield the attributes, but for those with a name in `read`, of an element and of the elements in it that are read.
+
+    inside: the tags of these. Attributes of other namespaces, such as the place of a schema, are the parser's.
+    """
+    names: list[str] = element.keys()
+    for name in names:
+        if name not in read and not name.startswith("{"):
+            yield f"{name} of <{element.tag}>"
+    for child in element if inside else ():
+        if child.tag in inside:
+            yield from unread_attributes(child, read, inside)
 
 
 def elements_of_xml(

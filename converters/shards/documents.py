@@ -7,6 +7,7 @@ comes back unchanged. In any other, the image's keys are beside "annotations".
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from detaug.coco.boxes import box_of_shape, cut_to_image
@@ -22,6 +23,7 @@ from detaug.converters.shards.samples import (
     file_name,
 )
 from detaug.files.image_headers import ImageHeader
+from detaug.files.text import unique_keys
 from detaug.findings.finding import shown
 
 _REPLACED = frozenset(("id", "image_id", "category_id", "bbox"))
@@ -41,6 +43,8 @@ class Document(NamedTuple):
     dataset: Row | None
     packed: bool
     """Whether the text has the form of `detaug pack`."""
+    class_names: Mapping[int, str] = {}
+    """By category_id, as far as the text has them in a list of categories."""
 
 
 class ShardPlace(NamedTuple):
@@ -69,13 +73,24 @@ def parse_document(text: bytes) -> Document:
     packed = isinstance(document.get("image"), dict)
     image = document["image"] if packed else document.copy()
     annotations, dataset = document.get("annotations"), document.get("dataset") if packed else None
+    class_names = {} if packed else _class_names(image.get("categories"))
     if not packed:
         image.pop("annotations", None)
+    if class_names:
+        image.pop("categories")
     if not isinstance(annotations, list | None):
         raise _invalid(f"annotations must be a list, got {shown(annotations)}")
     if annotations is None and (key := next((key for key, value in image.items() if _are_objects(value)), None)):
         raise _invalid(f"annotations must be the list of objects, which is called {shown(key)} here; rename it")
-    return Document(image, annotations, dataset if isinstance(dataset, dict) else None, packed)
+    return Document(image, annotations, dataset if isinstance(dataset, dict) else None, packed, class_names)
+
+
+def _class_names(categories: Any) -> dict[int, str]:
+    """Return the class names of COCO's categories; {} for anything else, which is a column of the image."""
+    entries = categories if isinstance(categories, list) else []
+    pairs: list[tuple[Any, Any]] = [(row.get("id"), row.get("name")) for row in entries if isinstance(row, dict)]
+    right = all(_is_id(number) and isinstance(name, str) and name.strip() for number, name in pairs)
+    return dict(pairs) if right and len(pairs) == len(entries) == len(dict(pairs)) else {}
 
 
 _BOXES = frozenset(("bbox", "bboxes", "box", "boxes", "segmentation", "keypoints"))
@@ -91,7 +106,7 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"JSON has no {constant}")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=unique_keys).decode
 
 
 def _invalid(message: str) -> SampleError:
@@ -105,12 +120,12 @@ def document_sample(document: Document, header: ImageHeader, place: ShardPlace) 
     name = file_name(wanted, place.name, header, place.content, place.where) if isinstance(wanted, str) else place.name
     check_size(image.get("width"), image.get("height"), header, place.content, place.where)
     more = {key: value for key, value in image.items() if key not in _PLACE}
-    label = _label({"category_id": image.get("category_id")} if document.packed else image, more)
+    label = _label({"category_id": image.get("category_id")} if document.packed else image, more, document.class_names)
     if _is_id(image.get("id")):
         more["id"] = image["id"]
     elif image.get("id") is not None:
         more.setdefault("source_id", image["id"])  # some datasets have text there
-    rows = [_annotation(row, document.packed, header, place) for row in document.annotations or ()]
+    rows = [_annotation(row, document, header, place) for row in document.annotations or ()]
     annotations = [row for row in rows if row is not None]
     if not document.packed:  # by detaug, from a JSON file that is checked
         xywh = [row["bbox"] for row in document.annotations or () if row.get("bbox")]
@@ -123,7 +138,7 @@ def _is_id(value: object) -> bool:
     return type(value) is int and 0 <= value <= _LARGEST_ID
 
 
-def _label(row: Row, more: Row) -> ClassLabel | None:
+def _label(row: Row, more: Row, class_names: Mapping[int, str]) -> ClassLabel | None:
     """Return the class of a row, and take its name out of `more`; None where the row has no class."""
     number, name = row.get("category_id"), row.get("category")
     if number is not None and not _is_id(number):
@@ -132,14 +147,16 @@ def _label(row: Row, more: Row) -> ClassLabel | None:
         more.pop("category")
     elif name is not None:
         raise _invalid(f"category must be a class name, got {shown(name)}; a number belongs into category_id")
+    if name is None and number is not None:
+        name = class_names.get(number)
     return None if number is None and name is None else ClassLabel(number, name)
 
 
-def _annotation(row: Any, packed: bool, header: ImageHeader, place: ShardPlace) -> Annotation | None:
+def _annotation(row: Any, document: Document, header: ImageHeader, place: ShardPlace) -> Annotation | None:
     """Return one entry of annotations; None, with a finding, where its box is outside or has no area."""
     if not isinstance(row, dict):
         raise _invalid(f"annotations must be objects {{...}}, got {shown(row)}")
-    label = _label(row, row)
+    label = _label(row, row, document.class_names)
     if label is None:
         raise _invalid("an annotation has neither category_id nor category")
     bbox = row.get("bbox")
@@ -149,7 +166,7 @@ def _annotation(row: Any, packed: bool, header: ImageHeader, place: ShardPlace) 
     if box is None:
         return None
     kept: Row = {"bbox": box}
-    if not packed or box is not bbox:
+    if not document.packed or box is not bbox:
         kept["area"], kept["iscrowd"] = _area_and_crowd(row, box, box is bbox)
     for key, value in row.items():
         if key not in _REPLACED and key not in kept:

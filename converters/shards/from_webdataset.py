@@ -57,11 +57,13 @@ class _Unused:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
 
-    def add(self, member: Member) -> None:
-        """Count a member."""
+    def add(self, member: Member, reason: str = _RULE) -> None:
+        """Count a member, and the first reason of its extension why it is not read."""
         name = member.name.rpartition("/")[2]
         extension = "." if name[0] == "." else name.rpartition(".")[2] if "." in name else ""
+        self._reasons.setdefault(extension, reason)
         self._counts[extension] += 1
         self._examples.setdefault(extension, member.name)
 
@@ -70,7 +72,7 @@ class _Unused:
         special = {"": "members without an extension", ".": "hidden members"}
         for extension, count in sorted(self._counts.items()):
             example, which = self._examples[extension], special.get(extension, f"members .{extension}")
-            note = f"{count:,} {which} are not read, such as {example}; {_RULE}"
+            note = f"{count:,} {which} are not read, such as {example}; {self._reasons[extension]}"
             content.note("member-unused", example, note, [extension, count], count=count)
 
 
@@ -89,7 +91,7 @@ def read_webdataset(first_label: int, shard: Shard) -> ShardContent:
                         if extension not in _IMAGES and extension not in _LABELS:
                             unused.add(member)
                     if _is_used(group):
-                        content.add(_sample(file, group, first_label, content))
+                        content.add(_sample(file, group, first_label, content, unused))
                         positions[group.key] = len(content.samples) - 1
     content.samples = [sample for sample in content.samples if sample.length]
     unused.note(content)
@@ -180,7 +182,7 @@ def _check_group(group: _Group, positions: dict[str, int | None], with_image: se
         raise SampleError("member-repeated", f"has two members .{repeated}")
 
 
-def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -> ShardSample:
+def _sample(file: int, group: _Group, first_label: int, content: ShardContent, unused: _Unused) -> ShardSample:
     images = [(extension, member) for extension, member in group.members if extension in _IMAGES]
     if len(images) != 1:
         names = ", ".join(f".{extension}" for extension, _ in (images or group.members))
@@ -197,6 +199,8 @@ def _sample(file: int, group: _Group, first_label: int, content: ShardContent) -
         content.dataset = content.dataset or document.dataset
     sample = document_sample(document, header, place)
     if document.annotations is not None or document.packed:
+        for member in filter(None, map(group.member, _LABELS - {"json"})):
+            unused.add(member, "the annotations of .json count before them")
         return sample
     return _with_other_labels(file, group, first_label, sample, content)
 

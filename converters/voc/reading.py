@@ -103,7 +103,7 @@ def _read(folders: Folders, record: Record) -> None:
     if annotation.size:
         width, height = whole_numbers(annotation.size)
         record.size = width, height
-    record.unread.update(f"<{tag}>" for tag in annotation.unread)
+    record.unread.update(annotation.unread)
     for item in annotation.objects:
         item.columns = _columns(record, item)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from lxml import etree
 from detaug.coco.table import THIN
 from detaug.coco.writer import Box
 from detaug.converters.records.record import Edges, Object
-from detaug.converters.records.xml_elements import SAFE
+from detaug.converters.records.xml_elements import SAFE, unread_attributes
 from detaug.errors import InputError
 from detaug.files.formats import LFS
 from detaug.files.known_files import what_is
@@ -44,6 +45,7 @@ _POLYGON = "polygon"
 RectLabel, or points <pt> of <x> and <y>."""
 _SAYS_NOTHING = frozenset({_POLYGON, "type", "id"})
 """Further elements that are read, or say nothing more: roLabelImg's <type> is robndbox."""
+_IN_OBJECTS = _OBJECT_CHILDREN | _SAYS_NOTHING | {*CORNERS, *ROTATED, *_POINTS_OF_ROTATED, "pt", "point", "x", "y"}
 _ENCODINGS = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _ENCODED_DOCTYPES = ["<!DOCTYPE".encode(encoding) for encoding in _ENCODINGS]
 
@@ -57,7 +59,7 @@ class VocAnnotation(NamedTuple):
     """Their values as written. `edges` are the corners of the <bndbox>; `corners` those of the <robndbox> of roLabelImg
     and DIOR-R, continuous pixels; `rings` the polygons. `columns` are the texts of flags and pose: see FLAGS."""
     unread: list[str]
-    """The tags of elements that are not read, each as often as it occurs."""
+    """Elements and attributes that are not read, each as often as it occurs."""
 
 
 class XmlError(InputError):
@@ -94,13 +96,23 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
     for child in root:
         if child.tag not in _ROOT_CHILDREN:
             _refuse_objects_elsewhere(child)
-            unread.append(child.tag)
+            unread.append(f"<{child.tag}>")
+    head, _, body = data.partition(b"?>")
+    if b"=" in (body or head):  # most files have no attributes
+        unread += _attributes(root)
     try:
         objects = [_object(element, index, unread) for index, element in enumerate(root.iterchildren("object"))]
     except XmlError as error:
         error.filename = filename
         raise
     return VocAnnotation(filename, _size(_first(root, "size")), objects, unread)
+
+
+def _attributes(root: Any) -> Iterator[str]:
+    """Yield the attributes of elements that are read: labelImg's `verified` is about no object."""
+    yield from unread_attributes(root, ("verified",))
+    for element in root.iterchildren("filename", "size", "object"):
+        yield from unread_attributes(element, inside=_IN_OBJECTS)
 
 
 def _refuse_objects_elsewhere(element: Any) -> None:
@@ -155,7 +167,7 @@ def _syntax_error(error: Any, data: bytes) -> XmlError:
 
 
 def _object(element: Any, index: int, unread: list[str]) -> Object:
-    """Return an object; append the tags of its elements that are not read."""
+    """Return an object; append its elements that are not read."""
     try:
         parts = _children_once(element, _OBJECT_CHILDREN)
         name = _text(parts.get("name"))
@@ -174,7 +186,7 @@ def _object(element: Any, index: int, unread: list[str]) -> Object:
             remedy = "the LabelMe web tool wrote the <pt> of its <polygon>: convert the folder with detaug convert"
             raise XmlError("object-no-box", f"has no <bndbox>; {remedy}")
         if len(element) > len(parts):  # most have no other elements
-            unread += (child.tag for child in element if child.tag not in _OBJECT_CHILDREN | _SAYS_NOTHING)
+            unread += (f"<{child.tag}>" for child in element if child.tag not in _OBJECT_CHILDREN | _SAYS_NOTHING)
         return annotation
     except XmlError as error:
         error.object_index = index
@@ -183,9 +195,9 @@ def _object(element: Any, index: int, unread: list[str]) -> Object:
 
 
 def _count_others(element: Any, names: tuple[str, ...], unread: list[str]) -> None:
-    """Append the tags of the children of a box that are not among those with a name."""
+    """Append the children of a box whose tags are not among `names`."""
     if len(element) > len(CORNERS):  # no box has fewer, and most have no others
-        unread += (f"{child.tag}> in <{element.tag}" for child in element if child.tag not in names)
+        unread += (f"<{child.tag}> in <{element.tag}>" for child in element if child.tag not in names)
 
 
 def _children_once(element: Any, wanted: frozenset[str] | tuple[str, ...]) -> dict[str, Any]:

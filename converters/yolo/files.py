@@ -12,12 +12,13 @@ from typing import Any, NamedTuple, get_args
 
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError
+from detaug.files.formats import DATA_YAML
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.known_files import what_file_is
 from detaug.files.matching import ImageNames
 from detaug.files.namesakes import splits_of
 from detaug.files.paths import PathLike, last_part, list_files, regular_status
-from detaug.files.text import is_plain, joined_spaces, lines_of, read_text
+from detaug.files.text import is_plain, joined_spaces, lines_of, parse_yaml, read_text
 from detaug.findings.finding import Finding, shown
 
 _NAMES_OF_VAL = ("val", "validation", "valid")  # Ultralytics takes "validation" for val as well
@@ -102,9 +103,9 @@ def load_yaml(path: Path) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]  # slow to import, and only YOLO needs it
 
     try:
-        content = yaml.safe_load(read_text(path))
+        content = parse_yaml(read_text(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        if what := what_file_is(path):
+        if what := what_file_is(path, but=(DATA_YAML,)):
             raise ConversionError(f"{path} {what}") from None
         raise ConversionError(f"{path} does not parse as yaml: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):

@@ -68,6 +68,8 @@ def bench(
     device = str(resolve_device(device))
     job = BenchJob(str(Path(annotations).absolute()), str(Path(images).absolute()), preset, batch_size, device, seconds)
     jobs = _jobs(job, workers or (min(16, available_cores()),), others or {}, only)
+    used = not workers or any(name.endswith(" workers") for name in jobs)
+    check("workers", workers, used, "left out for rows without any, as torchvision's have")
     say("comparing batches")
     short = {name: in_own_process(where, replace(own_job, seconds=0.0)) for name, (where, own_job) in jobs.items()}
     check_alike({name: result["batch"] for name, result in short.items()}, preset)

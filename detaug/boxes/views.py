@@ -108,6 +108,8 @@ class Views:
     """Whether the view's axes may differ from the source's."""
     projective: bool = False
     """Whether `matrix` may be more than affine."""
+    fill_at_bounds: bool = False
+    """Whether fill may begin at `source_bounds`, and not only at the sides of `clip_region`."""
     outlines: Floats | None = None
     """(N, M, V, 2): polygons relative to the view, which count instead of `boxes`; None until a turn by an angle."""
     clip_region: Floats | None = None
@@ -237,7 +239,7 @@ class Views:
     def fill_outside(self, fill: Fill) -> Views:
         """Replace all that is out of view now by `fill`, RGB 0..255."""
         if not self.turned:
-            return replace(self, source_bounds=np.sort(self.source_window(), axis=1), fill=fill)
+            return replace(self, source_bounds=np.sort(self.source_window(), axis=1), fill=fill, fill_at_bounds=True)
         square = np.tile(polygons.UNIT_SQUARE, (len(self), 1, 1))
         region = square if self.clip_region is None else polygons.clip(self.clip_region)
         return replace(self, clip_region=region, fill=fill)
@@ -362,6 +364,7 @@ def replace_at(views: Views, images: Ints, other: Views) -> Views:
         fill=other.fill or views.fill,
         turned=views.turned or other.turned,
         projective=views.projective or other.projective,
+        fill_at_bounds=views.fill_at_bounds or other.fill_at_bounds,
     )
     if views.outlines is not None or other.outlines is not None:
         ours, theirs = polygons.pad_to_same_length(views.outlines_or_boxes(), other.outlines_or_boxes())

@@ -129,7 +129,7 @@ def preview(
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} show different images: give one of them")
     more["how"] = chosen[0] if chosen else None
     if stride and frames is None:
-        raise click.UsageError("--stride is for clips: give --frames, too")
+        options.refuse("stride", "clips: give --frames, too")
     options.say_working("loading torch and DALI, and drawing")
     from detaug.sheets import preview_bands, preview_clips, preview_file
 

@@ -80,9 +80,12 @@ def evaluate(
     if (model is None) == (detections is None):
         raise click.UsageError("give --model MODEL.pt or --detections FILE.json")
     if tile is not None and model is None:
-        raise click.UsageError("--tile is for --model: merge other detections with da.merge_tiles")
+        options.refuse("tile", "--model: merge other detections with da.merge_tiles")
+    if model is None:
+        for name in sorted({"batch_size", "device"} & options.given_options()):
+            options.refuse(name, "--model: --detections are there already; leave it out")
     if overlap is not None and tile is None:
-        raise click.UsageError("--overlap is for tiles: give --tile, too")
+        options.refuse("overlap", "tiles: give --tile, too")
     if model is not None:
         require("--model", *LEFT_OUT, "torchvision")
     read = (annotations, images, model, detections)

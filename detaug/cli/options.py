@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from detaug.cli.progress_bar import progress_bar
 from detaug.errors import printable
@@ -233,6 +235,24 @@ group_name = click.option(
     metavar="REGEX",
     help="A part of the file names: images where it is the same belong together; '^[^_]+' is all before the first _.",
 )
+
+
+def given_options() -> set[str]:
+    """Return the names of the parameters of this command that the user gave, also if they equal the default."""
+    context = click.get_current_context()
+    return {name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+
+
+def refuse(name: str, rule: str) -> NoReturn:
+    """Raise an error for an option that would have no effect. rule: what it is for, and what to do."""
+    raise click.UsageError(f"--{name.replace('_', '-')} is for {rule}")
+
+
+def check_once(names: Sequence[str], what: str) -> None:
+    """Raise BadParameter for a name that an option with NAME=VALUE has twice: only the last value would count."""
+    for name, number in Counter(names).items():
+        if number > 1:
+            raise click.BadParameter(f"must have each {what} once, got {name} {number} times")
 
 
 def echo(text: object, *, err: bool = False) -> None:

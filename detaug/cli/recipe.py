@@ -13,12 +13,15 @@ from detaug.cli import options
 def _read_settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
+    from detaug.files.text import parse_yaml
+
     pairs = [text.partition("=") for text in texts]
     wrong = [name + sign + value for name, sign, value in pairs if not (name and sign)]
     if wrong:
         raise click.BadParameter(f"must be NAME=VALUE, such as train=True, got {wrong[0]!r}")
+    options.check_once([name for name, *_ in pairs], "NAME")
     try:
-        return {name: yaml.safe_load(value) for name, _, value in pairs}
+        return {name: parse_yaml(value) for name, _, value in pairs}
     except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: 2024-13-13 is no date
         rule = "with VALUE in YAML; put it in quotes if it is a text, such as 'name=\"a: b\"'"
         raise click.BadParameter(f"must be NAME=VALUE {rule}, got {', '.join(texts)!r}") from None

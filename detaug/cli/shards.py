@@ -36,6 +36,7 @@ def _feature_names(_: click.Context, __: click.Parameter, given: tuple[str, ...]
     for key, equals, name in pairs:
         if not (key and equals and name):
             raise click.BadParameter(f"must be KEY=NAME, such as image=jpeg, got {key + equals + name!r}")
+    options.check_once([key for key, *_ in pairs], "KEY")
     return {key: name for key, _, name in pairs}
 
 

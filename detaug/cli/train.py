@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from detaug.cli import options
 from detaug.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, FOLDER, PATH_OR_ADDRESS
@@ -186,8 +185,7 @@ def train(annotations: Path, images: Path | None, device: str | None, **more: An
     detaug train VOC2012 -o run
     detaug train train.json VOC2012/JPEGImages --val val.json -o run
     """
-    context = click.get_current_context()
-    named = {name for name in more if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    named = options.given_options() & {*more}
     of_path = {name: more.pop(name) for name in ONLY_PATH}
     if images is None:
         _refuse(named & {"val", "val_images"}, "FILE.json IMAGES; the splits of PATH are found, or made")
@@ -217,5 +215,4 @@ def train(annotations: Path, images: Path | None, device: str | None, **more: An
 
 def _refuse(names: Collection[str], what: str) -> None:
     for name in sorted(names):
-        option = {"format": "--from", "image_folder": "--images"}.get(name, f"--{name.replace('_', '-')}")
-        raise click.UsageError(f"{option} is for {what}")
+        options.refuse({"format": "from", "image_folder": "images"}.get(name, name), what)

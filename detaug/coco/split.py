@@ -23,7 +23,7 @@ from detaug.files.atomic import write_together
 from detaug.files.image_headers import read_fingerprint
 from detaug.files.paths import PathLike
 from detaug.files.repeated import repeated_files
-from detaug.findings.finding import counted, on_one_line
+from detaug.findings.finding import counted, on_one_line, shown
 from detaug.outputs.guards import output_files
 
 
@@ -145,13 +145,22 @@ def _units(table: Table, rule: GroupRule, folder: Path | None) -> tuple[Ints, In
 
 
 def _copies(table: Table, folder: Path) -> Iterator[tuple[int, int]]:
-    """Yield (row, earlier row) of images whose files have the same bytes. Files that cannot be read have no copies."""
+    """Return (row, earlier row) of images whose files have the same bytes. Raises InputError for missing files."""
+    if not folder.is_dir():
+        raise InputError(f"images {folder} is not a folder; give the folder that file_name is relative to")
     prints: list[tuple[int, int] | None] = []
+    missing: list[str] = []
+    in_videos = table.videos.in_files
     for row, name in enumerate(table.file_names):
         try:
             prints.append(read_fingerprint(table.image_file(folder, row)) if name else None)
         except OSError:
             prints.append(None)
+            if not in_videos[row]:
+                missing.append(name)
+    if missing:
+        lacks = f"{len(missing):,} of {counted(len(prints), 'image')} of {table.path}, such as {shown(missing[0])}"
+        raise InputError(f"images {folder} must have all images, got it without {lacks}; detaug check lists them")
     return repeated_files(prints, lambda row: table.image_file(folder, row))
 
 

@@ -187,7 +187,7 @@ _COCO_LISTS = ("images", "annotations", "categories")
 _CORNERS_OF_TABLE = ("x1", "y1", "x2", "y2", "x3", "y3", "x4", "y4")
 
 COCO_PANOPTIC = "a COCO panoptic JSON file"
-COCO_JSON, YOLO_LABELS = "a COCO JSON file", "a YOLO label file"
+COCO_JSON, YOLO_LABELS, DATA_YAML = "a COCO JSON file", "a YOLO label file", "a data.yaml of YOLO"
 SHARD_FORMS = ("a TFRecord shard", "a tar")
 ROWS: tuple[Form | Format, ...] = (
     Form(
@@ -550,7 +550,7 @@ ROWS: tuple[Form | Format, ...] = (
         (".yaml", ".yml", ".data", ".txt"),
         (
             Form(
-                "a data.yaml of YOLO",
+                DATA_YAML,
                 lambda it: it.name.endswith((".yaml", ".yml")) and re.search(r"(?m)^names:", it.text) is not None,
                 "detaug convert-yolo FILE",
             ),

@@ -8,12 +8,16 @@ import os
 import re
 import unicodedata
 from codecs import BOM_UTF8
-from typing import Any
+from collections import Counter
+from collections.abc import Hashable
+from typing import Any, TypeVar
 
 from detaug.errors import InputError
 from detaug.files.formats import LFS
 from detaug.files.known_files import what_is
 from detaug.files.paths import PathLike, require_file
+
+K = TypeVar("K", bound=Hashable)
 
 MAX_TEXT_BYTES = 8 << 20
 
@@ -46,14 +50,30 @@ def _read(path: PathLike, most: float = math.inf) -> bytes:
     return data
 
 
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[K, Any]]) -> dict[K, Any]:
     """Return an object of a JSON file: an object_pairs_hook. Raises InputError for a key that occurs twice."""
     entry = dict(pairs)
     if len(entry) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise InputError(f"key {repeated[:60]!r} must occur once in an object; a parser keeps only the last one")
+        ((repeated, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise InputError(f"key {str(repeated)[:60]!r} must occur once in an object; a parser keeps only the last one")
     return entry
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the plain values of YAML. Raises yaml.YAMLError and ValueError, such as for a key that occurs twice."""
+    import yaml  # type: ignore[import-untyped]  # slow to import
+
+    class UniqueKeyLoader(yaml.SafeLoader):  # type: ignore[misc]
+        def flatten_mapping(self, node: Any) -> None:  # is called before a mapping is constructed, and to merge it
+            if id(node) not in checked:
+                checked.add(id(node))
+                keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+                unique_keys([(self.construct_object(key), None) for key in keys if not key.tag.endswith(":merge")])
+            super().flatten_mapping(node)
+
+    checked: set[int] = set()
+
+    return yaml.load(text, UniqueKeyLoader)
 
 
 def read_json(path: PathLike) -> Any:

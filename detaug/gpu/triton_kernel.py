@@ -45,7 +45,11 @@ def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
     starts at a byte of `decoded`; below 0 it is a byte of `copied`, counted from -1 downwards; from `LOWEST_ADDRESS` on
     it is an address in memory.
     """
-    rotated = [("to_source", "f4", (3, 3)), ("edges", "f4", (3, edges))]  # see `resize._plan_warp`
+    rotated = [
+        ("to_source", "f4", (3, 3)),  # see `resize._plan_warp`
+        ("margin", "f4"),  # how far beyond the shrunk window places count, the others as the nearest of these
+        ("edges", "f4", (3, edges)),
+    ]
     fields = [
         ("region", "f4", (5, 2)),  # (y, x): two corners in the source, size in the output, -offset there, image size
         ("shown", "f4", (2, 2)),  # (y, x): the corners, in the output, of what this tile shows
@@ -63,11 +67,13 @@ def tile_type(edges: int | None = None, bands: int = 3) -> np.dtype[np.void]:
 
 # positions of the fields of three bands, counted in numbers of 4 bytes; the start has two of these
 _LOWEST_ADDRESS = tl.constexpr(LOWEST_ADDRESS)
-SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, TO_SOURCE, EDGES = (
+SHOWN, SIZE, FILL, COLOR, PICTURE, MEAN, SCALE, TO_SOURCE, MARGIN, EDGES = (
     tl.constexpr(tile_type(0).fields[name][1] // 4)  # type: ignore[index]
-    for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "to_source", "edges")
+    for name in ("shown", "size", "fill", "color", "picture", "mean", "scale", "to_source", "margin", "edges")
 )
 STEPS, CHANNELS = tl.constexpr(color_steps.STEPS), tl.constexpr(COLOR.value + 2 * color_steps.STEPS)
+FILLED_AROUND, REPEATED_AROUND = 1.0, -0.5
+"""The margins with which all beyond the window is fill, or its outermost pixels."""
 STRAIGHT, ROTATED, READY = range(3)
 """How images come to the kernel: as sources, of which a view is rendered that is turned or not, or rendered already."""
 _ROTATED, _READY = map(tl.constexpr, (ROTATED, READY))
@@ -310,8 +316,8 @@ def _weighted(weight, pointer):
 def _paste_rotated(tile, edges, source, y, x, r, g, b, BANDS: tl.constexpr):
     """Return R, G and B with this tile over them: its view of the source, cut off at the edges, and fill around that.
 
-    As `resize._warp`: the window of the source shrinks, and is then interpolated linearly, with fill around it. Here a
-    pixel is one weighted mean of what both steps would take.
+    As `resize._warp`: the window of the source shrinks, and is then interpolated linearly, with fill around it or, as
+    its margin says, its outermost pixels. Here a pixel is one weighted mean of what both steps would take.
     """
     y_in_view, x_in_view = y + tl.load(tile + 6) + 0.5, x + tl.load(tile + 7) + 0.5
     at_y, at_x = _in_window(tile + (TO_SOURCE + 3 * (BANDS - 3)), y_in_view[:, None], x_in_view[None, :])
@@ -370,8 +376,9 @@ def _interpolated(source, tile, at_y, at_x, wanted, BANDS: tl.constexpr):
     left, right = _bounds(tile + 1, tl.load(tile + SIZE + 1))
     stride = _stride(tile, source)
     first, second, third = bands_of(BANDS)
-    middle_y, first_y, near_y, next_y, spacing_y, reach_y = _pair(tile, source, at_y, top, bottom)
-    middle_x, first_x, near_x, next_x, spacing_x, reach_x = _pair(tile + 1, source, at_x, left, right)
+    margin = tl.load(tile + (MARGIN + 3 * (BANDS - 3)))
+    middle_y, first_y, near_y, next_y, spacing_y, reach_y = _pair(tile, source, at_y, margin, top, bottom)
+    middle_x, first_x, near_x, next_x, spacing_x, reach_x = _pair(tile + 1, source, at_x, margin, left, right)
     rows = tl.ceil(2 * reach_y + spacing_y).to(tl.int32) * tl.max(tl.max(wanted.to(tl.int32), 1), 0)
     columns = tl.ceil(2 * reach_x + spacing_x).to(tl.int32)
     r = tl.zeros(wanted.shape, tl.float32)
@@ -392,7 +399,7 @@ def _interpolated(source, tile, at_y, at_x, wanted, BANDS: tl.constexpr):
 
 
 @triton.jit
-def _pair(tile, source, place, low, high):
+def _pair(tile, source, place, margin, low, high):
     """Return along one axis what two shrunk pixels, around each place `place` in the shrunk window, take of the source.
 
     Namely the middle of the first of them in the source, the first source pixel that it takes, a factor of the weights
@@ -401,8 +408,8 @@ def _pair(tile, source, place, low, high):
     first, length = tl.load(tile), tl.load(tile + 4)
     spacing = (_precise(tl.load(tile + 2) - first, source) / length).to(tl.float32)
     reach = tl.maximum(spacing, 1.0)
-    # beyond that all is fill; places near a horizon are too large for whole numbers
-    place = tl.minimum(tl.maximum(place, -1.0), length + 1) - 0.5
+    # beyond the margin nothing changes; places near a horizon are too large for whole numbers
+    place = tl.minimum(tl.maximum(place, -margin), length + margin) - 0.5
     near = tl.floor(place)
     middle, tap = first + (near + 0.5) * spacing, _first_tap(first + (near + 0.5) * spacing, reach)
     sum_near, sum_next = middle * 0, middle * 0

@@ -15,7 +15,7 @@ import yaml  # type: ignore[import-untyped]
 
 from detaug.arguments import to_python
 from detaug.errors import InputError
-from detaug.files.text import read_text
+from detaug.files.text import parse_yaml, read_text, unique_keys
 
 Library = Literal["albumentations", "torchvision"]
 
@@ -179,7 +179,7 @@ def read_saved_file(path: Path) -> LibraryOp:
     """Return the pipeline of a file that `A.save` wrote; nothing in it is executed. Raises InputError if it is none."""
     text = read_text(path)
     try:
-        document = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        document = json.loads(text, object_pairs_hook=unique_keys) if path.suffix == ".json" else parse_yaml(text)
     except (json.JSONDecodeError, yaml.YAMLError, RecursionError) as error:
         raise InputError(f"neither JSON nor YAML ({' '.join(str(error).split())})") from None
     return _read_saved(document)

@@ -85,7 +85,7 @@ class Render(Op):
         region = planned["region"]  # all (y, x) pairs in one input: a feed costs DALI more than an index in its graph
         image, fill = _resize(image, region, views.pixels), self.fill_around(views)
         if views.turned:
-            return _warp(image, planned, fill or for_bands(FILL, views.pixels), views.pixels)
+            return _warp(image, planned, fill, views)
         if fill is None:
             return image
         anchor, shape = (fn.cast(region[row], dtype=types.INT32) for row in (3, 4))
@@ -417,15 +417,28 @@ def _half_planes(polygon: Floats) -> Arrays:
     return {"edges": np.stack([a, b, c], axis=1)}
 
 
-def _warp(image: Node, planned: Nodes, fill: Fill, pixels: PixelFormat) -> Node:
+def blends_at_border(views: Views) -> bool:
+    """Return whether the outermost pixels of rotated images blend with fill around them.
+
+    After rotations by 90 degrees alone they are repeated, as a resize does: what comes later is cut off along edges.
+    """
+    return views.fill_at_bounds or views.projective
+
+
+def _warp(image: Node, planned: Nodes, fill: Fill | None, views: Views) -> Node:
+    pixels = views.pixels
+
+    def warp(part: Node, bands: slice) -> Node:
+        blends = fill is not None and blends_at_border(views)
+        around = {"fill_value": list((fill or ())[bands])} if blends else {"border_mode": "replicate"}
+        return fn.experimental.warp_perspective(part, matrix=to_source, size=size, **around)
+
     to_source, size = planned["to_source"], planned["region"][3]
-    warp = partial(fn.experimental.warp_perspective, matrix=to_source, size=size)
     if pixels.is_rgb8:
-        image = warp(image, fill_value=list(fill))
+        image = warp(image, slice(None))
     else:
-        parts = [(image[:, :, bands], fill[bands]) for bands in _few_bands(pixels.count)]
-        image = fn.cat(*(warp(part, fill_value=list(around)) for part, around in parts), axis=2)
-    return _fill_outside(image, planned, fill, pixels) if "edges" in planned else image
+        image = fn.cat(*(warp(image[:, :, bands], bands) for bands in _few_bands(pixels.count)), axis=2)
+    return image if fill is None or "edges" not in planned else _fill_outside(image, planned, fill, pixels)
 
 
 def _few_bands(count: int) -> list[slice]:

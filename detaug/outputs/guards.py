@@ -75,11 +75,12 @@ def output_files(
     real_paths = {os.path.realpath(path) for path in inputs if path is not None}
     input_ids = {path: identity(path) for path in real_paths}
     paths = {name: Path(path) for name, path in outputs.items() if path is not None}
-    seen: dict[str, str] = {}
+    seen: dict[tuple[int, int] | str, str] = {}
     for name, path in paths.items():
-        other = seen.setdefault(os.path.realpath(path), name)
+        other = seen.setdefault(identity(path), name)
         if other != name:
-            raise ConversionError(f"{name} must be another file than {other}, got {path} for both")
+            got = f"{path} for both" if path == paths[other] else f"{path}, another name of {paths[other]}"
+            raise ConversionError(f"{name} must be another file than {other}, got {got}")
         _check_output(path, name, input_ids, extensions)
     return paths
 

@@ -23,7 +23,7 @@ from detaug.ops.color_ops import ColorOp
 from detaug.ops.mixing import PasteTiles
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
-from detaug.ops.resize import Render
+from detaug.ops.resize import Render, blends_at_border
 from detaug.pixel_format import PixelFormat, for_bands
 from detaug.recipes.recipe import PixelStep
 
@@ -53,6 +53,8 @@ class FusedKernel:
     edges: str | None
     """Name of the input with the edges at which rotated views are cut off, if they are."""
     fill: Fill
+    blends_at_border: bool
+    """Whether fill is around rotated views, see `resize.blends_at_border`."""
     normalize: Normalize
     pixels: PixelFormat
     device: torch.device
@@ -92,7 +94,8 @@ class FusedKernel:
 
     def _of_views(self, inputs: Arrays) -> NDArray[Any]:
         """Return parameters (N, 1) of what is shown of the sources, and where."""
-        from detaug.gpu.triton_kernel import tile_type  # Triton is installed where there is a GPU
+        # Triton is installed where there is a GPU
+        from detaug.gpu.triton_kernel import FILLED_AROUND, REPEATED_AROUND, tile_type
 
         assert self.region
         region, edges = inputs[self.region], inputs[self.edges].shape[2] if self.edges else 0
@@ -103,6 +106,7 @@ class FusedKernel:
             parameters["region"][:, 0, 3] = region[:, 3]
         if self.to_source:
             parameters["to_source"][:, 0] = inputs[self.to_source]
+            parameters["margin"] = FILLED_AROUND if self.blends_at_border else REPEATED_AROUND
         if self.edges:
             parameters["edges"][:, 0] = inputs[self.edges]
         return parameters
@@ -169,6 +173,7 @@ def fuse(steps: Sequence[PixelStep], normalize: Normalize, pixels: PixelFormat, 
     """
     by_kind: dict[Any, Any] = {known_kind(step): step for step in steps}
     render, tiles, color, last = (by_kind.get(kind) for kind in KNOWN_OPS)
+    fill = render.op.fill_around(render.views) if render else None
     return FusedKernel(
         region=render.inputs["region"] if render else None,
         to_source=render.inputs.get("to_source") if render else None,
@@ -177,7 +182,8 @@ def fuse(steps: Sequence[PixelStep], normalize: Normalize, pixels: PixelFormat, 
         color=color.inputs.get("steps", color.inputs.get("color")) if color else None,
         in_steps="steps" in color.inputs if color else False,
         picture=color.inputs.get("picture") if color else None,
-        fill=(render and render.op.fill_around(render.views)) or for_bands(FILL, pixels),
+        fill=fill or for_bands(FILL, pixels),
+        blends_at_border=render is not None and blends_at_border(render.views),
         normalize=last.op if last else normalize,
         pixels=pixels,
         device=device,

@@ -27,6 +27,7 @@ import yaml  # type: ignore[import-untyped]
 from detaug.arguments import check_names, checks_names
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
+from detaug.files.text import parse_yaml, unique_keys
 from detaug.ops.op import GeometricOp, Op, PixelOp
 from detaug.recipes.public_names import name_here, public_names
 from detaug.recipes.stages import Stages
@@ -83,7 +84,7 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
     types = library() | {op.__name__: op for op in ops}
     try:
         text = Path(path).read_text(encoding="utf-8")
-        entries = json.loads(text) if Path(path).suffix == ".json" else yaml.safe_load(text)
+        entries = json.loads(text, object_pairs_hook=unique_keys) if Path(path).suffix == ".json" else parse_yaml(text)
         _check_number_of_values(entries)
         if not isinstance(entries, list):
             raise InputError(f"a recipe is a list of ops, or of stages, {_STAGE}; got {type(entries).__name__}")

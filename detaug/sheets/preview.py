@@ -204,10 +204,13 @@ def _recipe(preset: str | None, recipe: str | Path | None, ops: str | None, epoc
         raise InputError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
     if recipe is not None:
         chain, name = load_recipe(recipe, import_ops(ops) if ops else ()), Path(recipe).name
-        if not isinstance(chain, Stages):
-            return chain, name
-        return [*chain.at(epoch)], f"{name}, epoch {epoch}"
-    return preset_ops(preset or DEFAULT_PRESET), preset or DEFAULT_PRESET
+        if isinstance(chain, Stages):
+            return [*chain.at(epoch)], f"{name}, epoch {epoch}"
+    else:
+        chain, name = preset_ops(preset or DEFAULT_PRESET), preset or DEFAULT_PRESET
+    if epoch:
+        raise InputError(f"epoch must be left out for {name}, a recipe without stages, got {epoch}")
+    return chain, name
 
 
 def preset_ops(name: str) -> list[Op]:

@@ -21,6 +21,7 @@ from detaug.converters.formats.splits import OwnSplit, own_splits
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
 from detaug.findings.finding import counted, listed, shown
+from detaug.outputs.folder import made_folder
 from detaug.outputs.guards import output_files
 from detaug.report import check_to_html
 from detaug.workflow.steps import Steps
@@ -67,8 +68,14 @@ def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm =
 
     Writes output/data/train.json, output/data/val.json and output/check.html, of two splits also check-val.html.
     `confirm` is called with the training data as converted, before any image is decoded. Raises InputError for errors
-    that `check` finds, with the remedy.
+    that `check` finds, with the remedy. Folders that stay empty are removed after an error.
     """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with made_folder(output), made_folder(output / "data"):
+        return _prepare(options, output, steps, confirm)
+
+
+def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm) -> Prepared:
     folder = output / "data"
     dataset = recognise(options.path, options.format)
     steps.say(str(dataset))
@@ -79,6 +86,10 @@ def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm =
         confirm(file)
         file = _check(file, None, output / "check.html", options, steps)
         return _split(file, folder, steps)
+    if "val" not in splits:
+        steps.say("  without a split val it is evaluated on the split test")
+    elif "test" in splits:
+        steps.say("  the split test is left alone: detaug convert and detaug evaluate --model score it")
     train = _convert(splits["train"], dataset, folder / "train.json", options, steps)
     confirm(train)
     if val == splits["train"]:
@@ -104,7 +115,6 @@ def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOpti
     more += ("--from", options.format) if options.format else ()
     more += ("--classes", ",".join(options.classes)) if options.classes else ()
     with steps.step("convert", own.path, "-o", output, *more):
-        output.parent.mkdir(parents=True, exist_ok=True)
         summary = convert_to_coco(found, output, images=images, split=own.split, classes=options.classes)
         steps.report(summary)
     return DataFile(output, summary.image_folder)
@@ -122,7 +132,6 @@ def _take_coco(own: OwnSplit, output: Path, options: DataOptions, steps: Steps) 
     file = dataset.folder / dataset.files[0]
     refuse_part(file)
     images = _images_of_coco(file, own, options)
-    output.parent.mkdir(parents=True, exist_ok=True)
     output_files({"output": output}, file, images)
     if options.classes:
         with steps.step("merge", file, "-o", output, "--classes", ",".join(options.classes)):

@@ -243,6 +243,12 @@ def test_rows_that_do_not_exist(files: tuple[str, str], capsys: Any) -> None:
     assert capsys.readouterr().err == f"detaug: {message}\n"
 
 
+def test_workers_of_rows_without_any(files: tuple[str, str]) -> None:
+    for more in ({"only": ("decode",)}, {"preset": "yolo640"}):
+        with pytest.raises(da.InputError, match=r"workers must be left out for rows without any, .*, got \(3,\)"):
+            bench(*files, device="cpu", workers=(3,), **more)  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
 def test_a_bug_in_a_loader_keeps_its_traceback(files: tuple[str, str], tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "my_loaders.py").write_text("def wrong(job):\n    raise ValueError('a bug in line 2')\n")

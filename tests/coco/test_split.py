@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from coco_files import Document, document, write
+from coco_files import Document, document, write, write_images
 from command import detaug, usage_error
 from full_disk import disk_for_files_of
 from hypothesis import strategies as st
@@ -169,6 +171,32 @@ def test_wrong_outputs(
     write(Path("all.json"), document())
     assert message in usage_error("split", "all.json", *arguments, "--ratios", "1,1")
     assert [*Path().iterdir()] == [Path("all.json")]
+
+
+def test_images_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the files their copies are not found, and would be in both parts."""
+    monkeypatch.chdir(tmp_path)
+    write(Path("all.json"), document())
+    images = write_images(tmp_path / "images")
+    words = ("split", "all.json", "-o", "a.json", "-o", "b.json", "--ratios", "1,1", "--images")
+    assert "images no is not a folder; give the folder that file_name is relative to" in usage_error(*words, "no")
+    name = document()["images"][1]["file_name"]
+    (images / name).unlink()
+    message = f"images images must have all images, got it without 1 of 3 images of all.json, such as '{name}'"
+    assert message in usage_error(*words, "images")
+    assert not Path("a.json").exists()
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_outputs_that_are_one_file(link: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("all.json"), document())
+    write(Path("a.json"), document())
+    link("a.json", "b.json")
+    before = Path("a.json").read_bytes()
+    message = usage_error("split", "all.json", "-o", "a.json", "-o", "b.json", "--ratios", "1,1")
+    assert message == "detaug: output 2 must be another file than output 1, got b.json, another name of a.json\n"
+    assert Path("a.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,20 @@ def test_groups_of_tracks_and_attributes_of_points_of_cvat(tmp_path: Path) -> No
     assert "have no place in the JSON file: <attribute> of <points>, <note>\n" in str(summary)
 
 
+def test_attributes_of_an_xml_that_say_nothing_are_not_counted(tmp_path: Path) -> None:
+    start = '<annotation verified="yes" xmlns:xsi="http://w3.org/xsi" xsi:noNamespaceSchemaLocation="voc.xsd"'
+    xml = voc_xml(box_xml(1, 2, 30, 40), "<source url='x'/>").replace("<annotation", start)
+    _, summary = converted(data_set(tmp_path / "voc", {"a.xml": xml}, "a.jpg"))
+    assert kinds(summary) == {}
+
+
+def test_attributes_of_one_name_of_cvat_are_a_list(tmp_path: Path) -> None:
+    values = "".join(f'<attribute name="color">{value}</attribute>' for value in ("red", "blue"))
+    image = image_of_cvat(f"<box {BOX_OF_CVAT}>{values}</box>", "")
+    document, _ = converted(data_set(tmp_path / "cvat", image, "a.jpg"))
+    assert document["annotations"][0]["color"] == ["red", "blue"]
+
+
 def test_keys_of_supervisely_labelme_and_crowdhuman_are_counted(tmp_path: Path) -> None:
     box = {"geometryType": "rectangle", "classTitle": "cat", "points": {"exterior": [[1, 1], [9, 9]], "interior": []}}
     box |= {"id": 1, "classId": 2, "labelerLogin": "me", "createdAt": "now", "instance": "x", "customData": {}}
@@ -446,6 +460,7 @@ def web(*parts: str) -> dict[str, str]:
     }
 
 
+VOC = voc_xml(box_xml(1, 2, 30, 40))
 LABELED = region({"rectanglelabels": ["cat"]}, type="rectanglelabels")
 MIN = [
     {
@@ -496,6 +511,28 @@ VIA_HEAD = "filename,file_size,file_attributes,region_count,region_id,region_sha
         ),
         (cvat(f'<image name="a.jpg"><box {BOX_OF_CVAT}/></image><images><image name="a.jpg"/></images>'), "<images>"),
         (voc(box_xml(1, 2, 30, 40).replace("</bndbox>", "<angle>3</angle></bndbox>")), "<angle> in <bndbox>"),
+        (
+            voc(box_xml(1, 2, 30, 40, more='<pose x="1"/>').replace("<bndbox", '<bndbox angle="9"')),
+            "angle of <bndbox>, x of <pose>",
+        ),
+        (voc(box_xml(1, 2, 30, 40).replace("<object", '<object deleted="1"')), "deleted of <object>"),
+        (
+            {"a.xml": '<?xml version="1.0"?>' + VOC.replace("annotation", 'annotation view="b"', 1)},
+            "view of <annotation>",
+        ),
+        (
+            {"a.xml": web("", "")["a.xml"].replace("<object", '<object score="0.5"')},
+            "score of <object>",
+        ),
+        (
+            {"a.xml": web("", "")["a.xml"].replace("<pt", '<pt time="3"', 1).replace("</polygon>", "<t/></polygon>")},
+            "<t> in <polygon>, time of <pt>",
+        ),
+        (
+            image_of_cvat(f'<box {BOX_OF_CVAT}><attribute name="a" mutable="3">b</attribute><attribute/></box>', ""),
+            "<attribute> without a name, mutable of <attribute>",
+        ),
+        (image_of_cvat(f'<box {BOX_OF_CVAT}/><tag label="day"><note/></tag>', ""), "<note> of <tag>"),
         (via([shape_of_via(theta=1) | {"score": 1}], url="x"), "score, theta, url"),
         (via([shape_of_via()], file_attributes="x"), "file_attributes of another type"),
         ({"a.csv": f'{VIA_HEAD},score\na.jpg,9,{{}},1,0,"{SHAPE_OF_TABLE}",{{}},0.5\n'}, "score"),

@@ -138,6 +138,27 @@ def test_classes_of_images(tmp_path: Path, content: str, options: Any, expected:
     assert (document["images"][0]["note"], classes(document)) == ("kept", {1: "fish"})
 
 
+@pytest.mark.parametrize(("extension", "content"), [("txt", b"0 .5 .5 .1 .1"), ("cls", b"3")])
+def test_labels_beside_a_json_with_annotations_are_counted(tmp_path: Path, extension: str, content: bytes) -> None:
+    document, summary = one(tmp_path, {"jpg": jpeg("a"), "json": LABELS, extension: content})
+    assert len(document["annotations"]) == 2
+    assert "category_id" not in document["images"][0]
+    assert summary.kind_counts == {"member-unused": 1}
+    note = f"1 members .{extension} are not read, such as a.{extension}; the annotations of .json count before them"
+    assert [finding.note for finding in summary.findings] == [note]
+
+
+def test_names_of_classes_in_a_json(tmp_path: Path) -> None:
+    """A text in COCO's form has them in `categories`; anything else by that name is a column of the image."""
+    labels = {"annotations": [{"bbox": [1, 2, 3, 4], "category_id": 7}, {"bbox": [1, 2, 3, 4], "category_id": 8}]}
+    names = [{"id": 7, "name": "cat", "supercategory": "animal"}]
+    document, _ = one(tmp_path, {"jpg": jpeg("a"), "json": labels | {"categories": names}})
+    assert [(row["id"], row["name"]) for row in document["categories"]] == [(7, "cat"), (8, "class 8")]
+    assert "categories" not in document["images"][0]
+    document, _ = one(tmp_path, {"jpg": jpeg("a"), "json": labels | {"categories": ["indoor"]}})
+    assert document["images"][0]["categories"] == ["indoor"]
+
+
 def test_rows_of_yolo(tmp_path: Path) -> None:
     members = {"txt": b"1 0.5 0.5 0.5 0.5\n0 0.95 0.5 0.2 0.5\n"}
     document, summary = one(tmp_path, members, classes=["cat", "dog"])

@@ -423,6 +423,7 @@ def test_every_option_of_preview_changes_the_sheet(painted: list[str], tmp_path:
         ("{json} {folder} -o {folder}/x.png --columns 999999", "x 1,000,000 images of 300 x 300 pixels have "),
         ("{json} {folder} -o {folder}/x.png --rows 0", "0 is not in the range x>=1"),
         ("{json} {folder} -o {folder}/x.png --steps --columns 3", "columns must be left out with steps"),
+        ("{json} {folder} -o {folder}/x.png --epoch 9", "epoch must be left out for ssd300, a recipe without stages"),
         ("{json} {folder}", "Missing option '-o'"),
     ],
 )

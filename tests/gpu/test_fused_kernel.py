@@ -117,6 +117,8 @@ RECIPES = {
     "turned and smaller": [da.RandomRotation(30, fill=(9, 8, 7)), da.Resize((17, 23)), da.Normalize()],
     "in perspective": [da.RandomPerspective(0.5, p=1), da.Resize((50, 60))],
     "a quarter": [da.RandomRotate90(p=1), da.Resize((40, 30))],
+    "a quarter and larger": [da.RandomRotate90(p=1), da.Resize((90, 120))],
+    "a quarter and letterbox": [da.RandomRotate90(p=1), da.Resize((90, 120), letterbox="center")],
     "some turned": [da.RandomApply([da.RandomRotation(90)], p=0.5), da.RandomHorizontalFlip(), da.Resize((20, 30))],
     "turned and cut off": [
         da.RandomRotation(30, fill=(9, 8, 7)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,17 @@ def test_signals_that_are_ignored_stay_ignored(data: list[str], tmp_path: Path) 
     arguments = ("pack", *data, "-o", str(tmp_path / "out"), "--quiet")
     process = start("-c", ignore + STOPPED, str(int(signal.SIGHUP)), *arguments)
     assert (*process.communicate(), process.returncode) == ("", "", 0)
+
+
+@pytest.mark.parametrize("words", [["-m", "detaug"], ["-c", "import sys; from {} import {} as run; sys.exit(run())"]])
+def test_ctrl_c_while_python_imports(words: list[str], tmp_path: Path) -> None:
+    """Click is the first library that the command imports; the second command is that of the script that pip makes."""
+    (tmp_path / "click.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    entry = re.findall(r'(?m)^detaug = "(.+):(.+)"$', (REPOSITORY / "pyproject.toml").read_text())[0]
+    command = [*PYTHON_WITH_USUAL_SIGNALS, *(word.format(*entry) for word in words), "formats"]
+    path = os.pathsep.join([str(tmp_path), str(REPOSITORY)])
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "detaug: interrupted\n")
 
 
 def test_a_process_that_has_just_begun_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,8 @@ def test_flips_and_whole_crops_keep_every_value(tmp_path: Path, dtype: str) -> N
     turned: list[da.Op] = [da.RandomRotate90(p=1), da.Resize((53, 37)), da.Normalize(scale=1)]
     image = six_bands(tmp_path / "d", turned, dtype=dtype)[0]
     assert any(np.array_equal(image, np.rot90(source, turns)) for turns in (1, 3))
+    large = six_bands(tmp_path / "e", [*turned[:1], da.Resize((159, 111)), turned[-1]], dtype=dtype)[0]
+    np.testing.assert_array_equal(large[::158, ::110], image[::52, ::36])  # the corners: nothing blends with them
 
 
 def test_no_data_stays_where_it_is(tmp_path: Path) -> None:

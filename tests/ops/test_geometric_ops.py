@@ -211,3 +211,26 @@ def test_zoom_out_shows_the_image_and_nothing_but_fill_around_it(device: str) ->
         assert np.array_equal(image[y : y + 40, x : x + 60], photo)
         image[y : y + 40, x : x + 60] = (250, 240, 230)
         assert (image == (250, 240, 230)).all()
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [da.Resize((80, 80))],
+        [da.Resize((75, 90))],
+        [da.Resize((10, 12))],
+        [da.Resize((90, 90), letterbox="center")],
+    ],
+    ids=str,
+)
+def test_rotations_by_90_degrees_are_those_of_the_pixels_up_to_the_border(ops: list[da.Op]) -> None:
+    """Nothing around the image blends with its outermost pixels, as little as without the rotation."""
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 31, 3), np.uint8)
+    rotated = da.RandomRotate90(p=1)(da.batch([pixels] * 9, seed=1))
+    turns = [next(k for k in (1, 2, 3) if np.array_equal(image, np.rot90(pixels, k))) for image in rotated.images]
+    assert {*turns} == {1, 2, 3}
+    expected = da.batch([np.rot90(pixels, k).copy() for k in turns])
+    for op in ops:
+        rotated, expected = op(rotated), op(expected)
+    for image, other in zip(rotated.images, expected.images, strict=True):
+        assert np.abs(np.subtract(image, other, dtype=np.int64)).max() <= 1

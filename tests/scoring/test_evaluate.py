@@ -92,6 +92,13 @@ def test_recall_is_to_the_right_and_precision_up(data: tuple[str, str], tmp_path
         (["--detections", "nothing.json"], "nothing.json"),
         (["--detections", "{found}", "--min-score", "2"], "min-score"),
         (["--detections", "{found}", "--max-detections", "9" * 20], "max-detections"),
+        (
+            ["--detections", "{found}", "--batch-size", "8"],
+            "--batch-size is for --model: --detections are",
+        ),
+        (["--detections", "{found}", "--device", "cpu"], "--device is for --model: --detections are there"),
+        (["--detections", "{found}", "--tile", "100"], "--tile is for --model: merge other detections with da.merge"),
+        (["--model", "m.pt", "--overlap", "0.2"], "--overlap is for tiles: give --tile, too"),
     ],
 )
 def test_wrong_arguments(

@@ -102,6 +102,20 @@ def test_own_splits_win_and_get_the_same_classes(tmp_path: Path) -> None:
     assert [command.split()[1] for command in commands] == ["convert", "convert", "merge", "merge", "check", "check"]
 
 
+def test_the_split_test_is_named(tmp_path: Path) -> None:
+    names = {"train": "ab", "val": "c", "test": "d"}
+    files = {f"{split}.csv": table([f"{name}.jpg" for name in own]) for split, own in names.items()}
+    write_files(tmp_path / "data", {**files, **{f"images/{name}.jpg": image(at) for at, name in enumerate("abcd")}})
+    prepared, _, lines = run(tmp_path / "data", tmp_path / "run")
+    assert names_of(prepared.val) == ["c.jpg"]
+    assert "  the split test is left alone: detaug convert and detaug evaluate --model score it" in lines
+    (tmp_path / "data/val.csv").unlink()
+    (tmp_path / "data/images/c.jpg").unlink()
+    prepared, _, lines = run(tmp_path / "data", tmp_path / "run2")
+    assert names_of(prepared.val) == ["d.jpg"]
+    assert "  without a split val it is evaluated on the split test" in lines
+
+
 def test_a_coco_json_is_taken_with_its_images(tmp_path: Path) -> None:
     images = write_images(tmp_path / "data/pictures")
     write(tmp_path / "data/all.json", document())
@@ -148,6 +162,8 @@ def test_what_is_unclear_is_one_error_and_leaves_nothing(tmp_path: Path) -> None
         run(tmp_path / "data", tmp_path / "run")
     with pytest.raises(InputError, match="does not exist"):
         run(tmp_path / "nothing", tmp_path / "run")
+    with pytest.raises(InputError, match="no box is left to write"):
+        run(dataset(tmp_path / "cats", ["a.jpg"]), tmp_path / "run", classes=("dog",))
     assert not (tmp_path / "run").exists()
 
 
