@@ -90,7 +90,8 @@ class TrainOptions:
         check("val_images", str(self.val_images), of_val, "left out without val, the JSON file of these images")
         check("ema", self.ema, self.ema is None or 0 <= self.ema < 1, "at least 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
-        of_sgd = self.optimizer == "sgd" or self.momentum == TrainOptions.momentum
+        optimizer = self.optimizer or DETECTORS[self.model].optimizer
+        of_sgd = optimizer == "sgd" or self.momentum == TrainOptions.momentum
         check("momentum", self.momentum, of_sgd, "left out without optimizer 'sgd'")
         check(
             "batch_size", self.batch_size, self.batch_size > 1 or not self.model.startswith("ssdlite"),
