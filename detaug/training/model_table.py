@@ -77,7 +77,7 @@ DETECTORS = {
 }  # fmt: skip
 """The trainings are those of torchvision/references/detection/README.md, with all its GPUs together;
 rtdetrv2_r18vd_120e_coco.yml of https://github.com/lyuwenyu/RT-DETR; dfine_hgnetv2_n_coco.yml and _s_coco.yml of
-https://github.com/Peterande/D-FINE; `TrainConfig` of rfdetr 1.11, whose documents train on 16 images a step."""
+https://github.com/Peterande/D-FINE; `TrainConfig` of rfdetr 1.11, whose documents train on 16 images per step."""
 
 
 class Detector(NamedTuple):
