@@ -168,9 +168,9 @@ def run_command(command: str) -> None:
 
 
 def smaller_training(command: str) -> str:
-    """Return a command that trains one epoch of two small images."""
+    """Return a command that trains one epoch: of FILE.json IMAGES two small images, of PATH all."""
     small = re.sub(r"--epochs \d+|--time \w+", "", re.sub(r"--size \d+", "--size 160", command))
-    if ".json" not in command:
+    if not re.match(r"detaug train (--\S+ \S+ )*\S+\.json [^-]", command):
         return f"{small} --epochs 1 --batch-size 8"
     for name in set(re.findall(r"\S+\.json\b", command)):
         document = json.loads(Path(name).read_text())
