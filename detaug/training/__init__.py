@@ -1,4 +1,4 @@
-"""`detaug train`: train torchvision's detectors on `Loader`."""
+"""`detaug train`: train detectors on `Loader`."""
 
 from detaug.training.loop import train as train
 from detaug.training.model_table import Detector as Detector
