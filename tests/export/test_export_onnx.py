@@ -226,6 +226,7 @@ def test_without_onnx_the_error_names_what_to_install(
     assert message == "detaug: detaug export needs the package onnx: pip install 'detaug[export]'\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rt-detr-v2-r18", "d-fine-nano"])
 @pytest.mark.parametrize("letterbox", [None, "center"])
 def test_a_detr_finds_the_same(

@@ -371,7 +371,7 @@ def test_loaders_hold_no_more_after_many_faults_and_restarts() -> None:
 @pytest.mark.slow
 def test_nothing_is_left_of_loaders_that_ctrl_c_meets_anywhere() -> None:
     """By real signals at random moments: those of the other tests come at the calls that they know."""
-    command = [sys.executable, BENCHMARKS / "interrupts.py", "--interrupts", "60", "--device", "cpu"]
+    command = [sys.executable, BENCHMARKS / "interrupts.py", "--interrupts", "30", "--device", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
