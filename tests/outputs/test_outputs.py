@@ -53,7 +53,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
         "a.json voc/JPEGImages --detections found.json",
         {"output": "-o", "report": "--report", "html": "--html"},
     ),
-    "export": ("model.pt --verify a.json voc/JPEGImages", {"output": "-o"}),
+    "export": ("model.pt --verify a.json voc/JPEGImages", {"output": "-o", "triton": "--triton"}),
     "predict": (
         "model.pt voc/JPEGImages",
         {"output": "-o", "drawings": "--drawings", "pre_labels": "--pre-labels labelme"},
@@ -79,7 +79,7 @@ FOLDERS = [(command, name) for command, name in (
     ("convert-coco-to-voc", "output"), ("convert-coco-to-yolo", "output"), ("convert-coco-to-dota", "output"),
     ("convert-coco-to-labelme", "output"), ("convert-coco-to-cvat", "output"), ("convert-coco-to-csv", "output"),
     ("convert-coco-to-label-studio", "output"),
-    ("pack", "output"), ("tile", "output"),
+    ("pack", "output"), ("tile", "output"), ("export", "triton"),
 )]  # fmt: skip
 
 FILES = [(command, name) for command, (_, names) in OUTPUTS.items() for name in names if (command, name) not in FOLDERS]
