@@ -11,7 +11,6 @@ import copy
 import logging
 import re
 from collections.abc import Mapping
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from detaug.loading.batch import Batch
 from detaug.packages import require
 from detaug.presets import NO_MEAN, UNIT_STD
 from detaug.training.model_table import DETECTORS, Detector
+from detaug.training.torchvision_models import to_float32
 
 
 class Outputs(NamedTuple):
@@ -122,7 +122,8 @@ class TransformersDetector(DetrDetector):
     def __init__(self, net: Any, backbone_lr: float) -> None:
         super().__init__(net, net.config.num_queries)
         self.backbone_lr = backbone_lr
-        net.loss_function = partial(_in_float32, net.loss_function)
+        loss = net.loss_function
+        net.loss_function = lambda logits, *more, **named: _in_float32(logits.device, loss, logits, *more, **named)
 
     def inputs(self, batch: Batch) -> tuple[Tensor, list[dict[str, Tensor]]]:
         inputs = batch.as_hf()
@@ -222,7 +223,7 @@ class RfDetrDetector(DetrDetector):
 
     def losses(self, images: Tensor, targets: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         (criterion,) = self._criterion
-        losses = _in_float32(criterion.train(), self.net(_nested(images), targets), targets)
+        losses = _in_float32(images.device, criterion.train(), self.net(_nested(images), targets), targets)
         weights = criterion.weight_dict
         return {name: weights[name] * loss for name, loss in losses.items() if name in weights}
 
@@ -300,28 +301,10 @@ def _nested(images: Tensor) -> Any:
     return NestedTensor(images, mask, no_padding=True)
 
 
-def _in_float32(function: Any, *arguments: Any, **named: Any) -> Any:
+def _in_float32(device: torch.device, function: Any, *arguments: Any, **named: Any) -> Any:
     """Call a loss in float32: 16 bits are too few for it, and SciPy's matching takes no bfloat16."""
-    device = next(value.device for value in _tensors(arguments))
     with torch.autocast(device.type, enabled=False):
-        return function(*map(_float32, arguments), **{name: _float32(value) for name, value in named.items()})
-
-
-def _float32(value: Any) -> Any:
-    """Return floating tensors as float32, also those in dicts, lists and tuples; all else as it is."""
-    if isinstance(value, Tensor):
-        return value.float() if value.is_floating_point() else value
-    if isinstance(value, dict):
-        return {name: _float32(item) for name, item in value.items()}
-    return type(value)(map(_float32, value)) if type(value) in (list, tuple) else value
-
-
-def _tensors(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _tensors(item)
+        return function(*map(to_float32, arguments), **{name: to_float32(value) for name, value in named.items()})
 
 
 def _sums_by_kind(losses: Mapping[str, Tensor]) -> dict[str, Tensor]:

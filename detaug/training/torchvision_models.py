@@ -105,9 +105,10 @@ class PassThrough(nn.Module):
         return detections
 
 
-def to_float32(output: Any) -> Any:
-    if isinstance(output, Tensor):
-        return output.float()
-    if isinstance(output, Mapping):
-        return {name: to_float32(each) for name, each in output.items()}
-    return type(output)([to_float32(each) for each in output])
+def to_float32(value: Any) -> Any:
+    """Return floating tensors as float32, also those in dicts, lists and tuples; all else as it is."""
+    if isinstance(value, Tensor):
+        return value.float() if value.is_floating_point() else value
+    if isinstance(value, Mapping):
+        return {name: to_float32(item) for name, item in value.items()}
+    return type(value)(map(to_float32, value)) if type(value) in (list, tuple) else value
