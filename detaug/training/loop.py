@@ -37,12 +37,9 @@ from detaug.training.predict import keypoints_entry
 from detaug.training.pretrained import pretrained_file
 from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar, TrainingProgress
-from detaug.training.state import Training, make_training
+from detaug.training.state import MEASURED, Training, make_training
 from detaug.training.torch_files import versions, write_torch_file
 from detaug.training.weights import load_weights
-
-MEASURED = 10
-"""Steps after which the time of a training is known."""
 
 MakeModel = Callable[..., Detector]
 MakeLoader = Callable[[TrainOptions, torch.device, Detector], Any]

@@ -9,7 +9,7 @@ from typing import Any
 from detaug.findings.finding import duration_text, rate_text
 from detaug.loading.devices import rank_and_world
 from detaug.training.processes import is_first_rank
-from detaug.training.state import UNKNOWN, Training
+from detaug.training.state import Training
 
 Bar = Callable[[int, int, str], None]
 """Draws a progress bar: steps done, steps in all, and the text beside the bar."""
@@ -59,13 +59,13 @@ class TrainingProgress:
 
 def _left(training: Training) -> str:
     """Return the time that the steps to come take, without evaluations, at the rate so far."""
-    if training.epochs == UNKNOWN:
+    if not training.is_length_known:
         return "measuring"
     images, timer = (training.steps - training.step) * training.options.batch_size, training.timer
     return f"{duration_text(images * timer.train / max(timer.images, 1))} left"
 
 
 def _position(training: Training) -> str:
-    if training.epochs == UNKNOWN:
+    if not training.is_length_known:
         return f"epoch {training.epoch}  step {training.step}"
     return f"epoch {training.epoch}/{training.epochs}  step {training.step}/{training.steps}"

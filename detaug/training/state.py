@@ -14,8 +14,10 @@ from detaug.training.optimization import Optimization, make_schedule
 from detaug.training.options import TrainOptions
 from detaug.training.step_timer import StepTimer
 
-UNKNOWN = 1_000_000
-"""Epochs of a training whose length is not known yet. Its first steps have the low learning rates of a warm-up."""
+MEASURED = 10
+"""Steps after which `options.time` is divided by what they took. They have the low learning rates of a warm-up."""
+UNTIL_MEASURED = 1_000_000
+"""Epochs of a training in time until then."""
 
 
 @dataclass
@@ -44,7 +46,12 @@ class Training:
     evaluated_on: str | None = None
     """The evaluation data and their Resize: APs of others do not compare."""
     epochs: int = 0
-    """Of the whole training; `UNKNOWN` until `options.time` is divided by what the first steps took."""
+    """Of the whole training, once `is_length_known`."""
+
+    @property
+    def is_length_known(self) -> bool:
+        """Return whether `epochs` holds, since `options.time` was divided, or was not given."""
+        return self.options.time is None or self.step >= MEASURED
 
     @property
     def steps(self) -> int:
@@ -76,7 +83,7 @@ def make_training(
     options: TrainOptions, detector: Detector, loader: Any, device: torch.device, resize: Resize
 ) -> Training:
     """Build the state of a training that has not begun."""
-    epochs = UNKNOWN if options.time else options.epochs
+    epochs = UNTIL_MEASURED if options.time else options.epochs
     optimization = Optimization(detector.model, options, device, epochs * len(loader))
     events = options.output / "tensorboard" if options.tensorboard else None
     log = MetricsLog(options.output / "metrics.jsonl", events)
