@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 import re
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -278,11 +279,14 @@ def _make_rfdetr(name: str, classes: int) -> Detector:
 
     logger = logging.getLogger("rf-detr")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns that the backbone has no weights, which the caller knows
+    logger.setLevel(logging.ERROR)  # both warn that the model and its backbone have no weights, which the caller knows
     kind = "".join(part.capitalize() for part in name.removeprefix("rf-detr-").split("-"))
     make_config = getattr(config, f"RFDETR{kind}Config")
     try:
-        return Detector(RfDetrDetector(make_config(num_classes=classes, pretrain_weights=None, device="cpu"), classes))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", config.PretrainWeightsCompatibilityWarning)
+            settings = make_config(num_classes=classes, pretrain_weights=None, device="cpu")
+        return Detector(RfDetrDetector(settings, classes))
     finally:
         logger.setLevel(level)
 
