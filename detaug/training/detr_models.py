@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
-import warnings
 import re
+import warnings
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
