@@ -25,6 +25,8 @@ from detaug.export.graph import refuse_other_models  # noqa: E402
 from detaug.export.verify import _compare  # noqa: E402
 from detaug.training.detectors import make_detector  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 SSDLITE, FCOS, RETINANET = "ssdlite320_mobilenet_v3_large", "fcos_resnet50_fpn", "retinanet_resnet50_fpn_v2"
 
 
@@ -83,7 +85,7 @@ def wanted(trained: Any, images: np.ndarray[Any, Any]) -> list[dict[str, torch.T
     ("name", "size", "shape"),
     [
         (SSDLITE, (320, 320), None),
-        *(pytest.param(name, 800, (128, 160), marks=pytest.mark.slow) for name in (FCOS, RETINANET)),
+        *((name, 800, (128, 160)) for name in (FCOS, RETINANET)),
     ],
 )
 def test_the_file_finds_what_the_model_finds(name: str, size: Any, shape: Any, tmp_path: Path) -> None:
@@ -226,7 +228,6 @@ def test_without_onnx_the_error_names_what_to_install(
     assert message == "detaug: detaug export needs the package onnx: pip install 'detaug[export]'\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rt-detr-v2-r18", "d-fine-nano"])
 @pytest.mark.parametrize("letterbox", [None, "center"])
 def test_a_detr_finds_the_same(
@@ -267,7 +268,6 @@ def test_a_detr_finds_the_same(
         export_onnx(tmp_path / "model.pt", tmp_path / "other.onnx", size=(100, 160))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_rf_detr_is_traced_on_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph is equal to the model, which stays as it was; the class more than the dataset is never found."""

@@ -27,6 +27,8 @@ from test_export_onnx import SSDLITE, model_file, run  # noqa: E402
 from detaug.export import write_triton  # noqa: E402
 from detaug.export.verify import _compare  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 RUN = """
 import sys
 from pathlib import Path

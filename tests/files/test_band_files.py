@@ -303,6 +303,7 @@ def test_preview_of_files_with_bands(tmp_path: Path) -> None:
     assert "has 6 bands of type uint16, of which" in usage_error("preview", annotations, folder, "-o", sheet)
 
 
+@pytest.mark.slow
 def test_grey_jpegs_stay_grey(tmp_path: Path) -> None:
     """DALI's decoder would end the process."""
     files = {}

@@ -52,6 +52,7 @@ def one_after_the_other(folder: Folder, **options: Any) -> Iterator[list[list[st
             yield epoch(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", [None, *slow("device")])
 def test_stages_are_loaders_one_after_the_other(folder: Folder, device: str, cache: Any) -> None:
     with loader(folder, device=device, cache=cache) as staged:
@@ -64,6 +65,7 @@ def test_stages_are_loaders_one_after_the_other(folder: Folder, device: str, cac
     assert len({image for each in found for step in each for image in step}) > 250
 
 
+@pytest.mark.slow
 def test_a_run_resumes_in_the_middle_of_a_stage_on_two_shards(folder: Folder) -> None:
     with loader(folder) as staged:
         for _ in range(2):
@@ -301,6 +303,7 @@ class Stopping(Tiny):
         return super().forward(images, targets)
 
 
+@pytest.mark.slow
 def test_a_training_resumes_in_the_middle_of_a_stage(
     painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

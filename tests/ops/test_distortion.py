@@ -191,6 +191,7 @@ def write(folder: Path, segmentations: list[Any]) -> None:
     (folder / "a.json").write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPS)
 def test_masks_of_mosaics_lie_on_their_stars(name: str) -> None:
     painted, compared = paint_stars(SIZE, 4, 3), 0

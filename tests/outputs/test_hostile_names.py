@@ -46,6 +46,7 @@ def write(path: Path, classes: list[str]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_no_command_prints_what_a_terminal_obeys(
     data: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_only_what_users_import_and_all_folders_need_lies_in_the_top_folder() ->
     assert {path.stem for path in PACKAGE.glob("*.py")} == FACE | GROUND_FLOOR
 
 
+@pytest.mark.slow
 def test_no_class_knows_everything() -> None:
     assert [name for name, lines in classes() if lines > LONGEST_CLASS] == []
 
@@ -79,6 +80,7 @@ def test_every_benchmark_is_in_a_document_or_a_test() -> None:
     assert [path.name for path in REPOSITORY.glob("benchmarks/*.py") if path.name not in text] == []
 
 
+@pytest.mark.slow
 def test_ops_import_no_triton() -> None:
     """It is only there where a GPU is, and torch may import it first."""
     code = "import torch, sys; sys.modules['triton'] = None; from detaug import presets, RandomRain, Loader"
@@ -89,6 +91,7 @@ def parsed() -> list[tuple[Path, ast.Module]]:
     return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in modules()]
 
 
+@pytest.mark.slow
 def test_a_name_is_of_one_class() -> None:
     names = [node.name for _, module in parsed() for node in ast.walk(module) if isinstance(node, ast.ClassDef)]
     assert [name for name, count in Counter(names).items() if count > 1] == []

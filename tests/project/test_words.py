@@ -70,6 +70,7 @@ def test_documents_use_the_words_of_the_field(path: Path) -> None:
     assert wrong_words(text if is_help else prose(text), EXCEPTIONS.get(path.name, set())) == {}
 
 
+@pytest.mark.slow
 def test_help_messages_docstrings_and_comments_use_the_words_of_the_field() -> None:
     wrong = [
         f"{path.relative_to(REPOSITORY)}:{line}: {old} -> {new}"

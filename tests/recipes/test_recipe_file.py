@@ -209,6 +209,7 @@ def test_a_file_that_refers_to_itself_is_one_error(name: str, text: str, tmp_pat
         da.load_recipe(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_aliases_in_each_other_are_refused(tmp_path: Path) -> None:
     """Twenty lists of nine of the one before; a recipe of many ops is none."""
     lists = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]

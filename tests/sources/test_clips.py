@@ -106,6 +106,7 @@ def test_an_epoch_has_each_clip_once_in_the_json_s_numbers(videos: Videos, devic
         assert torch.allclose(batch.time, batch.frame.double() / 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [True, False])
 def test_shards_and_a_resumed_epoch(videos: Videos, train: bool) -> None:
     source = reader(videos)

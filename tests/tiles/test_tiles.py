@@ -58,6 +58,7 @@ def batches(source: da.Source, **options: Any) -> Iterator[da.Batch]:
         yield from loader
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"whole": 90, "empty": 0.5, "seed": 3, "min_visibility": 0.4}], ids=["", "more"])
 def test_files_give_the_batches_of_the_reader(more: dict[str, Any], scenes: Scenes, tmp_path: Path) -> None:
     summary = da.tile_coco(scenes[1], scenes[0], tmp_path / "out", size=SIZE, overlap=0.3, **more)

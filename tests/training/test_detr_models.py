@@ -152,6 +152,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return paint_files(tmp_path_factory.mktemp("painted"), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKE)
 @pytest.mark.filterwarnings("ignore:.*lr_scheduler.step.*")
 def test_a_training_saves_a_model_that_predicts(

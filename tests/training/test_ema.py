@@ -67,6 +67,7 @@ def test_the_average_is_evaluated_and_saved(painted: Folder, tmp_path: Path) -> 
         assert read(tmp_path / "run/best.pt")["model"][name].equal(saved[name])
 
 
+@pytest.mark.slow
 def test_a_stopped_training_resumes_with_the_same_average(
     painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -608,6 +608,7 @@ def test_the_evaluation_resizes_as_the_end_of_the_recipe(
         assert evaluation_resize(settings) == expected
 
 
+@pytest.mark.slow
 def test_a_letterbox_of_the_recipe_is_evaluated_and_saved(folder: tuple[Folder, Path]) -> None:
     """The images are wider than high, and their boxes at other places when they are stretched."""
     painted, out = folder
@@ -799,6 +800,7 @@ def test_weights_of_another_head(folder: tuple[Folder, Path]) -> None:
     assert torch.equal(detector.model.features[0].weight, torch.load(out / "weights.pt")["features.0.weight"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("classes", "lost", "message"),
     [

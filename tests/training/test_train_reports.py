@@ -45,6 +45,7 @@ class Writer:
 written: list[Writer] = []
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_the_metrics(painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = type(sys)("torch.utils.tensorboard")
     fake.SummaryWriter = Writer  # type: ignore[attr-defined]
@@ -67,6 +68,7 @@ def test_tensorboard_gets_the_metrics(painted: Folder, tmp_path: Path, monkeypat
     assert not {name for name, _ in first.scalars if name.endswith(("step", "epoch"))}
 
 
+@pytest.mark.slow
 def test_events_are_those_that_tensorboard_reads(
     painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +121,7 @@ def drawn(values: Any, highest: float, last: float, at: Any) -> np.ndarray:
     return np.stack([56 + 240 * np.array(at, float) / last, 264 - 240 * np.array(values) / highest], axis=1)
 
 
+@pytest.mark.slow
 def test_the_page_draws_what_the_metrics_say(painted: Folder, tmp_path: Path) -> None:
     said: list[str] = []
     settings = options(*painted, tmp_path / "run", epochs=3, eval_every=1)

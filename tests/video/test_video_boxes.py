@@ -200,6 +200,7 @@ def test_readers_and_commands_of_images_say_what_reads_video_files(files: Files,
     assert detaug("pack", files.json, files.frames, "-o", tmp_path / "packed").code == 0
 
 
+@pytest.mark.slow
 def test_frames_that_are_files_too_are_checked(files: Files) -> None:
     videos, frames = check_coco(files.json, files.videos), check_coco(files.json, files.frames, decode=True)
     assert not videos.kind_counts

@@ -19,6 +19,8 @@ from detaug.errors import InputError
 from detaug.workflow.prepare import DataFile, DataOptions, Prepared, prepare
 from detaug.workflow.steps import Steps
 
+pytestmark = pytest.mark.slow
+
 
 def image(number: int) -> bytes:
     file = io.BytesIO()

@@ -13,6 +13,8 @@ from test_prepare import dataset
 
 pytest.importorskip("torchvision")
 
+pytestmark = pytest.mark.slow
+
 
 def error_of(*words: str) -> str:
     """Return the one line of an error, which may come after lines of progress."""
