@@ -1,12 +1,14 @@
-"""Train detectors of rotated boxes on drawn ships for equal steps, and score them on seen and on unseen ones.
+"""Train detectors of rotated boxes on drawings for equal steps, and score them on seen and on unseen ones.
 
     python benchmarks/rotated_detector.py -o OUT --model small --images 32 --steps 300 --size 224 --batch 4     # a CPU
     python benchmarks/rotated_detector.py -o OUT --model resnet50 oriented-det                                  # a GPU
+    python benchmarks/rotated_detector.py -o OUT --model small --images 160 --steps 450 --size 128 --batch 8 --ratio 1
 
 `small`: RotatedFCOS of detaug on a narrow backbone of 0.8 M parameters. `resnet50`: the fcos_rotated_resnet50_fpn of
 `detaug train`. `oriented-det`: RotatedFCOS of https://pypi.org/project/oriented-det (Apache-2.0, 0.4.1) with its
 ResNet-50, which has to be installed, and gets the same batches. All start from random weights, with AdamW, a linear
-warm-up and a cosine. Seen ships are in the training images, at most as many images as there are unseen ones, 12 %.
+warm-up and a cosine. The drawings are the ships of `detaug demo`, or with --ratio rectangles with such sides, on noise.
+Seen ones are of the training, at most as many images as there are unseen ones: 12 %, at least 12.
 A line for each evaluation has the model, seed, step, AP50 and AP75 of both; the same numbers go to OUT/rotated.jsonl.
 """
 
@@ -20,7 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
 import detaug as da
@@ -29,7 +33,7 @@ from detaug.training.rotated_fcos import RotatedFCOS, corners_of
 from detaug.training.torchvision_models import without_transform
 
 CLASSES = 3
-"""The background, boat and ship."""
+"""The background, and two."""
 
 WIDTHS = (16, 32, 64, 96, 128)
 
@@ -118,10 +122,42 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def ships(folder: Path, images: int, seed: int) -> da.CocoReader:
-    root = folder / f"ships-{seed}-{images}"
+def draw_rectangles(root: Path, images: int, ratio: float, seed: int) -> Path:
+    """Draw rectangles at any angle on noise into root/ships, one of each class per image; return root/ships.json.
+
+    `ratio`: of the longer side to the shorter one, within 3 %; 1 gives squares.
+    """
+    rng, (width, height) = np.random.default_rng(seed), (160, 128)
+    (root / "ships").mkdir(parents=True)
+    content: dict[str, Any] = {"images": [], "annotations": []}
+    content["categories"] = [{"id": 1, "name": "gold"}, {"id": 2, "name": "blue"}]
+    for number in range(1, images + 1):
+        image = Image.fromarray(rng.integers(60, 120, (height, width, 3), np.uint8))
+        content["images"].append({"id": number, "file_name": f"{number}.png", "width": width, "height": height})
+        for kind, color in enumerate(((220, 180, 60), (90, 150, 240))):
+            short = rng.uniform(16, 20)
+            center = width * (0.27 + 0.46 * kind) + rng.uniform(-5, 5), height / 2 + rng.uniform(-20, 20)
+            sides = short * ratio * rng.uniform(0.97, 1.03), short
+            box = torch.tensor([[*center, *sides, rng.uniform(-math.pi / 2, math.pi / 2)]], dtype=torch.float64)
+            corners = corners_of(box)[0].numpy()
+            ImageDraw.Draw(image).polygon([(x, y) for x, y in corners - 0.5], fill=color)
+            low, high = corners.min(0), corners.max(0)
+            entry = {"id": len(content["annotations"]) + 1, "image_id": number, "category_id": kind + 1, "iscrowd": 0}
+            content["annotations"].append(entry | {"bbox": [*low, *(high - low)], "corners": corners.tolist()})
+        image.save(root / "ships" / f"{number}.png")
+    path = root / "ships.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def drawings(options: argparse.Namespace, images: int, seed: int) -> da.CocoReader:
+    kind = "ships" if options.ratio is None else f"rectangles-{options.ratio:g}"
+    root = options.output / f"{kind}-{seed}-{images}"
     if not (root / "ships.json").exists():
-        make_ships(root, images, seed)
+        if options.ratio is None:
+            make_ships(root, images, seed)
+        else:
+            draw_rectangles(root, images, options.ratio, seed)
     return da.CocoReader(root / "ships", root / "ships.json", rotated=True)
 
 
@@ -140,8 +176,8 @@ def run(name: str, seed: int, options: argparse.Namespace) -> list[dict[str, Any
     """Train a model and return its evaluations."""
     torch.manual_seed(seed)
     unseen_images = max(12, options.images * 12 // 100)
-    train, unseen = ships(options.output, options.images, 0), ships(options.output, unseen_images, 77)
-    seen = ships(options.output, min(options.images, unseen_images), 0)  # image n does not depend on how many there are
+    train, unseen = drawings(options, options.images, 0), drawings(options, unseen_images, 77)
+    seen = drawings(options, min(options.images, unseen_images), 0)  # image n does not depend on how many there are
     ops = [da.Resize((options.size, options.size), letterbox="center"), da.Normalize()]
     flips = [da.RandomHorizontalFlip(), da.RandomVerticalFlip()]
     loader = da.Loader(train, [*flips, *ops], options.batch, device=options.device, seed=seed)
@@ -188,6 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--lr", type=float, help="default: 0.003 for small, 0.0003 for a ResNet-50")
+    parser.add_argument("--ratio", type=float, help="rectangles with sides of this ratio instead of ships; 1: squares")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(arguments)

@@ -61,7 +61,7 @@ class Places(NamedTuple):
         return Places(self.points[rows], self.strides[rows])
 
 
-class Matches(NamedTuple):
+class Assigned(NamedTuple):
     """P places that are to predict a box."""
 
     place: Tensor
@@ -141,7 +141,7 @@ def box_losses(predicted: Tensor, wanted: Tensor) -> Tensor:
     return torch.stack([WEIGHTS[name] * part for name, part in parts.items()]).sum(0)
 
 
-def match(boxes: Tensor, places: Places, levels: Tensor, radius: float) -> Matches:
+def match(boxes: Tensor, places: Places, levels: Tensor, radius: float) -> Assigned:
     """Return the places that are to predict the boxes (M, 5) of an image: those in the middle of a box, on its level.
 
     `levels`: the strides of all levels, the finest first. `radius`: of the middle, in strides. The nearest place always
@@ -149,7 +149,7 @@ def match(boxes: Tensor, places: Places, levels: Tensor, radius: float) -> Match
     """
     if not len(boxes):
         none = torch.zeros(0, dtype=torch.int64, device=boxes.device)
-        return Matches(none, none, boxes.new_zeros(0))
+        return Assigned(none, none, boxes.new_zeros(0))
     away = places.points[:, None] - boxes[:, :2]
     cos, sin = boxes[:, 4].cos(), boxes[:, 4].sin()
     own = torch.stack([away[..., 0] * cos + away[..., 1] * sin, away[..., 1] * cos - away[..., 0] * sin], -1).abs()
@@ -165,7 +165,7 @@ def match(boxes: Tensor, places: Places, levels: Tensor, radius: float) -> Match
     box = box[place]
     ratio = own[place, box] / half[box]
     centerness = ((1 - ratio).clamp(min=0) / (1 + ratio)).prod(1).sqrt()
-    return Matches(place, box, centerness.clamp(min=LEAST_CENTERNESS))
+    return Assigned(place, box, centerness.clamp(min=LEAST_CENTERNESS))
 
 
 def rotated_nms(corners: Tensor, scores: Tensor, labels: Tensor, threshold: float) -> Tensor:

@@ -42,7 +42,8 @@ from detaug.training.rotated_fcos import (  # noqa: E402
     rotated_nms,
 )
 
-small_rotated = load_script("rotated_detector").small_rotated
+script = load_script("rotated_detector")
+small_rotated = script.small_rotated
 
 
 def tiny_rotated(_name: str, num_classes: int) -> Detector:
@@ -434,34 +435,9 @@ def test_a_training_evaluates_rotated_boxes(trained: tuple[Path, dict[str, Any],
     assert "boat" in page
 
 
-def painted(
-    folder: Path, images: int = 8, ratio: float = 3.0, size: tuple[int, int] = (160, 128), seed: int = 0
-) -> Path:
-    """Draw bright rectangles at any angle on noise, two in each image; return the JSON file. `size`: (W, H)."""
-    rng = np.random.default_rng(seed)
-    (folder / "ships").mkdir()
-    content: dict[str, Any] = {
-        "images": [],
-        "annotations": [],
-        "categories": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}],
-    }
-    width, height = size
-    for number in range(1, images + 1):
-        picture = Image.fromarray(rng.integers(60, 120, (height, width, 3), np.uint8))
-        content["images"].append({"id": number, "file_name": f"{number}.png", "width": width, "height": height})
-        for kind in (0, 1):
-            short = rng.uniform(14, 20)
-            center = (width * (0.27 + 0.46 * kind) + rng.uniform(-5, 5), height / 2 + rng.uniform(-20, 20))
-            box = torch.tensor([[*center, short * ratio, short, rng.uniform(-math.pi / 2, math.pi / 2)]])
-            corners = corners_of(box)[0].double().numpy()
-            color = ((220, 180, 60), (90, 150, 240))[kind]
-            ImageDraw.Draw(picture).polygon([tuple(each) for each in corners - 0.5], fill=color)
-            low, high = corners.min(0), corners.max(0)
-            entry = {"id": len(content["annotations"]) + 1, "image_id": number, "category_id": kind + 1, "iscrowd": 0}
-            content["annotations"].append(entry | {"bbox": [*low, *(high - low)], "corners": corners.tolist()})
-        picture.save(folder / "ships" / f"{number}.png")
-    path = folder / "ships.json"
-    path.write_text(json.dumps(content))
+def painted(folder: Path, images: int = 8, ratio: float = 3.0, seed: int = 0) -> Path:
+    """Draw rectangles at any angle into folder/ships, two in each image; return folder/ships.json."""
+    path: Path = script.draw_rectangles(folder, images, ratio, seed)
     return path
 
 
