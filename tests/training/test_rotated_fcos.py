@@ -120,6 +120,18 @@ def test_the_code_has_no_jump() -> None:
     torch.testing.assert_close(wide[:, 4:6], -high[:, 4:6])
 
 
+def test_the_vector_of_4a_tells_the_angle_and_that_of_2a_the_side() -> None:
+    """So a vector of 2a that is wrong by 40 degrees, as of a near-square, changes nothing; an opposite one the side."""
+    boxes, places = random_boxes(200, 4), some_places(200)
+    code = encode(boxes, places)
+    for degrees, quarter_turns in ((40, 0), (-40, 0), (180, 1)):
+        by = math.radians(degrees)
+        rotation = torch.tensor([[math.cos(by), math.sin(by)], [-math.sin(by), math.cos(by)]])
+        noisy = torch.cat([code[:, :4], code[:, 4:6] @ rotation, code[:, 6:]], 1)
+        away = decode(noisy, places)[:, 4] - boxes[:, 4] + quarter_turns * math.pi / 2
+        torch.testing.assert_close((2 * away).cos(), torch.ones(200), atol=1e-4, rtol=0)
+
+
 def test_the_angle_is_clockwise_on_the_screen() -> None:
     """Beside the pixels that PIL paints: a box whose width goes to the lower right."""
     corners = corners_of(torch.tensor([[50.0, 50, 60, 10, math.pi / 4]]))[0]
@@ -182,9 +194,22 @@ def test_the_loss_of_boxes_is_least_at_the_box() -> None:
     wanted = encode(boxes, places)
     least = box_losses(wanted, wanted)
     assert least.max() < 0.05
+    right = wanted.clone().requires_grad_()
+    box_losses(right, wanted).sum().backward()
+    assert right.grad is not None
+    assert right.grad.isfinite().all()
     for change in ([4, 0, 0, 0, 0], [0, 4, 0, 0, 0], [0, 0, 6, 0, 0], [0, 0, 0, 6, 0], [0, 0, 0, 0, 0.2]):
         other = encode(boxes + torch.tensor(change), places)
         assert (box_losses(other, wanted) > least + 0.003).all(), change
+
+
+def test_which_side_of_a_near_square_is_longer_costs_little() -> None:
+    place = Places(torch.tensor([[50.0, 50.0]]), torch.tensor([8.0]))
+    for ratio, most, least in ((1.01, 0.06, 0.0), (3.0, 3.0, 1.0)):
+        one, other = (
+            encode(torch.tensor([[52.0, 51, 20 * ratio, 20, angle]]), place) for angle in (0.3, 0.3 - math.pi / 2)
+        )
+        assert least < box_losses(other, one).item() < most
 
 
 def gaussian(box: Tensor) -> tuple[Tensor, Tensor]:
@@ -461,25 +486,33 @@ def test_the_loss_falls(tmp_path: Path) -> None:
 
 
 class Exact(torch.nn.Module):
-    """Finds the box cx, cy, w, h, a of its input in each image, whole."""
+    """Finds boxes cx, cy, w, h, a of its input in each image, with the score 0.9 of the last one, and less before."""
 
-    def __init__(self, rotated: Sequence[float]) -> None:
+    def __init__(self, rotated: Sequence[Sequence[float]]) -> None:
         super().__init__()
-        self.corners = corners_of(torch.tensor([rotated]))
+        self.corners = corners_of(torch.tensor(rotated))
 
     def forward(self, images: Tensor) -> list[dict[str, Tensor]]:
         around = torch.cat([self.corners.amin(1), self.corners.amax(1)], 1)
-        one = {"boxes": around, "corners": self.corners, "scores": torch.tensor([0.9]), "labels": torch.tensor([1])}
+        count = len(around)
+        scores = 0.9 - torch.arange(count - 1, -1, -1) / 10
+        one = {"boxes": around, "corners": self.corners, "scores": scores, "labels": torch.ones(count).long()}
         return [one for _ in images]
 
 
-def exact_model(rotated: Sequence[float], *ops: da.Op) -> da.TrainedModel:
-    return da.TrainedModel(Exact(rotated), ops, ("background", "a"), torch.device("cpu"), finds="rotated")
+def exact_model(rotated: Sequence[float], *ops: da.Op, others: Sequence[Sequence[float]] = ()) -> da.TrainedModel:
+    model = Exact([*others, rotated])
+    return da.TrainedModel(model, ops, ("background", "a"), torch.device("cpu"), finds="rotated")
+
+
+IN_FILL = [[50.0, 8, 40, 8, 0.1]]
+"""Of the letterbox above an image of 2 : 1 in 100 x 100."""
 
 
 def test_corners_in_pixels_of_the_source() -> None:
     """Of an image of 200 x 100, in a letterbox of 100 x 100: half the size, 25 pixels lower."""
-    model = exact_model([50, 50, 40, 10, 0.5], da.Resize((100, 100), letterbox="center"), da.Normalize())
+    ops = da.Resize((100, 100), letterbox="center"), da.Normalize()
+    model = exact_model([50, 50, 40, 10, 0.5], *ops, others=IN_FILL)
     image = np.full((100, 200, 3), 30, np.uint8)
     (found,) = model.predict(image)
     assert set(found) == {"boxes", "corners", "scores", "labels"}
@@ -505,12 +538,16 @@ def test_a_drawing_has_the_sides_of_the_rotated_box() -> None:
 
 
 def test_the_json_of_predictions(tmp_path: Path) -> None:
-    """It is a dataset with rotated boxes: `check` finds no error in it, and evaluated against itself it is right."""
+    """It is a dataset with rotated boxes: `check` finds no error in it, and evaluated against itself it is right.
+
+    A detection in the letterbox is left out.
+    """
     from detaug.check.check import check_coco
     from detaug.scoring import predict_files
 
     Image.new("RGB", (200, 100), (9, 60, 90)).save(tmp_path / "a.png")
-    model = exact_model([100, 50, 80, 20, 0.5], da.Resize((100, 200)), da.Normalize())
+    ops = da.Resize((100, 100), letterbox="center"), da.Normalize()
+    model = exact_model([50, 50, 40, 10, 0.5], *ops, others=IN_FILL)
     predicted = predict_files(model, [tmp_path / "a.png"], tmp_path / "found.json", drawings=tmp_path / "drawn")
     assert predicted.objects == 1
     (row,) = json.loads((tmp_path / "found.json").read_text())["annotations"]
@@ -524,7 +561,7 @@ def test_the_json_of_predictions(tmp_path: Path) -> None:
     reader = da.CocoReader(tmp_path, tmp_path / "found.json", rotated=True)
     batch = next(iter(da.Loader(reader, model.ops, 1, device="cpu", train=False)))
     evaluator = da.CocoEvaluator(reader, kind="rotated")
-    evaluator.update(batch, model.model(batch.images))
+    evaluator.update(batch, [{name: each[1:] for name, each in model.model(batch.images)[0].items()}])
     assert evaluator.compute().AP == 1
 
 
