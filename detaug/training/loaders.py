@@ -104,7 +104,7 @@ def _warn_of_stretching(ops: list[Op] | Stages, reader: CocoReader) -> None:
                 text = _size_text(size)
                 warnings.warn(
                     f"Resize to {text} stretches {counted(stretched, 'image')}, and a stretched rotated box is not a "
-                    "rectangle, so the model learns and is scored by the smallest one around it: give --size "
+                    "rectangle, so the model learns the smallest one around it: give --size "
                     f"{min(size)}, or a recipe with Resize({size}, letterbox='center')",
                     stacklevel=3,
                 )
