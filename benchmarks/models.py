@@ -20,6 +20,7 @@ from typing import Any
 import detaug as da
 from detaug.demo.people import make_people
 from detaug.demo.shapes import make_voc
+from detaug.demo.ships import make_ships
 from detaug.training import TrainOptions, train
 from detaug.training.model_table import DETECTORS, READS
 
@@ -27,21 +28,22 @@ IMAGES = 8
 
 
 def write_data(folder: Path) -> None:
-    """Draw images with boxes and masks, and people with keypoints."""
+    """Draw images with boxes and masks, people with keypoints, and ships with rotated boxes."""
     make_voc(folder / "VOC", IMAGES)
     convert = ["convert-voc", str(folder / "VOC"), "-o", str(folder / "boxes.json"), "--masks"]
     subprocess.run([sys.executable, "-m", "detaug", *convert], check=True, stdout=subprocess.DEVNULL)
     make_people(folder, IMAGES)
+    make_ships(folder, IMAGES)
 
 
 def row(name: str, folder: Path, steps: int, device: str | None) -> dict[str, Any]:
     model = DETECTORS[name]
-    keypoints = model.finds == "keypoints"
-    file = folder / ("people.json" if keypoints else "boxes.json")
-    images = folder / ("people" if keypoints else "VOC/JPEGImages")
+    own = {"keypoints": ("people.json", "people"), "rotated": ("ships.json", "ships")}
+    file, images = (folder / each for each in own.get(model.finds, ("boxes.json", "VOC/JPEGImages")))
     size = model.size if isinstance(model.size, tuple) else (320, 320)
     recipe = folder / "plain.yaml"
-    da.save_recipe([da.Resize(size), da.Normalize()], recipe)
+    letterbox: Any = "center" if model.finds == "rotated" else None  # a stretched rectangle is none
+    da.save_recipe([da.Resize(size, letterbox=letterbox), da.Normalize()], recipe)
     counts: list[float] = []
 
     def make_model(*arguments: Any, **more: Any) -> Any:

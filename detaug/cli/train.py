@@ -24,6 +24,7 @@ MODELS = (
     "fcos_resnet50_fpn",
     "maskrcnn_resnet50_fpn_v2",
     "keypointrcnn_resnet50_fpn",
+    "fcos_rotated_resnet50_fpn",
     "rt-detr-v2-r18",
     "d-fine-nano",
     "d-fine-small",
@@ -173,9 +174,9 @@ def train(annotations: Path, images: Path | None, device: str | None, **more: An
     its own, trained on, evaluated and drawn, and each step is printed as the command that does it alone. README.txt in
     the output folder says what is there. Or give a COCO JSON file and the folder that its file names are relative to.
 
-    The models are torchvision's SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks and Keypoint R-CNN for
-    keypoints; RT-DETRv2 and D-FINE of transformers; RF-DETR of rfdetr, also for masks. A model starts from random
-    weights, from --weights, or from the package's with --pretrained; nothing else is downloaded.
+    The models are torchvision's SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks, Keypoint R-CNN for keypoints
+    and an FCOS for rotated boxes; RT-DETRv2 and D-FINE of transformers; RF-DETR of rfdetr, also for masks. A model
+    starts from random weights, from --weights, or from the package's with --pretrained; nothing else is downloaded.
     Ctrl-C stops after the step and saves a checkpoint; the same command with --resume continues. On several GPUs:
 
     \b

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from detaug.arrays import Floats, Ints
+from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes.polygons import area, cut, side_of_line, turn_of
 from detaug.coco.annotations import AnnotationError, read_annotations
 from detaug.errors import InputError
@@ -51,6 +51,7 @@ class RotatedMetrics:
     AP50: float
     """The mAP: the mean over the classes that have objects to find."""
     AP75: float
+    AP_by_class: dict[str, float]
     AP50_by_class: dict[str, float]
     images: int
     """The number of images evaluated."""
@@ -61,10 +62,15 @@ class RotatedMetrics:
         return metrics_text(self, ("AP", "AP50", "AP75"))
 
 
-def iou_of_quadrangles(one: Floats, other: Floats) -> Floats:
-    """Return (D, G): the IoU of quadrangles (D, 4, 2) and (G, 4, 2), which may go round either way, or be concave."""
+def iou_of_quadrangles(one: Floats, other: Floats, *, among: Bools | None = None) -> Floats:
+    """Return (D, G): the IoU of quadrangles (D, 4, 2) and (G, 4, 2), which may go round either way, or be concave.
+
+    `among`: (D, G), the pairs that are wanted; the others get 0.
+    """
     low, high = (limits[:, None] for limits in (one.min(1), one.max(1)))
     near = ((low < other.max(1)) & (high > other.min(1))).all(2)
+    if among is not None:
+        near &= among
     first, second = np.nonzero(near)
     result = np.zeros(near.shape)
     for start in range(0, len(first), PAIRS):
@@ -148,6 +154,7 @@ class RotatedKind(DetectionKind[RotatedMetrics]):
             AP=float(np.mean([*means.values()])),
             AP50=means[0.5],
             AP75=means[0.75],
+            AP_by_class={name: float(np.mean([each[name] for each in by_class.values()])) for name in by_class[0.5]},
             AP50_by_class=by_class[0.5],
             images=len(by_image),
             repeated=repeated,

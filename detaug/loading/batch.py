@@ -119,14 +119,16 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         boxes, labels = ([target[key].tolist() for target in self.targets()] for key in ("boxes", "labels"))
         return notebook_png(list(self.images), boxes, labels, self.image_size.tolist(), self.marks())
 
-    def targets(self, *, masks: bool = False) -> list[dict[str, Tensor]]:
+    def targets(self, *, masks: bool = False, rotated: bool = False) -> list[dict[str, Tensor]]:
         """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies.
 
         With keypoints also `keypoints` (M_i, K, 3), as Keypoint R-CNN takes them: x, y in continuous pixels, and v.
-        `masks`: also `masks` (M_i, H, W) uint8, as Mask R-CNN takes them.
+        `masks`: also `masks` (M_i, H, W) uint8, as Mask R-CNN takes them. `rotated`: also `rotated` (M_i, 5) float32,
+        center x, y, width, height in pixels and the angle in radians, see `rotated_boxes` of "le90".
         """
         of_boxes = {"boxes": self.boxes, "labels": self.labels}
         of_boxes |= {"keypoints": self.keypoints} if self.has_keypoints else {}
+        of_boxes |= {"rotated": self.rotated_boxes("cxcywhr", "le90")} if rotated else {}
         of_images = {} if self.image_id is None else {"image_id": self.image_id}  # None: of a DALI pipeline without it
         of_real_boxes = {"masks": self.masks().view(torch.uint8)} if masks else None
         return split_by_image(of_boxes, of_images, self.counts, of_real_boxes)

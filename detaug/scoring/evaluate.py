@@ -39,11 +39,11 @@ class Evaluation:
     reader: CocoReader
     metrics: Metrics
     more: dict[str, Any]
-    """The metrics of what else the model finds, by the kind of `CocoEvaluator`: "segm" or "keypoints"."""
+    """The metrics of what else the model finds, by the kind of `CocoEvaluator`: "segm", "keypoints" or "rotated"."""
     errors: DetectionErrors
     evaluator: CocoEvaluator[Metrics]
     drawn: tuple[Detections, ...] = ()
-    """The detections in the images `draw` of `evaluate_model`, with their masks and keypoints."""
+    """The detections in the images `draw` of `evaluate_model`, with their masks, keypoints or corners."""
 
     def worst(self, count: int) -> list[Detections]:
         """Return the detections in the images with the most errors, of at least `errors.min_score`, the worst first."""

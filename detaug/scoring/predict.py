@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from detaug.arguments import SCORE, check, is_number, is_whole, renamed
 from detaug.coco.file_names import VIDEO_EXTENSIONS
+from detaug.coco.rings import keys_of_corners
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
 from detaug.drawing import save_picture
 from detaug.errors import ConversionError, InputError
@@ -230,6 +231,8 @@ def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
             assert found.masks is not None
             row["area"] = int(found.masks[at].sum())
             row["segmentation"] = {"size": [height, width], "counts": runs[at]}
+        if found.corners is not None:
+            row |= keys_of_corners(found.corners[at].round(3).ravel())
         if found.keypoints is not None:
             points = (found.keypoints[at] - 0.5).round(3)  # COCO counts pixels from 0 at their centers
             row["keypoints"] = [number for x, y in points.tolist() for number in (x, y, 2)]
@@ -239,7 +242,7 @@ def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
 
 def _draw(model: TrainedModel, pixels: NDArray[np.uint8], found: Detections, path: Path) -> None:
     arrays = {"boxes": found.boxes, "labels": np.array(found.labels, np.int64), "scores": np.array(found.scores)}
-    more = {"masks": found.masks, "keypoints": found.keypoints}
+    more = {"masks": found.masks, "keypoints": found.keypoints, "corners": found.corners}
     picture = model.draw_found(pixels, {**arrays, **{name: each for name, each in more.items() if each is not None}})
     path.parent.mkdir(parents=True, exist_ok=True)
     save_picture(picture, path)

@@ -33,28 +33,28 @@ class Detections(NamedTuple):
     """(K, P, 2) x, y in source pixels."""
     masks: NDArray[np.bool_] | None = None
     """(K, H, W), in source pixels."""
+    corners: NDArray[np.float64] | None = None
+    """(K, 4, 2) x, y in source pixels, of rotated boxes; they may lie outside of the image."""
 
     @staticmethod
     def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]], min_score: float = SCORE) -> list[Detections]:
         """Return the detections of at least `min_score` in each image of a batch, see `in_image`.
 
-        predictions: N dicts with boxes, scores and labels, and with keypoints, masks or neither, as torchvision's
-        detectors return them.
+        predictions: N dicts with boxes, scores and labels, and maybe keypoints, masks or corners, as torchvision's
+        detectors and `RotatedFCOS` return them.
         """
         drawn = []
         for prediction in predictions:
-            high, names = prediction["scores"] >= min_score, ("boxes", "labels", "scores", "keypoints", "masks")
+            high = prediction["scores"] >= min_score
+            names = ("boxes", "labels", "scores", "keypoints", "masks", "corners")
             drawn.append({name: prediction[name][high] for name in names if name in prediction})
         boxes = [of_image.double().cpu().numpy() for of_image in batch.to_source([one["boxes"] for one in drawn])]
         labels, scores = [one["labels"].tolist() for one in drawn], [one["scores"].tolist() for one in drawn]
-        keypoints: list[NDArray[np.float64] | None] = [None] * len(drawn)
-        if drawn and "keypoints" in drawn[0]:
-            moved = batch.points_to_source([one["keypoints"][..., :2] for one in drawn])
-            keypoints = [of_image.double().cpu().numpy() for of_image in moved]
+        keypoints, corners = (_points_in_source(batch, drawn, name) for name in ("keypoints", "corners"))
         masks: list[NDArray[np.bool_] | None] = [None] * len(drawn)
         if drawn and "masks" in drawn[0]:
             masks = [of_image.cpu().numpy() for of_image in batch.masks_to_source([one["masks"] for one in drawn])]
-        rows = zip(batch.image_id.tolist(), boxes, labels, scores, keypoints, masks, strict=True)
+        rows = zip(batch.image_id.tolist(), boxes, labels, scores, keypoints, masks, corners, strict=True)
         sizes = batch.source_size.tolist()
         return [Detections(*row).in_image(*size) for row, size in zip(rows, sizes, strict=True)]
 
@@ -73,7 +73,18 @@ class Detections(NamedTuple):
             [self.scores[row] for row in left],
             None if self.keypoints is None else self.keypoints[left],
             None if self.masks is None else self.masks[left],
+            None if self.corners is None else self.corners[left],
         )
+
+
+def _points_in_source(
+    batch: Batch, predictions: Sequence[Mapping[str, Tensor]], name: str
+) -> list[NDArray[np.float64] | None]:
+    """Return x, y of the points of each image, (K, P, 2) in source pixels; None where predictions have none."""
+    if not predictions or name not in predictions[0]:
+        return [None] * len(predictions)
+    moved = batch.points_to_source([prediction[name][..., :2] for prediction in predictions])
+    return [of_image.double().cpu().numpy() for of_image in moved]
 
 
 def detections_sheet(
@@ -81,8 +92,8 @@ def detections_sheet(
 ) -> Image.Image:
     """Draw two images per row, each with its annotated boxes on the left and its detections on the right.
 
-    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Keypoints and masks are
-    drawn if the reader has them.
+    Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Keypoints, masks and
+    rotated boxes are drawn if the reader has them.
     """
     rows = [np.flatnonzero(reader.image_ids == of_image.image_id).item() for of_image in detections]
     photos = read_photos(reader, rows)
@@ -95,10 +106,14 @@ def detections_sheet(
 def _pair(photo: Photo, detections: Detections, reader: CocoReader) -> list[Tile]:
     names = [reader.class_names[label] for label in detections.labels]
     height, width = photo.pixels.shape[:2]
-    marks = Marks(masks=detections.masks if reader.shapes.has_masks else None)
+    marks = Marks(
+        masks=detections.masks if reader.shapes.has_masks else None,
+        corners=None if reader.shapes.corners is None else detections.corners,
+    )
     if reader.shapes.keypoints is not None and detections.keypoints is not None:
         classes = np.array(detections.labels, np.int64) - 1
-        marks = marks_of_classes(reader.shapes.keypoints, classes, detections.keypoints)._replace(masks=marks.masks)
+        points = marks_of_classes(reader.shapes.keypoints, classes, detections.keypoints)
+        marks = points._replace(masks=marks.masks, corners=marks.corners)
     caption = f"{len(names)} detected"
     detected = Tile(photo.pixels, detections.boxes, names, caption=caption, scores=detections.scores, marks=marks)
     return [photo.tile()._replace(caption=f"{width} x {height}, {counted(len(photo.boxes), 'object')}"), detected]

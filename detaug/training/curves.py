@@ -19,6 +19,8 @@ from detaug.pages.line_chart import BLUE, GREEN, GREY, MOST_POINTS, ORANGE, PINK
 COLORS = (BLUE, ORANGE, GREEN, PINK, "#56b4e9", "#e69f00", "#a6761d", GREY)
 PICTURES = {"train_batch.jpg": "The first batch", "predictions.jpg": "Detections of the last evaluation"}
 PICTURE_WIDTH, MOST_LETTERS = 1400, 60
+MORE_KINDS = ("segm", "keypoints", "rotated")
+"""What an evaluation has beside the scores of boxes."""
 NOT_LOSSES = ("step", "lr", "images_per_second", "waiting")
 
 Entry = dict[str, Any]
@@ -55,6 +57,14 @@ def write_curves(folder: Path, title: str) -> Path:
     return path
 
 
+def shown_scores(kind: str) -> tuple[str, ...]:
+    """Return the names of the scores that are shown of a kind of `CocoEvaluator`.
+
+    AP50 does not see wrong angles of near-squares: a square that is rotated by 45 degrees still has an IoU of 0.71.
+    """
+    return ("AP", "AP50", "AP75") if kind == "rotated" else ("AP", "AP50")
+
+
 def _losses(steps: Sequence[Entry]) -> list[Markup]:
     at = np.array([entry["step"] for entry in steps], float)
     names = [name for name in steps[-1] if name not in NOT_LOSSES]
@@ -71,16 +81,17 @@ def _scores(evaluations: Sequence[Entry]) -> list[Markup]:
     """Return the charts of AP: of boxes, of what else the model finds, and of each class."""
     epochs = np.array([entry["epoch"] for entry in evaluations], float)
     kinds = {"": [entry["evaluation"] for entry in evaluations]}
-    kinds |= {f"{name} ": [each[name] for each in kinds[""]] for name in ("segm", "keypoints") if name in kinds[""][0]}
+    kinds |= {name: [each[name] for each in kinds[""]] for name in MORE_KINDS if name in kinds[""][0]}
     scores = {
-        f"{kind}{name}": Curve(epochs, _known([each[name] for each in found]))
+        f"{kind} {name}".strip(): Curve(epochs, _known([each[name] for each in found]))
         for kind, found in kinds.items()
-        for name in ("AP", "AP50")
+        for name in shown_scores(kind)
     }
     classes = [Curve(epochs, values) for values in _by_class(evaluations).values()]
+    mean = "rotated AP" if "rotated AP" in scores else "AP"
     return [
         _chart("AP", "epoch", scores),
-        _chart("AP of each class in gray", "epoch", {"AP": scores["AP"]}, classes),
+        _chart("AP of each class in gray", "epoch", {mean: scores[mean]}, classes),
     ]
 
 
@@ -96,7 +107,9 @@ def _classes(evaluations: Sequence[Entry]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _by_class(evaluations: Sequence[Entry]) -> dict[str, Floats]:
-    found = [entry["evaluation"].get("AP_by_class", {}) for entry in evaluations]
+    """Return the AP of each class in each evaluation: of rotated boxes, where the model finds them, else of boxes."""
+    evaluated = [entry["evaluation"] for entry in evaluations]
+    found = [each.get("rotated", each).get("AP_by_class", {}) for each in evaluated]
     return {name: _known([each.get(name, -1) for each in found]) for name in found[-1]}
 
 

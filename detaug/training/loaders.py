@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from detaug import presets
+from detaug.boxes.shapes import single_rings_of_four
+from detaug.coco.annotations import read_annotations
 from detaug.errors import InputError
 from detaug.findings.finding import counted, listed
 from detaug.loading.loader import Loader
-from detaug.ops.flips_and_crops import RandomHorizontalFlip
+from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
@@ -23,7 +26,7 @@ from detaug.presets import Triple
 from detaug.recipes.recipe_file import import_ops, load_recipe
 from detaug.recipes.stages import Stage, Stages
 from detaug.sources.coco_reader import CocoReader
-from detaug.training.model_table import DETECTORS, READS, Detector
+from detaug.training.model_table import DETECTORS, READS, Detector, Finds
 from detaug.training.options import Size, TrainOptions
 from detaug.training.processes import is_first_rank
 
@@ -35,8 +38,8 @@ def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] |
     kind, resize = DETECTORS[options.model].recipe, make_resize(options.output_size)
     if kind == "ssd":
         return [resize if isinstance(op, Resize) else op for op in presets.ssd300(mean, std)]
-    crop: list[Op] = [RandomIoUCrop()] if kind == "crop" else []
-    return [*crop, RandomHorizontalFlip(), resize, Normalize(mean, std)]
+    first: dict[str, list[Op]] = {"crop": [RandomIoUCrop()], "flips": [RandomVerticalFlip()]}
+    return [*first.get(kind, []), RandomHorizontalFlip(), resize, Normalize(mean, std)]
 
 
 def _recipe_of_file(path: Path, ops: str | None) -> list[Op] | Stages:
@@ -64,6 +67,8 @@ def make_train_loader(options: TrainOptions, device: torch.device, detector: Det
     ops = train_recipe(options, detector.mean, detector.std)
     if is_first_rank() and options.time is None:
         _warn_of_late_changes(ops, options.epochs)
+    if is_first_rank() and DETECTORS[options.model].finds == "rotated":
+        _warn_of_stretching(ops, reader)
     return Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
 
 
@@ -82,6 +87,28 @@ def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int) -> None:
             "give more --epochs, or change the recipe",
             stacklevel=3,
         )
+
+
+STRETCHED = 1.02
+"""Ratio of the factors by which both sides grow, above which rotated boxes count as stretched."""
+
+
+def _warn_of_stretching(ops: list[Op] | Stages, reader: CocoReader) -> None:
+    """Warn of a `Resize` that stretches images with rotated boxes: their corners get oblique."""
+    every = [op for stage in ops.stages for op in stage.ops] if isinstance(ops, Stages) else ops
+    for size in {op.size for op in every if isinstance(op, Resize) and op.letterbox is None}:
+        if isinstance(size, tuple):
+            factors = np.array(size) / reader.sizes
+            stretched = int((factors.max(1) > STRETCHED * factors.min(1)).sum())
+            if stretched:
+                text = _size_text(size)
+                warnings.warn(
+                    f"Resize to {text} stretches {counted(stretched, 'image')}, and a stretched rotated box is not a "
+                    "rectangle, so the model learns the smallest one around it: give --size "
+                    f"{min(size)}, or a recipe with Resize({size}, letterbox='center')",
+                    stacklevel=3,
+                )
+                return
 
 
 def evaluation_resize(options: TrainOptions) -> Resize:
@@ -171,12 +198,13 @@ class OfData(NamedTuple):
 def read_of_data(options: TrainOptions) -> OfData:
     """Return what the heads need of the training data.
 
-    Raises InputError if the evaluation data differ in it, or if either has no objects: then there is nothing to learn,
-    or to compute an AP of.
+    Raises InputError if the evaluation data differ in it, or if either has no objects, or for a model of rotated boxes
+    none of them: then there is nothing to learn, or to compute an AP of.
     """
-    train = _of_reader(read_train(options))
+    finds = DETECTORS[options.model].finds
+    train = _of_reader(read_train(options), finds)
     if options.val:
-        val = _of_reader(read_val(options.val, options))
+        val = _of_reader(read_val(options.val, options), finds)
         if val.class_names != train.class_names:
             raise InputError(
                 f"{options.val} has the classes {listed(val.class_names[1:])}, and {options.annotations} has "
@@ -190,12 +218,20 @@ def read_of_data(options: TrainOptions) -> OfData:
     return train
 
 
-def _of_reader(reader: CocoReader) -> OfData:
+def _of_reader(reader: CocoReader, finds: Finds) -> OfData:
     _, _, labels = reader.objects()
     if not len(labels):
         raise InputError(
             f"{reader.annotations_file} has no objects beside crowds, to train or to evaluate with; give a JSON file "
             "that has some (--val may be left out)"
         )
+    if finds == "rotated":
+        outlines = read_annotations(reader.json_file, outlines=True).outlines
+        assert outlines is not None, "they were asked for"
+        if np.isnan(outlines.corners).any((1, 2)).all() and not len(single_rings_of_four(outlines)[0]):
+            raise InputError(
+                f"{reader.annotations_file}: no annotation has corners, or a segmentation of four points, which "
+                "rotated boxes are made from; give a JSON file with rotated boxes, or choose a --model of boxes"
+            )
     key_points = reader.shapes.keypoints
     return OfData(reader.class_names, 0 if key_points is None else key_points.count)

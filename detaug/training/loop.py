@@ -25,7 +25,7 @@ from detaug.outputs.folder import check_folder, locked_folder
 from detaug.outputs.guards import output_files
 from detaug.sheets import batch_sheet
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, refuse_training, save_checkpoint
-from detaug.training.curves import write_curves
+from detaug.training.curves import shown_scores, write_curves
 from detaug.training.detectors import make_detector, place_model
 from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
@@ -263,7 +263,8 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
         **{name: evaluation[name] for name in READS if name in evaluation},
     }
     return "  ".join(
-        f"{name}  AP {score_text(each['AP'])}  AP50 {score_text(each['AP50'])}" for name, each in parts.items()
+        "  ".join([name, *(f"{score} {score_text(each[score])}" for score in shown_scores(name))])
+        for name, each in parts.items()
     )
 
 

@@ -8,12 +8,19 @@ from torch import nn
 
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
-Finds = Literal["bbox", "segm", "keypoints"]
+Finds = Literal["bbox", "segm", "keypoints", "rotated"]
 
-READS: dict[Finds, dict[str, Any]] = {"bbox": {}, "segm": {"masks": True}, "keypoints": {"keypoints": True}}
+READS: dict[Finds, dict[str, Any]] = {
+    "bbox": {}, "segm": {"masks": True}, "keypoints": {"keypoints": True}, "rotated": {"rotated": True}
+}  # fmt: skip
 """The arguments of `CocoReader` for what a model finds: "bbox", or beside boxes a kind of `CocoEvaluator`."""
 
-TARGETS: dict[Finds, dict[str, Any]] = {"bbox": {}, "segm": {"masks": True}, "keypoints": {}}
+TARGETS: dict[Finds, dict[str, Any]] = {
+    "bbox": {},
+    "segm": {"masks": True},
+    "keypoints": {},
+    "rotated": {"rotated": True},
+}
 """The arguments of `Batch.targets` for what a model finds. Keypoints are in the targets of a reader that has them."""
 
 
@@ -38,8 +45,9 @@ class Model(NamedTuple):
     """Both sides of an input are multiples of it; 0 where `size` is the only one."""
     smallest: int = 1
     """The shortest side: of a DETR that has as many places in its maps as queries."""
-    recipe: Literal["flip", "crop", "ssd"] = "flip"
-    """The augmentation: a flip; a crop by IoU and a flip; or SSD's zoom-out, crop, flip and colors."""
+    recipe: Literal["flip", "flips", "crop", "ssd"] = "flip"
+    """The augmentation: a flip; flips both ways, of images from above; a crop by IoU and a flip; or SSD's zoom-out,
+    crop, flip and colors."""
 
 
 DETECTORS = {
@@ -49,6 +57,7 @@ DETECTORS = {
     "fcos_resnet50_fpn": Model("torchvision", 800, 0.01, 16, 0.0001),
     "maskrcnn_resnet50_fpn_v2": Model("torchvision", 800, 0.02, 16, 0.0001, "segm"),
     "keypointrcnn_resnet50_fpn": Model("torchvision", 800, 0.02, 16, 0.0001, "keypoints"),
+    "fcos_rotated_resnet50_fpn": Model("torchvision", 800, 0.01, 16, 0.0001, "rotated", recipe="flips"),
     "rt-detr-v2-r18": Model(
         "transformers", (640, 640), 1e-4, 16, 1e-4,
         optimizer="adamw", clip_norm=0.1, ema=0.9999, stride=32, smallest=128, recipe="ssd",

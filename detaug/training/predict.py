@@ -69,7 +69,7 @@ class TrainedModel:
     keypoints: KeyPoints | None = None
     """Names and skeletons of the keypoints that the model finds, of 0 annotations."""
     finds: Finds = "bbox"
-    """What it finds beside boxes: "segm" masks, "keypoints" keypoints, "bbox" nothing else."""
+    """What it finds beside boxes: "segm" masks, "keypoints" keypoints, "rotated" corners, "bbox" nothing else."""
 
     def predict(
         self,
@@ -82,7 +82,8 @@ class TrainedModel:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
 
         A model of keypoints also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them;
-        a model of masks also finds masks (K, H, W) bool.
+        a model of masks also finds masks (K, H, W) bool; one of rotated boxes also finds corners (K, 4, 2) x, y, and
+        boxes are those around them. Corners may lie outside of the image.
 
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels. A
@@ -114,6 +115,8 @@ class TrainedModel:
             each |= {"scores": torch.tensor(found.scores), "labels": torch.tensor(found.labels, dtype=torch.int64)}
             if found.masks is not None:
                 each["masks"] = torch.from_numpy(found.masks)
+            if found.corners is not None:
+                each["corners"] = torch.from_numpy(found.corners).float()
             if found.keypoints is not None:
                 points = torch.from_numpy(found.keypoints).float()
                 each["keypoints"] = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1)
@@ -135,7 +138,10 @@ class TrainedModel:
         return {name: each[high] for name, each in merged.items()}
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
-        """Return an image of the image with its detections: scores, masks, skeletons. Arguments as in `predict`."""
+        """Return an image of the image with its detections: scores, masks, skeletons, rotated boxes.
+
+        Arguments as in `predict`.
+        """
         pixels = pixels_of(image)
         found = self._predict(pixels, min_score)
         return self.draw_found(pixels, {name: each.numpy() for name, each in found.items()})
@@ -147,7 +153,7 @@ class TrainedModel:
         colors = class_colors(self.class_names)
         picture = Image.fromarray(pixels)
         below = draw_masks(picture, found["masks"], [colors[name] for name in names]) if "masks" in found else picture
-        picture = draw_boxes(below, found["boxes"], names, labels=texts, colors=colors)
+        picture = draw_boxes(below, found["boxes"], names, labels=texts, colors=colors, corners=found.get("corners"))
         if self.keypoints is None:
             return picture
         points = found["keypoints"][..., :2]
@@ -169,6 +175,8 @@ class TrainedModel:
             to_output = torch.from_numpy(samples.matrix[0])
             parts = move_masks(found["masks"][high.to(self.device), 0], to_output, height, width)
             detections["masks"] = torch.cat([part.cpu() for part in parts])
+        if "corners" in found:
+            detections["corners"] = move_points(found["corners"].cpu()[high][None], to_source)[0]
         if self.keypoints is not None:
             points = found["keypoints"].cpu()[high]
             moved = move_points(points[None, ..., :2], to_source)[0]

@@ -25,6 +25,9 @@ _VGG = "VGG16_Weights.IMAGENET1K_FEATURES"
 _RESNET = "ResNet50_Weights.IMAGENET1K_V1"
 """The weights that torchvision's references train the models from, and with which the others have a ResNet-50."""
 
+_SAME_LAYERS = {"fcos_rotated_resnet50_fpn": "fcos_resnet50_fpn"}
+"""Models of ours with the layers of torchvision's, but for the last ones, which are then random."""
+
 _OF_HUB = {
     "rt-detr-v2-r18": "PekingU/rtdetr_v2_r18vd",
     "d-fine-nano": "ustc-community/dfine-nano-coco",
@@ -51,7 +54,8 @@ def _of_torchvision(model: str, which: Pretrained, say: Say) -> Path:
     from torchvision import models  # the detector was made, so it is installed
 
     of_backbone = _VGG if model == "ssd300_vgg16" else _RESNET
-    chosen: Any = models.get_model_weights(model).DEFAULT if which == "coco" else models.get_weight(of_backbone)
+    of_model = _SAME_LAYERS.get(model, model)
+    chosen: Any = models.get_model_weights(of_model).DEFAULT if which == "coco" else models.get_weight(of_backbone)
     path = Path(torch.hub.get_dir(), "checkpoints", chosen.url.rpartition("/")[2])
     if path.is_file():
         say(f"{chosen}: {path}")

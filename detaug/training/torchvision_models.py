@@ -26,7 +26,12 @@ def make_torchvision(name: str, num_classes: int, **of_data: int) -> Detector:
     torchvision's std of 1/255 for SSD fits the weights of its VGG, and without them the loss soon becomes infinite.
     """
     detection = _torchvision_detection()
-    model = getattr(detection, name)(weights=None, weights_backbone=None, num_classes=num_classes, **of_data)
+    if name == "fcos_rotated_resnet50_fpn":
+        from detaug.training.rotated_fcos import fcos_rotated_resnet50_fpn  # it imports torchvision
+
+        model: Any = fcos_rotated_resnet50_fpn(num_classes)
+    else:
+        model = getattr(detection, name)(weights=None, weights_backbone=None, num_classes=num_classes, **of_data)
     mean, std = tuple(model.transform.image_mean), tuple(model.transform.image_std)
     return Detector(without_transform(model), mean_of_weights=mean, std_of_weights=std)
 

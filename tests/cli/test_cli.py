@@ -285,7 +285,7 @@ def test_the_help_lists_all_models_and_presets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"), [("detaug tr", {"train"}), ("detaug train a.json b --model fc", {"fcos_resnet50_fpn"})]
+    ("words", "found"), [("detaug tr", {"train"}), ("detaug train a.json b --model fcos_re", {"fcos_resnet50_fpn"})]
 )
 def test_the_shell_completes_commands_and_models(words: str, found: set[str]) -> None:
     variables = {"_DETAUG_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}

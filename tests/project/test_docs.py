@@ -70,6 +70,8 @@ NOT_RUN = {
     "cnn_resnet50_fpn -o people-run --size 400": "takes minutes without a GPU; see test_train_points.py",
     "detaug train demo/people.json demo/people --val demo/people.json --model maskrcnn"
     "_resnet50_fpn_v2 -o masks-run --size 400": "takes a minute without a GPU; see test_train_masks.py",
+    "detaug train demo/ships.json demo/ships --val demo/ships.json --model fcos_rotated_resnet50_fpn -o ships-run "
+    "--size 400 --batch-size 4 --optimizer adamw --pretrained coco": "downloads weights; see test_rotated_fcos.py",
     "detaug tune train.json demo/VOC/JPEGImages --batch-size 8 -o settings.json": "takes 90 s; see test_bench.py",
 }
 
