@@ -55,13 +55,15 @@ def test_each_step_is_printed_as_a_command_that_runs_alone(
     root, printed = trained
     monkeypatch.chdir(root)
     commands = [shlex.split(line[2:]) for line in printed.splitlines() if line.startswith("$ ")]
-    assert [words[1] for words in commands] == ["convert", "check", "split", "train", "evaluate", "predict"]
+    assert [words[1] for words in commands] == ["convert", "check", "split", "train", "evaluate"]
     assert all(line in (root / "run/README.txt").read_text() for line in printed.splitlines() if line[:2] == "$ "[:1])
     for words in commands:
-        if words[1] in ("evaluate", "predict"):
-            again = [word.replace("run/evaluation.html", "alone.html") for word in words[1:]]
-            assert detaug(*again).code == 0
-    assert (root / "alone.html").read_text() == (root / "run/evaluation.html").read_text()
+        if words[1] in ("check", "evaluate"):
+            alone = [re.sub(r"^run/(?=\w+\.(html|jpg)$)", "alone-", word) for word in words[1:]]
+            assert detaug(*alone).code == 0
+    for name in ("check.html", "evaluation.html"):
+        assert (root / f"alone-{name}").read_text() == (root / "run" / name).read_text()
+    assert (root / "alone-predictions.jpg").read_bytes() == (root / "run/predictions.jpg").read_bytes()
     train = next(words for words in commands if words[1] == "train")
     assert train[2:6] == ["run/data/train.json", "data/images", "-o", "run"]
     assert train[train.index("--model") + 1] == "ssdlite320_mobilenet_v3_large"
@@ -78,7 +80,7 @@ def test_resuming_does_no_step_again(trained: tuple[Path, str], monkeypatch: pyt
     before = (root / "run/data/train.json").stat().st_mtime_ns
     result = detaug(*words, "--resume")
     commands = [shlex.split(line[2:])[1] for line in result.out.splitlines() if line.startswith("$ ")]
-    assert commands == ["train", "evaluate", "predict"]
+    assert commands == ["train", "evaluate"]
     assert (root / "run/data/train.json").stat().st_mtime_ns == before
 
 
