@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Evaluation:
 
     def draw_sheet(self, path: PathLike) -> None:
         """Draw the detections `drawn` beside the annotations to an image file."""
-        title = f"{self.detector}, {self.reader.annotations_file}"
+        title = f"{Path(self.detector).name}, {Path(self.reader.annotations_file).name}"
         save_picture(detections_sheet(self.reader, self.drawn, title, min_score=self.errors.min_score), path)
 
     def rows(self) -> list[tuple[str, float, float, float, float, int]]:

@@ -70,6 +70,19 @@ def test_each_step_is_printed_as_a_command_that_runs_alone(
     assert re.search(r"\n  \d+ s\n\n\$ detaug evaluate ", printed)
 
 
+def test_the_readme_trains_on_with_the_same_options(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, printed = trained
+    monkeypatch.chdir(root)
+    readme = (root / "run/README.txt").read_text().splitlines()
+    assert f"What was done, in the folder {root}:" in readme
+    (line,) = (line for line in readme if "--weights" in line)
+    (train,) = (line[2:] for line in printed.splitlines() if line.startswith("$ detaug train "))
+    assert line == f"{train.replace(' -o run ', ' -o run-2 ')} --weights run/best.pt"
+    result = detaug(*shlex.split(line)[1:])
+    assert (result.code, result.err) == (0, "")
+    assert (root / "run-2/model.pt").is_file()
+
+
 def test_resuming_does_no_step_again(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     root, _ = trained
     monkeypatch.chdir(root)
