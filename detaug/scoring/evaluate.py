@@ -175,7 +175,9 @@ def evaluate_model(
     ids, drawn = _spaced_ids(reader, draw), list[Detections]()
     with torch.inference_mode():
         done = 0
-        for batch in Loader(source, trained.ops, batch_size, device=trained.device, train=False):
+        # All images, also in a process of several: `detaug train PATH` under torchrun evaluates on its first rank.
+        loader = Loader(source, trained.ops, batch_size, device=trained.device, train=False, shard=(0, 1))
+        for batch in loader:
             predictions = trained.model(images_for(trained.model, batch))
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)

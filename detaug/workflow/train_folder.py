@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
 from detaug import __version__
 from detaug.coco.how_to_load import shapes_of
 from detaug.coco.table import load_coco
@@ -23,7 +21,7 @@ from detaug.training import TrainOptions, train
 from detaug.training.checkpoint import refuse_training
 from detaug.training.loaders import read_of_data
 from detaug.training.model_table import DETECTORS, READS
-from detaug.training.processes import is_first_rank, process_group
+from detaug.training.processes import is_first_rank, on_first_rank, process_group
 from detaug.training.progress import Bar
 from detaug.workflow.prepare import DataFile, DataOptions, Prepared, prepare
 from detaug.workflow.steps import Steps, command_text
@@ -114,7 +112,8 @@ def train_folder(options: FolderOptions, *, say: Say = print, bar: Bar | None = 
 def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
     """Prepare the data on the first rank, or take what an earlier run has prepared."""
     record = options.output / "data" / "prepared.json"
-    if is_first_rank():
+
+    def work() -> None:
         check_folder(options.output)
         resume = bool(options.training.get("resume"))
         refuse_training(options.output, resume=resume)
@@ -127,8 +126,8 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
             prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file, steps))
             files = {name: [str(path) for path in file] for name, file in prepared._asdict().items()}
             write_json(record, {"version": __version__, "options": wanted, "files": files})
-    if dist.is_initialized():
-        dist.barrier()
+
+    on_first_rank(work)
     files = json.loads(read_text(record))["files"]
     return Prepared(*(DataFile(*map(Path, files[name])) for name in Prepared._fields))
 
