@@ -121,11 +121,13 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
         done = json.loads(read_text(record)) if record.exists() else {}
         if done and resume:
             _refuse_other_data(done["options"], wanted, options.output)
+            steps.commands += done["commands"]
             steps.say(f"{record}: the data are those prepared before")
         else:
             prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file, steps))
             files = {name: [str(path) for path in file] for name, file in prepared._asdict().items()}
-            write_json(record, {"version": __version__, "options": wanted, "files": files})
+            content = {"version": __version__, "options": wanted, "files": files, "commands": steps.commands}
+            write_json(record, content)
 
     on_first_rank(work)
     files = json.loads(read_text(record))["files"]

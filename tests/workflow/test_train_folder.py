@@ -11,6 +11,10 @@ from command import detaug, error_line
 from PIL import Image
 from test_prepare import dataset
 
+from detaug.cli.train import train
+from detaug.workflow.prepare import DataFile, DataOptions
+from detaug.workflow.train_folder import DEFAULTS, SMALL_DATA, FolderOptions
+
 pytest.importorskip("torchvision")
 
 
@@ -95,6 +99,24 @@ def test_resuming_does_no_step_again(trained: tuple[Path, str], monkeypatch: pyt
     commands = [shlex.split(line[2:])[1] for line in result.out.splitlines() if line.startswith("$ ")]
     assert commands == ["train", "evaluate"]
     assert (root / "run/data/train.json").stat().st_mtime_ns == before
+    done = [line.split()[1] for line in (root / "run/README.txt").read_text().split("\n\n")[3].splitlines()]
+    assert done == ["convert", "check", "split", "train", "evaluate"]
+
+
+def test_the_help_names_the_defaults_of_the_code() -> None:
+    """Of PATH, on a CPU and on a GPU; the others are those of FILE.json IMAGES."""
+    helps = {option.name: str(getattr(option, "help", "")) for option in train.params}
+    for device, where in (
+        ("cpu", f"on a CPU {DEFAULTS['cpu']['model']}]"),
+        ("cuda", f"of PATH {DEFAULTS['cuda']['model']},"),
+    ):
+        assert where in helps["model"], device
+    for name, value in SMALL_DATA.items():
+        assert helps[name].endswith(f"of PATH {value}]"), name
+    options = FolderOptions(DataOptions(Path("a")), Path("run"), {"device": "cpu"})
+    chosen = options.train_options(DataFile(Path("a.json"), Path("a")))
+    assert {name: getattr(chosen, name) for name in SMALL_DATA} == SMALL_DATA
+    assert (chosen.model, chosen.lr) == (DEFAULTS["cpu"]["model"], DEFAULTS["cpu"]["lr"])
 
 
 @pytest.mark.parametrize(
