@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from detaug.errors import InputError
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.namesakes import SPLITS
 from detaug.files.paths import list_files, stem_of
+from detaug.findings.finding import listed
 
 
 class OwnSplit(NamedTuple):
@@ -30,24 +32,32 @@ class OwnSplit(NamedTuple):
     """The folder of the images, if it is not `path` or the folder that `path` is in."""
 
 
-def own_splits(dataset: Recognised) -> dict[str, OwnSplit]:
-    """Return the splits of a dataset by name, "train", "val", "test"; {} without both a "train" and another one."""
+def own_splits(dataset: Recognised, say: Callable[[str], None] = lambda line: None) -> dict[str, OwnSplit]:
+    """Return the splits of a dataset by name, "train", "val", "test"; {} without both a "train" and another one.
+
+    `say` is called with a line if a data.yaml names a val that is not there.
+    """
     found: dict[str, OwnSplit] = {}
     if dataset.format.name == "yolo":
-        found = _of_yolo(dataset)
+        found = _of_yolo(dataset, say)
     elif dataset.path.is_dir():
         found = (_of_voc(dataset) if dataset.format.name == "voc" else {}) or _of_folders(dataset) or _of_files(dataset)
     return found if "train" in found and len(found) > 1 else {}
 
 
-def _of_yolo(dataset: Recognised) -> dict[str, OwnSplit]:
+def _of_yolo(dataset: Recognised, say: Callable[[str], None]) -> dict[str, OwnSplit]:
     """Return the splits of a data.yaml, an obj.data or folders. A split without images is none: exports list it too."""
     data = read_data_set(dataset.path)
-    splits = {}
-    for key in data.splits:
+    splits, without = dict[str, OwnSplit](), dict[str, str]()
+    for key, entries in data.splits.items():
+        name = SPLITS.get(key, key)
         with suppress(InputError, OSError):
             if find_images(data, key).names:
-                splits[SPLITS.get(key, key)] = OwnSplit(dataset.path, key)
+                splits[name] = OwnSplit(dataset.path, key)
+        if name not in splits:
+            without[name] = f"{data.path} has {key}: {listed(entries)}, where no images are"
+    if "train" in splits and "val" in without:
+        say(f"  {without['val']}; if there should be some, bring them and begin again")
     return splits
 
 

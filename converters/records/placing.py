@@ -47,6 +47,8 @@ class Placed(NamedTuple):
 _CROWD = frozenset({"iscrowd", "is_crowd"})
 """Columns that mark a crowd: COCO's name, which the way back writes, and that of CVAT and Datumaro."""
 
+_FLAGS = frozenset({"difficult", "truncated", "occluded"})
+_FLAG_TEXTS = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
 
 _DEEPEST = 50
 """Of values in values, in a column."""
@@ -90,6 +92,14 @@ def _crowd_of(item: Object) -> tuple[bool, Mapping[str, Any]]:
     return is_crowd, {name: value for name, value in item.columns.items() if name not in marks}
 
 
+def _with_flags(columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return columns with flags as 0 and 1: attributes of CVAT, VIA and others are text, and "0" would be true."""
+    if _FLAGS.isdisjoint(columns):
+        return columns
+    flags = {name: columns[name] for name in _FLAGS & columns.keys()}
+    return {**columns, **{name: _FLAG_TEXTS.get(str(flag).strip().lower(), flag) for name, flag in flags.items()}}
+
+
 class Place(NamedTuple):
     """Puts the objects of one record into its image."""
 
@@ -129,6 +139,7 @@ class Place(NamedTuple):
         if box is None:
             return None
         is_crowd, columns = _crowd_of(item)
+        columns = _with_flags(columns)
         more = columns_of(columns, item.tool_id) if columns or item.tool_id is not None else {}
         return Placed(item.class_name, box, keys, points, is_crowd, item.track, more, item.line, item.object_index)
 

@@ -17,6 +17,9 @@ from detaug.packages import LEFT_OUT, require
 PREDICTIONS = Path("predictions")
 """The folder of `detaug predict` without -o."""
 
+DRAWN = 8
+"""Images of `detaug evaluate --sheet`: detaug.scoring.DRAWN, which is not imported, for a quick --help."""
+
 _batch_size = click.option("--batch-size", type=AT_LEAST_1, default=8, show_default=True, help="Images in a batch.")
 
 
@@ -45,6 +48,7 @@ def _min_score(help: str) -> Callable[[Command], Command]:
     help="Detections of an image and a class that count.  [default: COCO's 100, of keypoints 20]",
 )
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
+@click.option("--sheet", type=FILE, help=f"An image: the detections in {DRAWN} images beside the annotations.")
 @click.option("--report", type=FILE, help="A JSON file for all numbers.")
 @click.option("-o", "--output", type=FILE, help="A JSON file for the detections, in COCO's form of results.")
 @_batch_size
@@ -61,6 +65,7 @@ def evaluate(
     overlap: float | None,
     max_detections: int | None,
     html: Path | None,
+    sheet: Path | None,
     report: Path | None,
     output: Path | None,
     batch_size: int,
@@ -75,6 +80,7 @@ def evaluate(
     \b
     detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
     """
+    from detaug.drawing.images import PICTURES
     from detaug.outputs.guards import PAGE, output_files
 
     if (model is None) == (detections is None):
@@ -91,8 +97,10 @@ def evaluate(
     read = (annotations, images, model, detections)
     output_files({"report": report, "output": output}, *read)
     output_files({"html": html}, *read, extensions=PAGE)
+    output_files({"sheet": sheet}, *read, extensions=PICTURES)
     from detaug.scoring import evaluate_model, evaluate_results, write_page
 
+    draw = 0 if sheet is None else DRAWN
     if model is not None:
         options.keep_freed_memory_on_cpu(device)
         with progress_bar("evaluating", quiet) as progress:
@@ -107,12 +115,20 @@ def evaluate(
                 tile=tile,
                 overlap=0.2 if overlap is None else overlap,
                 max_detections=max_detections,
+                draw=draw,
             )
     else:
         assert detections is not None
-        found = evaluate_results(detections, annotations, images, min_score=min_score, max_detections=max_detections)
+        found = evaluate_results(
+            detections, annotations, images, min_score=min_score, max_detections=max_detections, draw=draw
+        )
     print_unless(quiet, found)
-    writers = ((html, lambda path: write_page(found, path)), (report, found.write_report), (output, found.save))
+    writers: tuple[tuple[Path | None, Callable[[Path], object]], ...] = (
+        (html, lambda path: write_page(found, path)),
+        (sheet, found.draw_sheet),
+        (report, found.write_report),
+        (output, found.save),
+    )
     for path, write in writers:
         if path is not None:
             write(path)

@@ -104,7 +104,11 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 @click.option(
     "--batch-size", type=AT_LEAST_1, default=32, help=f"Images per step on each GPU.  [default: 32; {_OF_PATH}8]"
 )
-@click.option("--lr", type=float, help="The highest learning rate.  [default: the model's, by images per step]")
+@click.option(
+    "--lr",
+    type=float,
+    help=f"The highest learning rate.  [default: the model's, by images per step; {_OF_PATH}on a CPU 0.001]",
+)
 @click.option(
     "--optimizer",
     type=click.Choice(["sgd", "adamw"]),
@@ -114,7 +118,10 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 @click.option("--weight-decay", type=float, help="Weight decay.  [default: the model's]")
 @click.option("--warmup-steps", type=AT_LEAST_0, help="Warm-up steps.  [default: a tenth of all, at most 500]")
 @click.option("--clip-norm", type=float, help="Clip longer gradients; 0: never.  [default: the model's, 10 or 0.1]")
-@options.size_option("The input size, or its shorter side.  [default: the recipe's or the model's]", shorter_side=True)
+@options.size_option(
+    f"The input size, or its shorter side.  [default: the recipe's or the model's; {_OF_PATH}on a GPU 640]",
+    shorter_side=True,
+)
 @options.flip_pairs
 @click.option("--recipe", type=FILE, help="A file written by save_recipe.  [default: the model's]")
 @options.own_ops

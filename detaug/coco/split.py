@@ -111,7 +111,8 @@ def split_coco(
     table = examine_file(Path(annotations))
     raise_on_errors(table)
     unit, videos = _units(table, GroupRule(group_key, group_name), None if images is None else Path(images))
-    part_of_unit = stratify(_labels(table, unit, int(videos.max()) + 1), parts, np.random.default_rng(seed))
+    labels = _labels(table, unit, int(videos.max()) + 1)
+    part_of_unit = _filled(stratify(labels, parts, np.random.default_rng(seed)), labels, parts)
     _refuse_empty(table, [*paths.values()], part_of_unit)
     write_together(
         {path: _document(table, unit, videos, part_of_unit == index) for index, path in enumerate(paths.values())}
@@ -173,6 +174,24 @@ def _labels(table: Table, unit: Ints, units: int) -> Labels:
     labels[unit[table.image_index], np.searchsorted(ids, table.category_ids)] = True
     labels[:, -1] = ~labels.any(1)
     return labels
+
+
+def _filled(part_of_unit: Ints, labels: Labels, parts: Sequence[float]) -> Ints:
+    """Return the part of each unit, with one in each part whose ratio is at least half a unit.
+
+    Where few units have many classes, each rarest class goes to the largest part, and so may all units. The unit to
+    move is one with objects, with the fewest classes that its part would be without.
+    """
+    part_of_unit = part_of_unit.copy()
+    for part, ratio in enumerate(parts):
+        counts = np.bincount(part_of_unit, minlength=len(parts))
+        if counts[part] or ratio * len(part_of_unit) < 0.5 or counts.max() < 2:
+            continue
+        units = np.flatnonzero(part_of_unit == counts.argmax())
+        alone = labels[units].sum(0) == 1
+        lost = (labels[units] & alone).sum(1)
+        part_of_unit[units[np.lexsort((lost, labels[units, -1]))[0]]] = part
+    return part_of_unit
 
 
 def _refuse_empty(table: Table, paths: Sequence[Path], part_of_unit: Ints) -> None:

@@ -100,7 +100,7 @@ def verify_onnx(
     of_torch, of_onnx = CocoEvaluator(reader), CocoEvaluator(reader)
     counts, largest, done = np.zeros(3, np.int64), 0.0, 0
     plain = Normalize(mean=(0, 0, 0), std=(1, 1, 1))
-    for batch in Loader(reader, [resize, plain], batch_size, device="cpu", train=False):
+    for batch in Loader(reader, [resize, plain], batch_size, device="cpu", train=False, shard=(0, 1)):
         with torch.inference_mode():
             wanted = trained.model((batch.images - mean) / std)
         of_torch.update(batch, wanted)

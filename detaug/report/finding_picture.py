@@ -112,7 +112,7 @@ def _objects(table: Table, finding: CheckFinding) -> FindingObjects:
     boxes = [(box, row) for row in rows if (box := _xyxy(table.row("annotations", row).get("bbox"))) is not None]
     names = [shorten(table.categories.get(int(table.category_ids[row]), ""), MOST_LETTERS) for _, row in boxes]
     numbers = [row for _, row in boxes]
-    difficult = [bool(table.row("annotations", row).get("difficult")) for row in numbers]
+    difficult = [table.row("annotations", row).get("difficult") == 1 for row in numbers]
     dashed = [False, True][: len(boxes)] if finding.like else difficult
     return FindingObjects(np.array([box for box, _ in boxes]).reshape(-1, 4), names, dashed, numbers)
 

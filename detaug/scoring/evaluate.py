@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from detaug.arguments import SCORE
+from detaug.drawing import save_picture
 from detaug.errors import InputError
 from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
@@ -21,13 +24,16 @@ from detaug.findings.finding import listed, short_name
 from detaug.loading.loader import Loader
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import output_files
-from detaug.sheets import Detections
+from detaug.sheets import Detections, detections_sheet
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.reader import TileReader
 from detaug.training.detectors import images_for
 from detaug.training.loaders import SAME_CLASSES
 from detaug.training.model_table import READS
 from detaug.training.predict import load_model
+
+DRAWN = 8
+"""Images in a sheet of detections."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,22 +49,18 @@ class Evaluation:
     errors: DetectionErrors
     evaluator: CocoEvaluator[Metrics]
     drawn: tuple[Detections, ...] = ()
-    """The detections in the images `draw` of `evaluate_model`, with their masks, keypoints or corners."""
+    """The detections in the images `draw` of `evaluate_model`, with their masks, keypoints or corners; in tiles, boxes."""
 
     def worst(self, count: int) -> list[Detections]:
         """Return the detections in the images with the most errors, of at least `errors.min_score`, the worst first."""
         of_image = self.errors.errors_of_image
         ids = sorted((each for each in of_image if of_image[each]), key=lambda each: -of_image[each])[:count]
-        labels = {category: label for label, category in enumerate(self.reader.category_ids)}
-        found = []
-        for image_id in ids:
-            each = self.evaluator.detections[image_id]
-            high = each.scores >= self.errors.min_score
-            categories = each.category_ids[high].tolist()
-            found.append(
-                Detections(image_id, each.shapes[high], [labels[at] for at in categories], each.scores[high].tolist())
-            )
-        return found
+        return _of_images(self.reader, self.evaluator, ids, self.errors.min_score)
+
+    def draw_sheet(self, path: PathLike) -> None:
+        """Draw the detections `drawn` beside the annotations to an image file."""
+        title = f"{Path(self.detector).name}, {Path(self.reader.annotations_file).name}"
+        save_picture(detections_sheet(self.reader, self.drawn, title, min_score=self.errors.min_score), path)
 
     def rows(self) -> list[tuple[str, float, float, float, float, int]]:
         """Return, for each class, its name, AP, AP50, precision and recall of `errors`, and the number of objects."""
@@ -150,7 +152,7 @@ def evaluate_model(
 
     `tile`, `overlap`: detect in tiles of so many pixels per side, as those of `TileReader`, and merge.
     `max_detections`: see `CocoEvaluator`. `draw`: the number of images with objects, evenly spaced, whose detections
-    are kept in `Evaluation.drawn`, not of tiles.
+    are kept in `Evaluation.drawn`.
     """
     trained = load_model(model, device)
     reader = CocoReader(images, annotations, **READS[trained.finds])
@@ -170,26 +172,44 @@ def evaluate_model(
     kinds = dict.fromkeys(("bbox", trained.finds))
     options: dict[str, Any] = {"tiles": tiles, "max_detections": max_detections}
     evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind, **options) for kind in kinds}
-    ids, drawn = _spaced_ids(reader, 0 if tiles else draw), list[Detections]()
+    ids, drawn = _spaced_ids(reader, draw), list[Detections]()
     with torch.inference_mode():
         done = 0
-        for batch in Loader(source, trained.ops, batch_size, device=trained.device, train=False):
+        # All images, also in a process of several: `detaug train PATH` under torchrun evaluates on its first rank.
+        loader = Loader(source, trained.ops, batch_size, device=trained.device, train=False, shard=(0, 1))
+        for batch in loader:
             predictions = trained.model(images_for(trained.model, batch))
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)
-            if ids.intersection(batch.image_id.tolist()):
+            if tiles is None and {*ids}.intersection(batch.image_id.tolist()):
                 drawn += [one for one in Detections.of(batch, predictions, min_score) if one.image_id in ids]
             done += len(batch)
             if progress:
                 progress(done, len(source))
-    return replace(_evaluation(os.fspath(model), reader, evaluators, min_score), drawn=tuple(drawn))
+    evaluation = _evaluation(os.fspath(model), reader, evaluators, min_score)
+    return replace(evaluation, drawn=tuple(drawn or _of_images(reader, evaluation.evaluator, ids, min_score)))
 
 
-def _spaced_ids(reader: CocoReader, count: int) -> set[int]:
+def _spaced_ids(reader: CocoReader, count: int) -> list[int]:
     """Return the ids of images with objects, evenly spaced."""
     rows = np.flatnonzero(reader.objects()[1])
     chosen = rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
-    return {*reader.image_ids[chosen].tolist()}
+    ids: list[int] = reader.image_ids[chosen].tolist()
+    return ids
+
+
+def _of_images(
+    reader: CocoReader, evaluator: CocoEvaluator[Metrics], ids: Sequence[int], min_score: float
+) -> list[Detections]:
+    """Return the boxes of at least `min_score` in the images of these ids."""
+    labels = {category: label for label, category in enumerate(reader.category_ids)}
+    found = []
+    for image_id in ids:
+        of_image = evaluator.detections[image_id]
+        high = of_image.scores >= min_score
+        classes = [labels[category] for category in of_image.category_ids[high].tolist()]
+        found.append(Detections(image_id, of_image.shapes[high], classes, of_image.scores[high].tolist()))
+    return found
 
 
 def evaluate_results(
@@ -199,11 +219,16 @@ def evaluate_results(
     *,
     min_score: float = SCORE,
     max_detections: int | None = None,
+    draw: int = 0,
 ) -> Evaluation:
-    """Score the boxes of a file in COCO's results format, of any detector. `max_detections`: see `CocoEvaluator`."""
+    """Score the boxes of a file in COCO's results format, of any detector.
+
+    `max_detections`: see `CocoEvaluator`. `draw`: see `evaluate_model`.
+    """
     reader = CocoReader(images, annotations)
     evaluator = CocoEvaluator(reader, max_detections=max_detections).load(detections)
-    return _evaluation(os.fspath(detections), reader, {"bbox": evaluator}, min_score)
+    evaluation = _evaluation(os.fspath(detections), reader, {"bbox": evaluator}, min_score)
+    return replace(evaluation, drawn=tuple(_of_images(reader, evaluator, _spaced_ids(reader, draw), min_score)))
 
 
 def _evaluation(

@@ -66,7 +66,7 @@ class ImageFiles(Source):
         return self._files[index]
 
     def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
-        for batch in Loader(self, model.ops, batch_size, device=model.device, train=False):
+        for batch in Loader(self, model.ops, batch_size, device=model.device, train=False, shard=(0, 1)):
             yield from Detections.of(batch, model.model(images_for(model.model, batch)), min_score)
 
     def read_pixels(self, at: int) -> NDArray[np.uint8]:
@@ -105,7 +105,7 @@ class VideoFiles:
 
     def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
         left = {image["id"] for image in self.images}
-        for batch in Loader(self._reader, model.ops, 1, device=model.device, train=False):
+        for batch in Loader(self._reader, model.ops, 1, device=model.device, train=False, shard=(0, 1)):
             frames = cast(ClipBatch, batch).as_images()
             images = images_for(model.model, frames)
             parts = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]

@@ -230,7 +230,7 @@ def _flags(path: Path) -> dict[int, Flags]:
         if row.get("iscrowd"):
             flags.crowds.append(row["bbox"])
         else:
-            flags.difficult.append(bool(row.get("difficult")))
+            flags.difficult.append(row.get("difficult") == 1)
     return by_image
 
 

@@ -29,16 +29,16 @@ class Optimization:
     """A model with its optimizer, learning rate schedule, the average of its weights and, for float16, a scaler."""
 
     def __init__(self, model: nn.Module, options: TrainOptions, device: torch.device, steps: int) -> None:
-        options = options.as_authors
+        authors = options.as_authors
         self.model = model
         self.device = device
-        self.optimizer = make_optimizer(model, options)
+        self.optimizer = make_optimizer(model, authors)
         self.schedule = make_schedule(options, steps)
-        self.clip_norm = options.clip_norm
+        self.clip_norm = authors.clip_norm
         self.amp_dtype = choose_amp_dtype(device) if options.amp else None
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype == torch.float16)
-        self.decay = options.ema
-        self._average = AveragedModel(model, use_buffers=True) if options.ema else None
+        self.decay = authors.ema
+        self._average = AveragedModel(model, use_buffers=True) if authors.ema else None
         self._parallel = _in_parallel(model, device)
         self._finds = DETECTORS[options.model].finds
 
@@ -101,9 +101,8 @@ class Optimization:
 def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
     """Build SGD or AdamW. Only matrices and kernels have weight decay, not biases and the weights of norms.
 
-    A model may have groups of its own, with learning rates by part.
+    A model may have groups of its own, with learning rates by part. `options`: those of `TrainOptions.as_authors`.
     """
-    options = options.as_authors
     decay = options.weight_decay
     if hasattr(model, "parameter_groups"):  # of `DetrDetector`
         groups: list[dict[str, Any]] = model.parameter_groups(decay)  # type: ignore[operator]

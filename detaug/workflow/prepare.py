@@ -79,7 +79,7 @@ def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm)
     folder = output / "data"
     dataset = recognise(options.path, options.format)
     steps.say(str(dataset))
-    splits = own_splits(dataset)
+    splits = own_splits(dataset, steps.say)
     val = splits.get("val") or splits.get("test")
     if not val:
         file = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps)

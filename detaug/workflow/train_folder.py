@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
 from detaug import __version__
-from detaug.drawing import save_picture
+from detaug.coco.how_to_load import shapes_of
+from detaug.coco.table import load_coco
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically, write_json
 from detaug.files.text import read_text
 from detaug.loading.devices import resolve_device
 from detaug.outputs.folder import check_folder
-from detaug.scoring import Evaluation, evaluate_model, write_page
-from detaug.sheets import detections_sheet
+from detaug.scoring import DRAWN, Evaluation, evaluate_model, write_page
 from detaug.training import TrainOptions, train
 from detaug.training.checkpoint import refuse_training
 from detaug.training.loaders import read_of_data
-from detaug.training.processes import is_first_rank, process_group
+from detaug.training.model_table import DETECTORS, READS
+from detaug.training.processes import is_first_rank, on_first_rank, process_group
 from detaug.training.progress import Bar
 from detaug.workflow.prepare import DataFile, DataOptions, Prepared, prepare
 from detaug.workflow.steps import Steps, command_text
@@ -42,8 +41,8 @@ an H200 0.623 in 82 s, with ssd300_vgg16 and SGD, the defaults of FILE.json IMAG
 SMALL_DATA: dict[str, Any] = {"optimizer": "adamw", "batch_size": 8, "epochs": 60}
 """Further defaults on any device: AdamW learns in fewer steps than SGD from random weights, and so do small batches."""
 
-DRAWN = 8
-"""Images in predictions.jpg."""
+SHAPE_NAMES = {"masks": "masks", "keypoints": "keypoints", "rotated": "rotated boxes"}
+"""The shapes of a JSON file in words, by the argument of `CocoReader` that reads them."""
 
 FILES = {
     "train_batch.jpg": "the first batch as the model sees it, after all augmentation",
@@ -113,7 +112,8 @@ def train_folder(options: FolderOptions, *, say: Say = print, bar: Bar | None = 
 def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
     """Prepare the data on the first rank, or take what an earlier run has prepared."""
     record = options.output / "data" / "prepared.json"
-    if is_first_rank():
+
+    def work() -> None:
         check_folder(options.output)
         resume = bool(options.training.get("resume"))
         refuse_training(options.output, resume=resume)
@@ -121,13 +121,15 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
         done = json.loads(read_text(record)) if record.exists() else {}
         if done and resume:
             _refuse_other_data(done["options"], wanted, options.output)
+            steps.commands += done["commands"]
             steps.say(f"{record}: the data are those prepared before")
         else:
-            prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file))
+            prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file, steps))
             files = {name: [str(path) for path in file] for name, file in prepared._asdict().items()}
-            write_json(record, {"version": __version__, "options": wanted, "files": files})
-    if dist.is_initialized():
-        dist.barrier()
+            content = {"version": __version__, "options": wanted, "files": files, "commands": steps.commands}
+            write_json(record, content)
+
+    on_first_rank(work)
     files = json.loads(read_text(record))["files"]
     return Prepared(*(DataFile(*map(Path, files[name])) for name in Prepared._fields))
 
@@ -141,9 +143,21 @@ def _refuse_other_data(then: dict[str, Any], now: dict[str, Any], output: Path) 
             )
 
 
-def _confirm(options: FolderOptions, file: DataFile) -> None:
-    """Raise InputError for data that the model cannot learn from, such as boxes alone for a model of masks."""
-    read_of_data(options.train_options(file))
+def _confirm(options: FolderOptions, file: DataFile, steps: Steps) -> None:
+    """Raise InputError for data that the model cannot learn from, such as boxes alone for a model of masks.
+
+    Says which shapes of the data the model does not learn.
+    """
+    chosen = options.train_options(file)
+    read_of_data(chosen)
+    shapes = shapes_of(row for row in load_coco(file.annotations).document["annotations"] if isinstance(row, dict))
+    for shape in sorted(shapes - {*READS[DETECTORS[chosen.model].finds]}):
+        finders = [name for name, row in DETECTORS.items() if shape in READS[row.finds]]
+        what = SHAPE_NAMES[shape]
+        if finders:
+            steps.say(f"  {chosen.model} does not learn the {what}: for {what} give --model {' or '.join(finders)}")
+        else:
+            steps.say(f"  {chosen.model} learns the boxes around the {what}: no model of detaug train finds {what}")
 
 
 def _train_words(options: TrainOptions) -> list[object]:
@@ -174,30 +188,28 @@ def _evaluate(options: TrainOptions, val: DataFile, steps: Steps) -> Evaluation:
     output = options.output
     model = next(path for name in ("best.pt", "model.pt") if (path := output / name).exists())
     page, sheet, readme = output / "evaluation.html", output / "predictions.jpg", output / "README.txt"
-    with steps.step("evaluate", *val, "--model", model, "--html", page):
+    on_device = ["--device", options.device] if options.device else []
+    with steps.step("evaluate", *val, "--model", model, "--html", page, "--sheet", sheet, *on_device):
         evaluation = evaluate_model(model, *val, device=options.device, draw=DRAWN)
         steps.report(evaluation)
         write_page(evaluation, page)
-    names = dict(zip(evaluation.reader.image_ids.tolist(), evaluation.reader.file_names, strict=True))
-    images = [val.images / names[drawn.image_id] for drawn in evaluation.drawn]
-    with steps.step("predict", model, *images, "-o", output / "predictions.json", "--drawings", output / "predictions"):
-        save_picture(detections_sheet(evaluation.reader, evaluation.drawn, f"{model}, {val.annotations}"), sheet)
-    _write_readme(options, model, images, steps, readme)
+        evaluation.draw_sheet(sheet)
+    _write_readme(options, model, val.images / evaluation.reader.file_names[0], steps, readme)
     steps.say(f"\nwritten: {output}, see {readme}; look at {sheet} and {page}")
     return evaluation
 
 
-def _write_readme(options: TrainOptions, model: Path, images: list[Path], steps: Steps, path: Path) -> None:
+def _write_readme(options: TrainOptions, model: Path, image: Path, steps: Steps, path: Path) -> None:
     output = options.output
+    on = replace(options, output=Path(f"{output}-2"), weights=model, pretrained=None, resume=False)
     there = {name: what for name, what in FILES.items() if (output / name).exists()}
     width = max(map(len, there))
-    first = str(images[0]) if images else "IMAGE.jpg"
     lines = [
         f"A run of detaug {__version__}: {options.model}",
         "",
         *(f"{name:{width}}  {what}" for name, what in there.items()),
         "",
-        "What was done:",
+        f"What was done, in the folder {Path.cwd()}:",
         "",
         *steps.commands,
         "",
@@ -210,12 +222,11 @@ def _write_readme(options: TrainOptions, model: Path, images: list[Path], steps:
         "import detaug as da",
         "",
         f"model = da.load_model({str(model)!r})",
-        f"(detections,) = model.predict({first!r})",
+        f"(detections,) = model.predict({str(image)!r})",
         'print(detections["boxes"], detections["labels"], detections["scores"])',
         "",
-        "Train on for more epochs from this model, in a new folder:",
+        "Train on from this model, in a new folder:",
         "",
-        command_text("train", options.annotations, options.images, "--val", options.val, "--model", options.model,
-                     "--weights", model, "-o", f"{output}-2"),
-    ]  # fmt: skip
+        command_text(*_train_words(on)),
+    ]
     write_atomically(path, ["\n".join(lines) + "\n"])

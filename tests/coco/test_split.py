@@ -78,6 +78,20 @@ def test_every_row_is_in_one_file_unchanged(examples: int, tmp_path_factory: pyt
     check_examples(examples, check, classes, st.lists(st.integers(1, 5), min_size=2, max_size=3))
 
 
+@pytest.mark.parametrize(("ratios", "images"), [((5, 1), [5, 1]), ((1, 5), [1, 5])])
+def test_few_images_of_many_classes_fill_each_file(
+    ratios: tuple[float, ...], images: list[int], tmp_path: Path
+) -> None:
+    """Each class's few images want to go to the largest part."""
+    content = of_classes([1, 4, 9], [0], [1, 4], [1], [9], [0, 4])
+    parts = split(tmp_path, content, *ratios)
+    assert_every_row_once(parts, content)
+    assert [len(part["images"]) for part in parts] == images
+    largest = parts[images.index(max(images))]
+    assert {row["category_id"] for row in largest["annotations"]} == {0, 1, 4, 9}
+    assert all(part["annotations"] for part in parts)
+
+
 def test_all_keys_stay(tmp_path: Path) -> None:
     content = document()
     content["images"][1]["camera"] = {"name": "left"}

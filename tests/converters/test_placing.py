@@ -31,6 +31,18 @@ def test_keypoints_have_the_scale_of_their_axis() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "flag"),
+    [("0", 0), ("1", 1), ("true", 1), ("False", 0), (True, 1), (" no ", 0), (2, 2), (0.25, 0.25), ("partly", "partly")],
+)
+def test_a_flag_is_a_number(value: object, flag: object) -> None:
+    """The text "0", of an attribute of CVAT or VIA, would be true to a program that asks for it."""
+    placed, _ = put(Object("cat", (0, 0, 9, 9), columns={"difficult": value, "color": "0"}))
+    assert placed
+    assert dict(placed.columns) == {"difficult": flag, "color": "0"}  # type: ignore[attr-defined]
+    assert type(placed.columns["difficult"]) is type(flag)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
     ("move", "box"),
     [
         ((-50, 0), (0, 30, 10, 20)),

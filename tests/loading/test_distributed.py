@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,6 +122,58 @@ def test_all_ranks_evaluate_the_model_that_is_saved(
     assert set(first) == set(second)
     saved = torch.load(out / "run/model.pt", weights_only=True)["model"]
     assert first[-1].endswith(f"{saved['features.1.running_mean'].tolist()} {saved['features.1.running_var'].tolist()}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["retinanet_resnet50_fpn_v2", "rt-detr-v2-r18"])
+def test_a_folder_is_prepared_once_and_trained_on_by_all(painted: Folder, tmp_path: Path, model: str) -> None:
+    if model.startswith("rt") and find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    path = labels_beside(painted, tmp_path / "data")
+    run = torchrun(2, "folder_run.py", path, tmp_path / "run", model)
+    assert run.returncode == 0, run.stderr
+    commands = [line.split()[2] for line in run.stdout.splitlines() if line.startswith("$ ")]
+    assert commands == ["convert", "check", "split", "train", "evaluate"]
+    for name in ("README.txt", "check.html", "evaluation.html", "predictions.jpg", "model.pt", "curves.html"):
+        assert (tmp_path / "run" / name).is_file()
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    steps = -(-len(json.loads((tmp_path / "run/data/train.json").read_text())["images"]) // 4)  # of two ranks
+    assert [line["step"] for line in lines if "loss" in line] == [*range(1, 2 * steps + 1)]
+    assert len(lines) == 2 * steps + 2
+    again = torchrun(2, "folder_run.py", path, tmp_path / "run", model)
+    assert again.returncode != 0
+    assert_one_error(again, f"detaug: {tmp_path / 'run'} holds a training; --resume continues it, or choose another")
+
+
+@pytest.mark.slow
+def test_an_error_of_the_preparation_ends_all_ranks(painted: Folder, tmp_path: Path) -> None:
+    path = labels_beside(painted, tmp_path / "data")
+    next(path.glob("*.png")).write_bytes(b"no image")
+    run = torchrun(2, "folder_run.py", path, tmp_path / "run", "retinanet_resnet50_fpn_v2")
+    assert run.returncode != 0
+    assert_one_error(run, f"detaug: {tmp_path / 'run/data/all.json'} has 1 error, see ")
+
+
+def assert_one_error(run: subprocess.CompletedProcess[str], message: str) -> None:
+    """Each rank that torchrun did not end before prints the same line, and none a traceback of its own."""
+    lines = [line for line in run.stderr.splitlines() if line.startswith("detaug: ")]
+    assert lines
+    assert all(line.startswith(message) for line in lines)
+    assert "detaug/workflow" not in run.stderr
+
+
+def labels_beside(painted: Folder, folder: Path) -> Path:
+    """Write a table of the boxes of painted images beside copies of these."""
+    images, annotations = painted
+    shutil.copytree(images, folder, ignore=shutil.ignore_patterns("*.json"))
+    content = json.loads(Path(annotations).read_text())
+    names = {row["id"]: row["file_name"] for row in content["images"]}
+    lines = ["filename,class,xmin,ymin,xmax,ymax"]
+    for row in content["annotations"]:
+        x, y, width, height = row["bbox"]
+        lines.append(f"{names[row['image_id']]},{row['category_id']},{x},{y},{x + width},{y + height}")
+    (folder / "boxes.csv").write_text("\n".join(lines) + "\n")
+    return folder
 
 
 @pytest.mark.slow

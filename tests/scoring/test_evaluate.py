@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from coco_files import document, write, write_images
+from PIL import Image
 from test_html_report import Page
 from test_train_reports import Page as Lines
 from test_train_reports import drawn
@@ -65,6 +67,19 @@ def test_the_page_is_whole_and_loads_nothing(data: tuple[str, str], tmp_path: Pa
     assert len(page.pictures("jpeg")) == 1
 
 
+def test_the_sheet_has_the_detections_beside_the_annotations(data: tuple[str, str], tmp_path: Path) -> None:
+    sheets = {}
+    for name, score in (("all", 0.9), ("none", 0.3)):  # of them those of 0.4 or more are drawn
+        found, path = save_detections(tmp_path / f"{name}.json", data[0], score=score), tmp_path / f"{name}.png"
+        assert main(["evaluate", *data, "--detections", found, "--sheet", str(path), "-q"]) == 0
+        sheets[name] = np.asarray(Image.open(path).convert("RGB"), int)
+    sheet, empty = sheets.values()
+    differs = np.flatnonzero((sheet != empty).any((0, 2)))
+    same = np.flatnonzero((sheet == empty).all((0, 2)))
+    assert differs.size
+    assert (same < differs[0]).any()  # the title, the annotations at the left
+
+
 def test_recall_is_to_the_right_and_precision_up(data: tuple[str, str], tmp_path: Path) -> None:
     """Two of five objects are found, the first with a better score than a detection of nothing."""
     rows = json.loads(Path(save_detections(tmp_path / "found.json", data[0])).read_bytes())[:2]
@@ -89,6 +104,7 @@ def test_recall_is_to_the_right_and_precision_up(data: tuple[str, str], tmp_path
         (["--model", "m.pt", "--detections", "{found}"], "give --model MODEL.pt or --detections FILE.json"),
         (["--detections", "{found}", "-o", "{found}"], "output must be another file than"),
         (["--detections", "{found}", "--html", "page.json"], "must end in .html"),
+        (["--detections", "{found}", "--sheet", "page.html"], "sheet page.html must end in .png"),
         (["--detections", "nothing.json"], "nothing.json"),
         (["--detections", "{found}", "--min-score", "2"], "min-score"),
         (["--detections", "{found}", "--max-detections", "9" * 20], "max-detections"),

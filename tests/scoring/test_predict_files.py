@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import detaug as da
 from detaug.boxes.keypoints import KeyPoints
 from detaug.converters import check_coco
-from detaug.scoring import predict_files
+from detaug.scoring import evaluate_model, predict_files
 from detaug.training import TrainedModel
 
 BOX = (10, 6, 50, 30)
@@ -104,6 +104,18 @@ def test_a_folder(folder: Path, tmp_path: Path) -> None:
     with Image.open(tmp_path / "drawn/a.png") as picture, Image.open(folder / "a.png") as before:
         assert picture.size == before.size
         assert np.asarray(picture).tolist() != np.asarray(before).tolist()
+
+
+def test_all_images_also_in_one_of_several_processes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert str(predict_files(model(), [folder], tmp_path / "found.json")).startswith("5 objects found in 5 images")
+    monkeypatch.setattr("detaug.scoring.evaluate.load_model", lambda *_: model())
+    evaluated = evaluate_model("model.pt", tmp_path / "found.json", folder, draw=5)
+    assert evaluated.metrics.AP > 0.99
+    assert len(evaluated.drawn) == 5
 
 
 def test_the_lowest_score_and_the_edges(folder: Path, tmp_path: Path) -> None:

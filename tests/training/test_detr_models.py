@@ -122,7 +122,7 @@ def test_losses_are_those_of_transformers_by_kind(name: str) -> None:
 @pytest.mark.parametrize("name", MAKE)
 def test_groups_have_every_parameter_once(name: str) -> None:
     model = tiny(name, 4).model
-    optimizer = make_optimizer(model, TrainOptions(Path("a.json"), Path("b"), Path("c"), model=name))
+    optimizer = make_optimizer(model, TrainOptions(Path("a.json"), Path("b"), Path("c"), model=name).as_authors)
     assert isinstance(optimizer, torch.optim.AdamW)
     groups = optimizer.param_groups
     seen = [id(parameter) for group in groups for parameter in group["params"]]

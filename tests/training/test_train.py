@@ -304,7 +304,7 @@ def test_biases_and_norms_have_no_weight_decay(folder: tuple[Folder, Path], opti
     painted, out = folder
     settings = options(*painted, out / "run", optimizer=optimizer, weight_decay=0.5)
     model = Tiny(4)
-    groups = make_optimizer(model, settings).param_groups
+    groups = make_optimizer(model, settings.as_authors).param_groups
     decays = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     found = {name: decays[id(parameter)] for name, parameter in model.named_parameters()}
     assert found == {

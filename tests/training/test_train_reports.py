@@ -7,6 +7,7 @@ import math
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,43 @@ def test_the_page_draws_what_the_metrics_say(painted: Folder, tmp_path: Path) ->
         assert page.texts[at + 1] == f"{score:.3f}"
     assert all(source.startswith("data:image/jpeg;base64,") for source in page.sources)
     assert len(page.sources) == 2
+
+
+def test_the_page_is_written_after_each_evaluation(
+    painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("detaug.training.loop.QUICK", math.inf)
+    page, found = tmp_path / "run/curves.html", list[str]()
+
+    def say(line: str) -> None:
+        if line.startswith("epoch "):
+            found.append(page.read_text() if page.exists() else "")
+
+    settings = options(*painted, tmp_path / "run", epochs=3, eval_every=1, log_every=6)
+    train(settings, make_model=tiny(), say=say)
+    first, *others = found
+    assert first == ""
+    assert ["6 steps;" in others[0], "12 steps;" in others[1]] == [True, True]
+
+
+def test_a_page_that_takes_long_is_written_less_often(
+    painted: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And always at the end."""
+    clock, written = [0.0], list[float]()
+
+    def slow(*_: Any) -> Path:
+        written.append(clock[0])
+        clock[0] += 2
+        return tmp_path
+
+    def say(line: str) -> None:
+        clock[0] += 10 * line.startswith("evaluation ")
+
+    monkeypatch.setattr("detaug.training.loop.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("detaug.training.loop.write_curves", slow)
+    train(options(*painted, tmp_path / "run", epochs=7, eval_every=1), make_model=tiny(), say=say)
+    assert written == [10, 52, 74]  # not at 22, 32, 42; not at 64, 74, but as the last page
 
 
 def test_a_single_evaluation_has_a_marker(painted: Folder, tmp_path: Path) -> None:

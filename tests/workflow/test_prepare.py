@@ -118,6 +118,17 @@ def test_the_split_test_is_named(tmp_path: Path) -> None:
     assert "  without a split val it is evaluated on the split test" in lines
 
 
+@pytest.mark.parametrize("val", ["images/val", "../valid/images", "val.txt"])
+def test_a_val_that_is_listed_and_not_there_is_named(val: str, tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {f"images/train/{number}.jpg": image(number) for number in range(5)}
+    files |= {f"labels/train/{number}.txt": "0 0.5 0.5 0.4 0.4\n" for number in range(5)}
+    write_files(tmp_path / "data", files | {"data.yaml": f"names: [cat]\ntrain: images/train\nval: {val}\n"})
+    prepared, _, lines = run(tmp_path / "data", tmp_path / "run")
+    assert [len(names_of(file)) for file in prepared] == [4, 1]
+    (line,) = (line for line in lines if "no images" in line)
+    assert line.startswith(f"  {tmp_path / 'data/data.yaml'} has val: {val}, where no images are; if there should")
+
+
 def test_a_coco_json_is_taken_with_its_images(tmp_path: Path) -> None:
     images = write_images(tmp_path / "data/pictures")
     write(tmp_path / "data/all.json", document())

@@ -11,6 +11,10 @@ from command import detaug, error_line
 from PIL import Image
 from test_prepare import dataset
 
+from detaug.cli.train import train
+from detaug.workflow.prepare import DataFile, DataOptions
+from detaug.workflow.train_folder import DEFAULTS, SMALL_DATA, FolderOptions
+
 pytest.importorskip("torchvision")
 
 pytestmark = pytest.mark.slow
@@ -57,17 +61,32 @@ def test_each_step_is_printed_as_a_command_that_runs_alone(
     root, printed = trained
     monkeypatch.chdir(root)
     commands = [shlex.split(line[2:]) for line in printed.splitlines() if line.startswith("$ ")]
-    assert [words[1] for words in commands] == ["convert", "check", "split", "train", "evaluate", "predict"]
+    assert [words[1] for words in commands] == ["convert", "check", "split", "train", "evaluate"]
     assert all(line in (root / "run/README.txt").read_text() for line in printed.splitlines() if line[:2] == "$ "[:1])
     for words in commands:
-        if words[1] in ("evaluate", "predict"):
-            again = [word.replace("run/evaluation.html", "alone.html") for word in words[1:]]
-            assert detaug(*again).code == 0
-    assert (root / "alone.html").read_text() == (root / "run/evaluation.html").read_text()
+        if words[1] in ("check", "evaluate"):
+            alone = [re.sub(r"^run/(?=\w+\.(html|jpg)$)", "alone-", word) for word in words[1:]]
+            assert detaug(*alone).code == 0
+    for name in ("check.html", "evaluation.html"):
+        assert (root / f"alone-{name}").read_text() == (root / "run" / name).read_text()
+    assert (root / "alone-predictions.jpg").read_bytes() == (root / "run/predictions.jpg").read_bytes()
     train = next(words for words in commands if words[1] == "train")
     assert train[2:6] == ["run/data/train.json", "data/images", "-o", "run"]
     assert train[train.index("--model") + 1] == "ssdlite320_mobilenet_v3_large"
     assert re.search(r"\n  \d+ s\n\n\$ detaug evaluate ", printed)
+
+
+def test_the_readme_trains_on_with_the_same_options(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, printed = trained
+    monkeypatch.chdir(root)
+    readme = (root / "run/README.txt").read_text().splitlines()
+    assert f"What was done, in the folder {root}:" in readme
+    (line,) = (line for line in readme if "--weights" in line)
+    (train,) = (line[2:] for line in printed.splitlines() if line.startswith("$ detaug train "))
+    assert line == f"{train.replace(' -o run ', ' -o run-2 ')} --weights run/best.pt"
+    result = detaug(*shlex.split(line)[1:])
+    assert (result.code, result.err) == (0, "")
+    assert (root / "run-2/model.pt").is_file()
 
 
 def test_resuming_does_no_step_again(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +99,26 @@ def test_resuming_does_no_step_again(trained: tuple[Path, str], monkeypatch: pyt
     before = (root / "run/data/train.json").stat().st_mtime_ns
     result = detaug(*words, "--resume")
     commands = [shlex.split(line[2:])[1] for line in result.out.splitlines() if line.startswith("$ ")]
-    assert commands == ["train", "evaluate", "predict"]
+    assert commands == ["train", "evaluate"]
     assert (root / "run/data/train.json").stat().st_mtime_ns == before
+    done = [line.split()[1] for line in (root / "run/README.txt").read_text().split("\n\n")[3].splitlines()]
+    assert done == ["convert", "check", "split", "train", "evaluate"]
+
+
+def test_the_help_names_the_defaults_of_the_code() -> None:
+    """Of PATH, on a CPU and on a GPU; the others are those of FILE.json IMAGES."""
+    helps = {option.name: str(getattr(option, "help", "")) for option in train.params}
+    for device, where in (
+        ("cpu", f"on a CPU {DEFAULTS['cpu']['model']}]"),
+        ("cuda", f"of PATH {DEFAULTS['cuda']['model']},"),
+    ):
+        assert where in helps["model"], device
+    for name, value in SMALL_DATA.items():
+        assert helps[name].endswith(f"of PATH {value}]"), name
+    options = FolderOptions(DataOptions(Path("a")), Path("run"), {"device": "cpu"})
+    chosen = options.train_options(DataFile(Path("a.json"), Path("a")))
+    assert {name: getattr(chosen, name) for name in SMALL_DATA} == SMALL_DATA
+    assert (chosen.model, chosen.lr) == (DEFAULTS["cpu"]["model"], DEFAULTS["cpu"]["lr"])
 
 
 @pytest.mark.parametrize(
