@@ -1,4 +1,4 @@
-"""Numba's loops that sample maps: pictures beside the images that have a value for each pixel.
+"""Numba's loops that sample maps, which have a value for each pixel of an image.
 
 For each output pixel they go over the layers of its image, as `mask_loops` do, and look up the value of the one that is
 seen there: of those that are averaged, the one with the largest share.

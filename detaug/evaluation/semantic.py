@@ -16,7 +16,11 @@ from detaug.loading.batch import Batch
 
 @dataclass(frozen=True)
 class SemanticMetrics:
-    """What `SemanticEvaluator` measured. NaN where no pixel is of a known class."""
+    """What `SemanticEvaluator` measured. NaN where no pixel is of a known class.
+
+    >>> print(da.SemanticMetrics(mIoU=0.5, accuracy=0.75, mean_accuracy=0.7, iou={"cat": 0.5}, pixels=4))
+    mIoU 0.500  accuracy 0.750  mean accuracy 0.700
+    """
 
     mIoU: float
     """The mean of `iou` over the classes that occur, in the maps or in what was predicted."""
@@ -41,8 +45,12 @@ class SemanticEvaluator:
     the largest is taken. Pixels with `ignore` are not counted. Source of the rules: the confusion matrix of
     https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py.
 
-    >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json", maps={"semantic": da.ClassMap("SegmentationClass")})
+    >>> reader = da.MapReader("demo/VOC/JPEGImages", "demo/VOC/SegmentationClass")
     >>> evaluator = da.SemanticEvaluator(num_classes=7)
+    >>> for batch in da.Loader(reader, da.presets.evaluation((240, 240)), batch_size=8, train=False):
+    ...     evaluator.update(batch, batch.maps["semantic"])  # your model's scores or classes
+    >>> print(evaluator.compute().accuracy > 0.97)
+    True
     """
 
     @checks_names

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from detaug.arguments import check, is_whole
+from detaug.arrays import Ints
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
 from detaug.boxes.map_loops import NOTHING, sample

@@ -118,12 +118,9 @@ class FileMaps:
         # either side is that of the other one's scale, rounded
         if min(height, width) and abs(height * wide - width * tall) <= max(wide, tall):
             return
-        turned = ", as if the image's EXIF orientation were not applied; turn it too" * (
-            (height, width) == (wide, tall)
-        )
-        raise InputError(
-            f"{path} has {width} x {height} pixels, where the image has {wide} x {tall}{turned or ': it is not of it'}"
-        )
+        turned = "as if the image's EXIF orientation were not applied; turn it too"
+        why = turned if (height, width) == (wide, tall) else "so it is not of it"
+        raise InputError(f"{path} has {width} x {height} pixels, where the image has {wide} x {tall}, {why}")
 
 
 def _folder_of(kind: MapKind, name: str, images: Path) -> Path:

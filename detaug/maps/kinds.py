@@ -1,4 +1,4 @@
-"""`ClassMap` and `DepthMap`: pictures beside the images that have a value for each pixel, and what the values mean.
+"""`ClassMap` and `DepthMap`: files beside the images with a value for each pixel, and what the values mean.
 
 Such files are read with Pillow, which alone returns all of them as they are: DALI, OpenCV and imagecodecs return
 colors for a palette, and 0 and 255 for one bit.
@@ -156,6 +156,9 @@ class DepthMap:
     numbers, millimeters, and 1 of others, as Ultralytics' .npy files are. `invalid`: the value in the files of pixels
     that are not known; so are values below 0, and those that are not finite. Between pixels, depth is interpolated
     linearly of those that are known, and never between two images; where the nearest one is not known, it is 0.
+
+    >>> da.DepthMap("depth", scale=1 / 256).empty
+    0
     """
 
     folder: PathLike

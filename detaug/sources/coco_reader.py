@@ -51,7 +51,7 @@ class CocoReader(FolderSource):
     polygon, where an op turned or cut it. `channels`, `dtype`: how many bands the files have, and of what type:
     "uint8", "uint16" or "float32". With anything but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe
     gets float32 in their own values, which the CPU decodes for a GPU too. `bands`: positions, from 0, of those that are
-    used, in this order. See docs/bands.md. `maps`: by name, pictures beside the images with a value for each pixel,
+    used, in this order. See docs/bands.md. `maps`: by name, files beside the images with a value for each pixel,
     {"semantic": da.ClassMap("masks")}, for `Batch.maps`; see docs/maps.md. `crowds`: regions marked `iscrowd` are no
     objects to train on: "drop" leaves them out; with "keep" they are boxes, and "iscrowd" is a column.
 
@@ -142,6 +142,8 @@ class CocoReader(FolderSource):
         if len(self.missing) == len(self):
             self.check_files()
         self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes)
+        if found:  # `check` knows nothing of maps
+            self.remedy = "replace the file, or leave its image out of the JSON file"
         self._without_map = {index: each.why_absent(index) for each in found.values() for index in each.refused}
         self.missing = np.union1d(self.missing, [*self._without_map]).astype(np.int64)
 

@@ -33,6 +33,11 @@ class MapReader(FolderSource):
 
     Images whose header is broken, and those without a map, are `missing`: `Loader` refuses or skips them. Raises
     InputError for folders that are not as above.
+
+    >>> reader = da.MapReader("demo/VOC/JPEGImages", "demo/VOC/SegmentationClass")
+    >>> batch = next(iter(da.Loader(reader, [da.Resize((240, 320))], batch_size=4, train=False)))
+    >>> print(batch.maps["semantic"].shape, batch.maps["semantic"][0].unique())
+    torch.Size([4, 240, 320]) tensor([0, 1, 4, 6], dtype=torch.uint8)
     """
 
     @checks_names
@@ -61,7 +66,7 @@ class MapReader(FolderSource):
         self.file_names, self._bytes = files.names, files.status[:, 0]
         self.has_heif = heif.are_among(self.file_names)
         self.files = not self.has_heif
-        self.remedy = "remove it, or save it again as JPEG or PNG"
+        self.remedy = "replace the file, or remove it with its image or map"
         kind = ClassMap(masks, ignore, table, None if classes is None else tuple(classes), suffix, missing)
         self.maps = found = find_maps({"semantic": kind}, self.folder, self.file_names, self.sizes)
         for maps in found.values():

@@ -71,7 +71,7 @@ class Source:
     rounds: Bools | None = None
     """(R, n): the images that training takes in an epoch, in turn: those of row `epoch` % R. None is all."""
     maps: Mapping[str, SourceMap] = MappingProxyType({})
-    """Pictures beside the images that have a value for each pixel, by name; see `ClassMap`."""
+    """Files beside the images with a value for each pixel, by name; see `ClassMap`."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 

@@ -207,7 +207,7 @@ def test_a_map_that_cannot_be_used_is_named_or_skipped(tmp_path: Path, damage: A
     files = Files(tmp_path, coded())
     message = damage(tmp_path / "maps/0.png")
     reader = files.reader(da.ClassMap("maps", classes=[f"class {number}" for number in range(200)]))
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=f"{message}.*; replace the file, or leave its image out of the JSON file"):
         evaluate(reader)
     with pytest.warns(UserWarning, match="skipped"):
         batch = evaluate(reader, on_error="skip", max_skipped=0.5)
