@@ -65,8 +65,8 @@ class View(NamedTuple):
 def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     """Draw a Pascal VOC dataset into the folder `root`; return it.
 
-    It has Annotations, JPEGImages, ImageSets/Main, and the visible pixels of each object, SegmentationObject, and of each
-    class, SegmentationClass: the n-th of the names in order is n, and 0 is the background.
+    It has Annotations, JPEGImages, ImageSets/Main, and the visible pixels of each object, SegmentationObject, and of
+    each class, SegmentationClass: the n-th of the names in order is n, and 0 is the background.
     images: their number; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
     seed: the same seed gives the same images and boxes; image n does not depend on how many there are.
     Among five images or more, one has no objects, one has a difficult object, one has decimal coordinates.
