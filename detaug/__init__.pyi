@@ -19,6 +19,8 @@ from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
 from detaug.evaluation.masks import MaskMetrics as MaskMetrics
 from detaug.evaluation.merging import merge_tiles as merge_tiles
 from detaug.evaluation.rotated import RotatedMetrics as RotatedMetrics
+from detaug.evaluation.semantic import SemanticEvaluator as SemanticEvaluator
+from detaug.evaluation.semantic import SemanticMetrics as SemanticMetrics
 from detaug.importing.import_recipe import ImportedRecipe as ImportedRecipe
 from detaug.importing.import_recipe import import_recipe as import_recipe
 from detaug.loading.batch import Batch as Batch
@@ -30,6 +32,8 @@ from detaug.loading.samplers import EmptyImageSampler as EmptyImageSampler
 from detaug.loading.samplers import HardImageSampler as HardImageSampler
 from detaug.loading.samplers import RepeatFactorSampler as RepeatFactorSampler
 from detaug.loading.samplers import SourceWeightSampler as SourceWeightSampler
+from detaug.maps.kinds import ClassMap as ClassMap
+from detaug.maps.kinds import DepthMap as DepthMap
 from detaug.ops.affine import RandomAffine as RandomAffine
 from detaug.ops.affine import RandomPerspective as RandomPerspective
 from detaug.ops.affine import RandomRotation as RandomRotation
@@ -102,6 +106,7 @@ from detaug.sources.clip_reader import ClipReader as ClipReader
 from detaug.sources.coco_reader import CocoReader as CocoReader
 from detaug.sources.concat import ConcatReader as ConcatReader
 from detaug.sources.image_folder import ImageFolder as ImageFolder
+from detaug.sources.map_reader import MapReader as MapReader
 from detaug.sources.source import Source as Source
 from detaug.sources.stack import StackReader as StackReader
 from detaug.tiles.reader import TileReader as TileReader

@@ -95,17 +95,21 @@ class Field:
         further = lens * squared * (1 + squared)
         return x + across * further, y + down * further
 
-    def undistorted_units(self, image: int, x: Ints, y: Ints) -> tuple[Ints, Ints]:
+    def undistorted_units(self, image: int, x: Ints, y: Ints, rim: float = 0.0) -> tuple[Ints, Ints]:
         """Return where points of an output come from, x and y (R, C), all in units of 1/256 pixel, rounded.
 
-        `x` (C,), `y` (R, 1). What comes from outside of the image is far away, since it is fill.
-        `mask_kernels.undistort` gives the same bits.
+        `x` (C,), `y` (R, 1). What comes from outside of the image is far away, since it is fill; but what comes from up
+        to `rim` pixels outside, where an image is drawn with the pixels of its rim, from there.
+        `mask_kernels.undistort` gives the same bits, for masks.
         """
         height, width = self.size[image].tolist()
         in_x, in_y = x / ONE, y / ONE
         at_x, at_y = self.undistorted(image, in_x + 0 * in_y, in_y + 0 * in_x)
-        seen = (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
-        units = (np.where(seen, np.floor(position * ONE + 0.5), -FAR) for position in (at_x, at_y))
+        seen = (at_x >= -rim) & (at_x < width + rim) & (at_y >= -rim) & (at_y < height + rim)
+        units = [np.where(seen, np.floor(position * ONE + 0.5), -FAR) for position in (at_x, at_y)]
+        if rim:
+            sides = width * ONE, height * ONE
+            units = [np.where(seen, unit.clip(0, side - 1), unit) for unit, side in zip(units, sides, strict=True)]
         from_x, from_y = (unit.astype(np.int64) for unit in units)
         return from_x, from_y
 

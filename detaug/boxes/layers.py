@@ -22,7 +22,9 @@ from detaug.boxes import polygons
 from detaug.boxes.stencils import Stencils, no_stencils, places_of
 
 HOLE = np.iinfo(np.int64).min
-"""The image of a layer that has none."""
+"""The image of a layer that has none: of the fill around what is pasted."""
+ERASED = HOLE + 1
+"""The image of one that has none because an op erased it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class Layers:
 
     image: Ints
     """(N, L): the image that it shows, counted from this one among the views: 0 is the image itself, -1 the one before
-    it, `HOLE` none. `of_source` makes positions in the source of it."""
+    it, `HOLE` and `ERASED` none. `of_source` makes positions in the source of it."""
     to_source: Floats
     """(N, L, 3, 3): output pixels (x, y, 1) -> pixels of that image's source, projective."""
     rectangle: Floats
@@ -99,7 +101,7 @@ class Layers:
         used = (rectangle[..., :2] < rectangle[..., 2:]).all(2)
         parts = replace(
             parts,
-            image=np.where(parts.image != HOLE, parts.image + steps.reshape(-1, 1), HOLE),
+            image=np.where(parts.image > ERASED, parts.image + steps.reshape(-1, 1), parts.image),
             rectangle=rectangle,
             interval=low_end + parts.interval * (high_end - low_end),  # rounded alike, so what contains stays so
         )
@@ -115,11 +117,17 @@ class Layers:
         mixed = self.mixed | (shown & (steps != 0)).any(1) | (shown.sum(1) > 1)
         return replace(self, **joined, mixed=mixed)
 
-    def with_holes(self, rectangles: Floats, interval: Floats | None = None, stencil: Stencils | None = None) -> Layers:
+    def with_holes(
+        self,
+        rectangles: Floats,
+        interval: Floats | None = None,
+        stencil: Stencils | None = None,
+        image: int = HOLE,
+    ) -> Layers:
         """Return these layers under holes, `rectangles` (N, K, 4) XYXY in output pixels.
 
         `interval` (N, K, 2): what they fill of an average; `stencil` (N, K): which pixels of each they cover; by
-        default all.
+        default all. `image`: `HOLE` or `ERASED`.
         """
         (n, count), holes = self.image.shape, rectangles.shape[1]
         copies = np.tile(np.arange(count, count + holes), (n, 1))
@@ -127,7 +135,7 @@ class Layers:
         whole = np.tile(np.eye(3), (n, holes, 1, 1))
         nowhere = np.zeros((n, holes, 2, 2))
         above = Layers(
-            np.full((n, holes), HOLE), whole, rectangles, nowhere, interval, copies, self.mixed, stencil=stencil
+            np.full((n, holes), image), whole, rectangles, nowhere, interval, copies, self.mixed, stencil=stencil
         )
         below, above = _alike(self, above)
         ours, theirs = below._of_layers(), above._of_layers()
@@ -149,10 +157,14 @@ class Layers:
         return self if missing <= 0 else self.with_holes(np.zeros((len(self), missing, 4)))
 
     def of_source(self, images: Ints) -> Layers:
-        """Return layers whose `image` is a position in the source, -1 for none. `images`: (N,) that of each view."""
+        """Return layers whose `image` is a position in the source, -1 for none, -2 for what was erased.
+
+        `images`: (N,) that of each view.
+        """
         own = np.arange(len(self))[:, None]
-        shown = self.image != HOLE
-        return replace(self, image=np.where(shown, images[np.where(shown, own + self.image, 0)], -1))
+        shown = self.image > ERASED
+        none = np.where(self.image == ERASED, -2, -1)
+        return replace(self, image=np.where(shown, images[np.where(shown, own + self.image, 0)], none))
 
     def clip_region_or_all(self) -> Floats:
         """Return (N, L, V, 2): the clip region, or one so large that nothing is outside."""
@@ -219,8 +231,8 @@ class Drawing:
         return Drawing(count, lambda: self.layers.paste(images, source, target, **more))
 
     def with_holes(self, rectangles: Floats) -> Drawing:
-        """Return the drawing after `Layers.with_holes`."""
-        return Drawing(self.count + rectangles.shape[1], lambda: self.layers.with_holes(rectangles))
+        """Return the drawing after an op erased `rectangles` (N, K, 4) XYXY, output pixels."""
+        return Drawing(self.count + rectangles.shape[1], lambda: self.layers.with_holes(rectangles, image=ERASED))
 
     def replace_at(self, images: Ints, other: Drawing) -> Drawing:
         """Return the drawing after `Layers.replace_at`."""

@@ -26,6 +26,9 @@ __all__ = ["make_voc"]
 Box = tuple[float, float, float, float]
 Mask = npt.NDArray[np.bool_]
 
+CLASSES = ("ball", "car", "fish", "house", "mug", "tree")
+"""In the order of their numbers in SegmentationClass, from 1."""
+
 SIZES = ((500, 375), (500, 333), (375, 500), (500, 375), (480, 360), (500, 400), (333, 500), (500, 375))
 
 
@@ -62,7 +65,8 @@ class View(NamedTuple):
 def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     """Draw a Pascal VOC dataset into the folder `root`; return it.
 
-    It has Annotations, JPEGImages, ImageSets/Main, and SegmentationObject, the visible pixels of each object.
+    It has Annotations, JPEGImages, ImageSets/Main, and the visible pixels of each object, SegmentationObject, and of
+    each class, SegmentationClass: the n-th of the names in order is n, and 0 is the background.
     images: their number; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
     seed: the same seed gives the same images and boxes; image n does not depend on how many there are.
     Among five images or more, one has no objects, one has a difficult object, one has decimal coordinates.
@@ -71,18 +75,20 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     >>> import tempfile
     >>> root = make_voc(tempfile.mkdtemp(), images=2)
     >>> sorted(path.name for path in root.iterdir())
-    ['Annotations', 'ImageSets', 'JPEGImages', 'SegmentationObject']
+    ['Annotations', 'ImageSets', 'JPEGImages', 'SegmentationClass', 'SegmentationObject']
     """
     if images < 1:
         raise InputError(f"images must be at least 1, got {images}; the demo has 60")
     root, names = Path(root), [f"{n:06d}" for n in range(1, images + 1)]
-    for folder in ("Annotations", "JPEGImages", "SegmentationObject", "ImageSets/Main"):
+    for folder in ("Annotations", "JPEGImages", "SegmentationObject", "SegmentationClass", "ImageSets/Main"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for n, name in enumerate(names):
         image, things = paint(n, seed)
         image.save(root / "JPEGImages" / f"{name}.jpg", quality=90)
         _annotation(f"{name}.jpg", image.size, things).write(root / "Annotations" / f"{name}.xml")
-        _masks(image.size, things).save(root / "SegmentationObject" / f"{name}.png", optimize=True)
+        numbers = {"Object": range(1, len(things) + 1), "Class": [CLASSES.index(thing.name) + 1 for thing in things]}
+        for kind, own in numbers.items():
+            _numbered(image.size, things, own).save(root / f"Segmentation{kind}" / f"{name}.png", optimize=True)
     train = images - images // 5
     for split, part in {"train": names[:train], "val": names[train:], "trainval": names}.items():
         file = root / "ImageSets" / "Main" / f"{split}.txt"
@@ -90,12 +96,12 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     return root
 
 
-def _masks(size: tuple[int, int], things: Sequence[Thing]) -> Image.Image:
-    """Return VOC's image of objects: the n-th of the XML has the number n, and the n-th color of VOC's map."""
-    numbers = np.zeros(size[::-1], np.uint8)
-    for number, thing in enumerate(things, 1):
-        numbers[thing.seen] = number
-    image = Image.fromarray(numbers)
+def _numbered(size: tuple[int, int], things: Sequence[Thing], numbers: Sequence[int]) -> Image.Image:
+    """Return VOC's image of the numbers of objects: each pixel has that of what is seen, and its color of VOC's map."""
+    pixels = np.zeros(size[::-1], np.uint8)
+    for number, thing in zip(numbers, things, strict=True):
+        pixels[thing.seen] = number
+    image = Image.fromarray(pixels)
     # The lowest bits of a number are the highest of red, green and blue, the next three the next ones.
     bits = [[sum((n >> 3 * k + channel & 1) << 7 - k for k in range(3)) for channel in range(3)] for n in range(256)]
     image.putpalette(np.ravel(bits).tolist())

@@ -15,6 +15,7 @@ from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
 from detaug.boxes.shape_group import PartOfGroup
 from detaug.drawing.sheet import notebook_png
+from detaug.loading.batch_maps import MapsOfBatch, MapsOfPixels
 from detaug.loading.batch_masks import MasksOfBoxes
 from detaug.loading.source_pixels import InSourcePixels
 from detaug.loading.trainer_formats import (
@@ -26,7 +27,7 @@ from detaug.loading.trainer_formats import (
     split_by_image,
 )
 
-YoloTask = Literal["detect", "segment", "pose", "obb"]
+YoloTask = Literal["detect", "segment", "pose", "obb", "semantic", "depth"]
 Columns: TypeAlias = Tensor | NDArray[Any]
 
 
@@ -45,7 +46,7 @@ class OldNames:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(OldNames, MasksOfBoxes, InSourcePixels):
+class Batch(OldNames, MapsOfPixels, MasksOfBoxes, InSourcePixels):
     """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
 
     images, boxes, labels, valid and classes are on the loader's device; the other tensors stay on the CPU. They share
@@ -103,6 +104,8 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
     """(N, ...): further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
     distortion: Field | None = None
     """What an op such as `OpticalDistortion` bent the images by, once they were drawn; `matrix` is that before it."""
+    maps_of_images: MapsOfBatch = field(default_factory=MapsOfBatch)
+    """The maps of the images that it shows, as the source has them; `maps` are those of the output."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -174,18 +177,26 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
             "labels": self._coco_targets("class_labels", 0, padded_size, masks),
         }
 
-    def as_mask2former(self) -> dict[str, Any]:
+    def as_mask2former(self, *, map: str | None = None) -> dict[str, Any]:
         """Return the inputs of Mask2Former and OneFormer of transformers: `model(**batch.as_mask2former())`.
 
         `pixel_values` (N, 3, H, W); `pixel_mask` (N, H, W) int64, 0 where padded; `mask_labels`: N tensors (M_i, H, W)
-        float32, 0 or 1; `class_labels`: N tensors (M_i,) int64, from 0. Raises InputError for a source without masks.
+        float32, 0 or 1; `class_labels`: N tensors (M_i,) int64, from 0. `map`: the name of a `ClassMap`, whose classes
+        are the masks instead, one for each class that an image shows; what is to be ignored is in no mask. Raises
+        InputError for a source without masks, or without this map.
         """
-        targets = self.targets(masks=True)
+        if map is None:
+            targets = self.targets(masks=True)
+            masks, classes = [target["masks"] for target in targets], [target["labels"] - 1 for target in targets]
+        else:
+            ignore, values = self.maps_of_images.classes(map).ignore, self.maps[map].long()
+            classes = [present[present != ignore] for present in (image.unique() for image in values)]
+            masks = [image == own[:, None, None] for image, own in zip(values, classes, strict=True)]
         return {
             "pixel_values": self.images,
             "pixel_mask": (~padding_mask(self.images, self.image_size)).long(),
-            "mask_labels": [target["masks"].float() for target in targets],
-            "class_labels": [target["labels"] - 1 for target in targets],
+            "mask_labels": [mask.float() for mask in masks],
+            "class_labels": classes,
         }
 
     def as_yolo(self, task: YoloTask = "detect") -> dict[str, Any]:
@@ -200,8 +211,15 @@ class Batch(OldNames, MasksOfBoxes, InSourcePixels):
         For "segment" the rows of each image are sorted by the areas of their masks, the largest first. `masks`
         (N, H / 4, W / 4) int32 is i + 1 where the image's i-th object is seen, small objects on large ones, else 0;
         `sem_masks`, of the same shape, float32, is the class there, from 0, and 0 elsewhere.
+        For "semantic" and "depth" there are no rows, but the map of this name: `semantic_mask` (N, H, W) int32, 255
+        where it is to be ignored; or `depth` (N, H, W) float32, 0 where it is not known. See `maps`.
         """
-        check("task", task, task in get_args(YoloTask), "'detect', 'segment', 'pose' or 'obb'")
+        check("task", task, task in get_args(YoloTask), " or ".join(map(repr, get_args(YoloTask))))
+        if task == "semantic":
+            ignore, classes = self.maps_of_images.classes(task).ignore, self.maps[task].int()
+            return {"img": self.images, "semantic_mask": classes.masked_fill(classes == ignore, 255)}
+        if task == "depth":
+            return {"img": self.images, "depth": self.map(task)}
         real = real_rows(self.counts, self.boxes.shape[1], self.boxes.device)
         size = torch.tensor([self.images.shape[-2:]], device="cpu")
         boxes = relative_to(center_and_size(self.boxes), size)

@@ -22,6 +22,7 @@ from detaug.loading.batch_targets import make_batch
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.engine import Engine
 from detaug.loading.image_cache import ImageCache
+from detaug.loading.map_feed import MapsOfImages
 from detaug.loading.planner import Planner
 from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
@@ -45,6 +46,7 @@ class RenderedBatch:
     plan: BatchPlan
     images: Tensor
     guard: StreamGuard
+    maps: MapsOfImages
 
 
 class BatchStream:
@@ -53,7 +55,8 @@ class BatchStream:
     def __init__(self, planner: Planner, engine: Engine, flow: FlowPipeline | None = None) -> None:
         self._planner, self._engine, self._flow = planner, engine, flow
         self._jobs: Iterator[Job] = iter(())
-        self._parts: list[Tensor] = []  # of the batch that is being rendered
+        self._parts: list[Tensor] = []  # of the batch that is being rendered, as are its maps
+        self._maps: MapsOfImages = {}
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
         self._is_claimed = False
@@ -103,18 +106,19 @@ class BatchStream:
             while not self._rendered:
                 self._render_next(position)
             rendered = self._rendered.popleft()
-            return self._assemble(
-                rendered.plan, self._engine.renderer.on_current_stream(rendered.images, rendered.guard)
-            )
+            images = self._engine.renderer.on_current_stream(rendered.images, rendered.guard)
+            return self._assemble(rendered.plan, images, rendered.maps)
 
     def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> Batch | ClipBatch:
         """Return the batch of these images with the numbers that were drawn before, in an epoch."""
         jobs = self._planner.replay(indices, params, epoch)
         try:
-            parts = [part for job in jobs for part in job.images(self._engine.run_alone(job))]
+            finished = [self._engine.run_alone(job) for job in jobs]
         except BadFilesFound as error:
             raise bad_files_error(error.files, self._planner.reader) from None
-        batch = self._assemble(jobs[0].group.batches[0].plan, join(parts))
+        parts = [part for each in finished for part in each.job.images(each.outputs)]
+        maps = {index: own for each in finished for index, own in each.maps.items()}
+        batch = self._assemble(jobs[0].group.batches[0].plan, join(parts), maps)
         assert batch is not None, "a replayed batch has no stand-ins"
         return batch
 
@@ -122,6 +126,7 @@ class BatchStream:
         """Drop all batches that are planned, in flight or rendered; the pipelines stay."""
         self._is_claimed = False
         self._parts.clear()
+        self._maps = {}
         self._rendered.clear()
         self._jobs = iter(())
         self._planner.skipped.forget_refused()
@@ -165,7 +170,7 @@ class BatchStream:
         self._engine.grow()
         try:
             self._fill()
-            job, outputs = self._engine.finish()
+            job, outputs, maps = self._engine.finish()
             self._fill()
         except BadFilesFound as error:
             bad = error.files
@@ -175,19 +180,21 @@ class BatchStream:
         images, guard = job.images(outputs), StreamGuard(self._engine.device)
         for batch, pixels in zip(job.group.batches, images, strict=True):
             self._parts.append(pixels)
+            self._maps |= {index: maps[index] for index in batch.plan.indices.tolist() if index in maps}
             if sum(map(len, self._parts)) == len(batch.plan.indices):
-                self._rendered.append(RenderedBatch(batch.plan, join(self._parts), guard))
-                self._parts = []
+                self._rendered.append(RenderedBatch(batch.plan, join(self._parts), guard, self._maps))
+                self._parts, self._maps = [], {}
 
     def _skip(self, bad: BadFiles, position: Position) -> None:
         self._parts.clear()
+        self._maps = {}
         self._planner.skipped.add(bad)
         self._planner.check_batch(*position)
         self._engine.close()  # before the new pipelines: the device may not have room for both
         self._engine.open()
         self._jobs = self._planner.jobs_from(*position)
 
-    def _assemble(self, plan: BatchPlan, images: Tensor) -> Batch | ClipBatch | None:
+    def _assemble(self, plan: BatchPlan, images: Tensor, maps: MapsOfImages) -> Batch | ClipBatch | None:
         """Build the batch, without stand-ins; None if it has no other images."""
         indices, params, targets = plan.indices, plan.params, plan.targets
         targets.wait()
@@ -202,7 +209,7 @@ class BatchStream:
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
         flow = self._flow(images) if self._flow else None
         drawn = params if self._planner.return_params else None
-        return make_batch(self._planner.reader, indices, images, targets, plan.epoch, drawn, flow)
+        return make_batch(self._planner.reader, indices, images, targets, plan.epoch, drawn, flow, maps)
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:
@@ -221,6 +228,7 @@ class BatchStream:
         if self._flow:
             self._flow.close()
         self._parts.clear()
+        self._maps = {}
         self._rendered.clear()
         self._jobs = iter(())
 

@@ -22,7 +22,9 @@ from detaug.boxes.views import Views
 from detaug.coco.values import Column
 from detaug.gpu.streams import StreamGuard, to_device
 from detaug.loading.batch import Batch, as_tensors
+from detaug.loading.batch_maps import MapsOfBatch
 from detaug.loading.clip_batch import ClipBatch
+from detaug.loading.map_feed import MapsOfImages
 from detaug.sources.clips import FrameColumns
 from detaug.sources.columns import gather
 from detaug.sources.source import Source
@@ -129,6 +131,7 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Sourc
     `images`: (N,) the position of each view in the source.
     """
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
+    drawing = views.drawing_or_whole() if reader.maps else views.drawing
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
     room = np.repeat(most, lengths)
@@ -148,7 +151,8 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Sourc
         counts=[tuple(counts[batch].tolist()) for batch in batches],
         image_size=np.ascontiguousarray(views.size, np.int64),
         matrix=np.ascontiguousarray(views.to_output(), np.float32),
-        drawing=None if views.drawing is None else views.drawing.of_source(images),
+        # maps are looked up through the layers, also where there is one alone
+        drawing=None if drawing is None else drawing.of_source(images),
         layer_of_box=None if layer_of_box is None else in_rooms(layer_of_box, counts, room, 0),
         distortion=views.field,
         moved=moved,
@@ -228,6 +232,7 @@ def make_batch(
     epoch: int,
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None = None,
+    maps: MapsOfImages | None = None,
 ) -> Batch | ClipBatch:
     """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips."""
     columns = gather(reader.columns, targets.rows.numpy())
@@ -242,6 +247,7 @@ def make_batch(
         moved=targets.moved,
         params=params,
         epoch=epoch,
+        maps_of_images=MapsOfBatch({name: own.kind for name, own in reader.maps.items()}, maps or {}),
         **{column.name: getattr(targets, column.name) for column in _COLUMNS if column.name != "keypoints"},
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from detaug.loading.bad_files import BadFilesFound, files_behind, unreadable_files
+from detaug.loading.map_feed import MapFeed, MapsOfImages, OwnMaps
 from detaug.loading.renderers import Job, Renderer
 from detaug.loading.settings import Settings
 from detaug.pipelines.errors import DALI_ERRORS
@@ -18,11 +20,20 @@ from detaug.sources.source import Source
 
 
 class InFlight(NamedTuple):
-    """A job, and the worker that processes it, if it has anything to do."""
+    """A job, the worker that processes it, if it has anything to do, and the maps that are read for it."""
 
     job: Job
     worker: PipelineWorker
     works: bool
+    maps: dict[int, Future[OwnMaps]]
+
+
+class Finished(NamedTuple):
+    """A job, the outputs of its pipeline, and the maps of its images."""
+
+    job: Job
+    outputs: list[Any]
+    maps: MapsOfImages
 
 
 class Engine:
@@ -37,6 +48,7 @@ class Engine:
     ) -> None:
         self.renderer, self.reader, self.settings, self.device = renderer, reader, settings, device
         self._most_images = most_images
+        self._maps = MapFeed(reader)
         self._pipelines = 0
         self._has_finished = False  # a job
         self._free: deque[PipelineWorker] = deque()  # each worker once for every job that it can take
@@ -76,16 +88,18 @@ class Engine:
     def start(self, job: Job) -> None:
         """Give a job to the next free pipeline. Raises BadFilesFound for files that cannot be read."""
         worker = self._free[0]
+        maps = self._maps.start(job.group.indices)
         works = self._start(worker, job)
         self._free.popleft()
-        self._in_flight.append(InFlight(job, worker, works))
+        self._in_flight.append(InFlight(job, worker, works, maps))
 
-    def finish(self) -> tuple[Job, list[Any]]:
-        """Wait for the job that was started first, and return it with the outputs of its pipeline.
+    def finish(self) -> Finished:
+        """Wait for the job that was started first, and return what it gave.
 
         Raises BadFilesFound for files that cannot be used, and the pipeline's error if it failed for another reason.
         """
-        job, worker, _ = self._in_flight[0]
+        job, worker, _, reading = self._in_flight[0]
+        maps = self._maps.finish(reading)
         same_pipeline = [flight.job.decoded for flight in self._in_flight if flight.worker is worker]
         try:
             outputs = self._collect()
@@ -93,7 +107,7 @@ class Engine:
             indices = np.concatenate(same_pipeline)
             raise BadFilesFound(files_behind(error, self.reader, indices, self.device)) from error
         self._has_finished = True
-        return job, outputs
+        return Finished(job, outputs, maps)
 
     def discard(self) -> None:
         """Wait for all jobs in flight and discard them, with their errors; `open` replaces a pipeline that failed."""
@@ -103,11 +117,13 @@ class Engine:
         except DALI_ERRORS:
             self.close()
 
-    def run_alone(self, job: Job) -> list[Any]:
-        """Return the outputs of a job from a pipeline of its own. Raises as `finish` does."""
+    def run_alone(self, job: Job) -> Finished:
+        """Return what a job gives in a pipeline of its own. Raises as `finish` does."""
         worker = self._worker(len(job.group.indices), depth=1)
+        reading = self._maps.start(job.group.indices)
         try:
-            return worker.finish() if self._start(worker, job) else []
+            outputs = worker.finish() if self._start(worker, job) else []
+            return Finished(job, outputs, self._maps.finish(reading))
         except DALI_ERRORS as error:
             raise BadFilesFound(files_behind(error, self.reader, job.decoded, self.device)) from error
         finally:
@@ -133,7 +149,7 @@ class Engine:
 
     def _collect(self) -> list[Any]:
         """Wait for the outputs of the job that was started first; its worker is free afterwards."""
-        _, worker, works = self._in_flight[0]
+        _, worker, works, _ = self._in_flight[0]
         outputs = worker.finish() if works else []
         self._in_flight.popleft()
         self._free.append(worker)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,8 @@ from detaug.errors import InputError
 from detaug.files import heif
 from detaug.files.image_file import short_digest
 from detaug.files.paths import PathLike
+from detaug.maps.files import find_maps
+from detaug.maps.kinds import ClassMap, DepthMap
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.clips import Tracks
@@ -49,8 +51,9 @@ class CocoReader(FolderSource):
     polygon, where an op turned or cut it. `channels`, `dtype`: how many bands the files have, and of what type:
     "uint8", "uint16" or "float32". With anything but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe
     gets float32 in their own values, which the CPU decodes for a GPU too. `bands`: positions, from 0, of those that are
-    used, in this order. See docs/bands.md. `crowds`: regions marked `iscrowd` are no objects to train on: "drop" leaves
-    them out; with "keep" they are boxes, and "iscrowd" is a column.
+    used, in this order. See docs/bands.md. `maps`: by name, files beside the images with a value for each pixel,
+    {"semantic": da.ClassMap("masks")}, for `Batch.maps`; see docs/maps.md. `crowds`: regions marked `iscrowd` are no
+    objects to train on: "drop" leaves them out; with "keep" they are boxes, and "iscrowd" is a column.
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 
@@ -90,6 +93,7 @@ class CocoReader(FolderSource):
         channels: int = 3,
         dtype: DType = "uint8",
         bands: Sequence[int] | None = None,
+        maps: Mapping[str, ClassMap | DepthMap] | None = None,
         cache: bool = True,
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
@@ -116,6 +120,7 @@ class CocoReader(FolderSource):
             data = read_annotations(file, columns=wanted_columns, outlines=wanted.outlines, cache=cache)
         data, self.json_file = replace(data, path=self.annotations), file.absolute()
         self._video_files = data.video_files
+        self._without_map: dict[int, str] = {}
         self._keep_columns(data)
         keep = ~data.crowd | (crowds == "keep")
         arguments = source_columns(data, keep, names) | {"origin": str(self.annotations)}
@@ -136,6 +141,11 @@ class CocoReader(FolderSource):
         # of no image a file is there: it is the folder that is wrong, and no loader could skip them
         if len(self.missing) == len(self):
             self.check_files()
+        self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes)
+        if found:  # `check` knows nothing of maps
+            self.remedy = "replace the file, or leave its image out of the JSON file"
+        self._without_map = {index: each.why_absent(index) for each in found.values() for index in each.refused}
+        self.missing = np.union1d(self.missing, [*self._without_map]).astype(np.int64)
 
     def _keep_columns(self, data: Annotations) -> None:
         """Keep what a subclass needs of the JSON file besides images, boxes and classes."""
@@ -146,6 +156,8 @@ class CocoReader(FolderSource):
 
     def why_missing(self, index: int) -> str:
         """Return the reason why a missing image cannot be used."""
+        if index in self._without_map:
+            return self._without_map[index]
         in_shard = bool(self._storage.shards.name(index))
         return "cannot be read: its shard does not exist, or ends before it" if in_shard else super().why_missing(index)
 
@@ -161,6 +173,10 @@ class CocoReader(FolderSource):
                 f"{self.annotations}: the frames are in video files, as {min(self._video_files.values())!r}, and are "
                 "no files; da.VideoReader(VIDEOS, annotations=JSON) reads them, and so does detaug preview --frames N"
             )
+        if self._without_map:
+            index, why = min(self._without_map.items())
+            without = f"{len(self._without_map)} of {len(self)} images have no map, the first: {self.path(index)}"
+            raise AnnotationError(f"{self.annotations}: {without} {why}")
         if len(self.missing):
             shard = self._storage.shards.name(int(self.missing[0]))
             first = shard or self.file_names[self.missing[0]]

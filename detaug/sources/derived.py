@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import tee
 from math import lcm
 from pathlib import Path
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from detaug.arrays import Bools, Bytes, Ints, pairs
 from detaug.errors import InputError
 from detaug.files.image_file import short_digest
+from detaug.maps.derived import DerivedMaps
 from detaug.sources.clips import Tracks
 from detaug.sources.source import Source
 from detaug.storage.storage import Upcoming
@@ -56,6 +57,7 @@ class DerivedSource(Source):
             self._pass_on_pixels()
         faults = [source.missing + first for source, first in zip(self.sources, self._first, strict=False)]
         self.missing = np.flatnonzero(np.isin(self._shown, np.concatenate(faults)).any(1))
+        self.maps = self._derived_maps()
         self.remedy = "; ".join(dict.fromkeys(source.remedy for source in self.sources))
         self.rounds = self._rounds()
 
@@ -91,6 +93,19 @@ class DerivedSource(Source):
         self.decodes, self.pixel_format = first.decodes, first.pixel_format
         self.files = all(source.files for source in self.sources)
         self.has_heif = any(source.has_heif for source in self.sources)
+
+    def _derived_maps(self) -> dict[str, DerivedMaps]:
+        """Return the maps that at least one source has, by name."""
+        names = dict.fromkeys(name for source in self.sources for name in source.maps)
+        return {
+            name: DerivedMaps(name, [source.maps.get(name) for source in self.sources], partial(self._with_map, name))
+            for name in names
+        }
+
+    def _with_map(self, name: str, index: int) -> tuple[int, int]:
+        """Return the place of the image whose map an image has: of several that it shows, the first one with it."""
+        places = [self._place(shown) for shown in self._shown[index].tolist()]
+        return next((place for place in places if name in self.sources[place[0]].maps), places[0])
 
     def _rounds(self) -> Bools | None:
         """Return the images of each epoch: those that each source takes, whose turns may have other lengths."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import Views, whole_images
 from detaug.errors import InputError
 from detaug.files.image_file import short_digest
+from detaug.maps.files import SourceMap
 from detaug.pixel_format import RGB8, PixelFormat
 from detaug.sources.clips import FrameColumns, Tracks
 from detaug.sources.columns import as_columns
@@ -68,6 +70,8 @@ class Source:
     near each other."""
     rounds: Bools | None = None
     """(R, n): the images that training takes in an epoch, in turn: those of row `epoch` % R. None is all."""
+    maps: Mapping[str, SourceMap] = MappingProxyType({})
+    """Files beside the images with a value for each pixel, by name; see `ClassMap`."""
     remedy: str = "leave it out, or replace the file"
     """What an error advises for an image that cannot be used."""
 

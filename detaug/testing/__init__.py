@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 from detaug.arguments import check, is_whole
 from detaug.arrays import Array, Arrays
 from detaug.ops.op import Op, PixelOp
+from detaug.testing.maps import assert_maps_follow_pixels as assert_maps_follow_pixels
 from detaug.testing.painted import Painted as Painted
 from detaug.testing.painted import Result as Result
 from detaug.testing.painted import paint as paint

@@ -14,6 +14,8 @@ from detaug.errors import InputError
 from detaug.files.decodable import contiguous_tiff
 from detaug.machine.cores import available_cores
 from detaug.machine.threads import Threads
+from detaug.maps.files import SourceMap
+from detaug.maps.values import MapValues
 from detaug.sources.derived import DerivedSource, of_images
 from detaug.sources.source import Source
 from detaug.tiles.cut import cut_objects
@@ -99,6 +101,7 @@ class TileReader(DerivedSource):
         }
         super().__init__([reader], self.pictures, of_images(reader, self.pictures, objects.rows) | cut)
         self.rounds = None if grids == 1 else own.grids.T
+        self.maps = {name: TileMaps(maps, self.windows, self.sizes) for name, maps in self.maps.items()}
         self._read = ImageParts(reader, parse_size("memory", memory))
 
     def __repr__(self) -> str:
@@ -160,3 +163,14 @@ class TileReader(DerivedSource):
         stretches = self.stretch_of_clip  # the order of training depends on them, and they on whether tifffile is there
         near = b"" if stretches is None else stretches.tobytes()
         return self.windows.tobytes() + self.pictures.tobytes() + near
+
+
+class TileMaps:
+    """The maps of one name of tiles: the parts of those of the source images, which are read once for all tiles."""
+
+    def __init__(self, maps: SourceMap, windows: Ints, sizes: Ints) -> None:
+        self.kind, self._maps, self._windows, self._sizes = maps.kind, maps, windows, sizes
+
+    def read(self, index: int) -> MapValues:
+        """Return the map of a tile."""
+        return self._maps.read(index).of_part(self._windows[index].astype(np.float64), self._sizes[index])

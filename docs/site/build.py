@@ -38,7 +38,7 @@ NAVIGATION = {
         *("docs/trainers/rf_detr", "docs/trainers/ultralytics", "docs/trainers/accelerate_loop"),
         "docs/trainers/lightning_fit",
     ],
-    "Tasks": ["docs/masks", "docs/points", "docs/large-pictures", "docs/bands", "docs/video"],
+    "Tasks": ["docs/masks", "docs/maps", "docs/points", "docs/large-pictures", "docs/bands", "docs/video"],
     "DALI and other frameworks": ["docs/dali-pipelines", "docs/interop"],
     "Reference": ["docs/errors-and-troubleshooting", "docs/commands", "docs/findings", "api"],
     "About": [

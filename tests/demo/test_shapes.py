@@ -134,6 +134,21 @@ def test_masks_are_those_of_the_boxes_and_in_the_colours_of_voc(voc: Path, tmp_p
         assert len(colors) == len(read_xml(voc)["000001"].findall("object")) + 1
 
 
+def test_maps_of_classes_are_where_the_objects_are(voc: Path, tmp_path: Path) -> None:
+    voc_to_coco(voc, tmp_path / "objects.json")
+    rows = json.loads((tmp_path / "objects.json").read_text())
+    names = {row["id"]: row["name"] for row in rows["categories"]}
+    numbers = {name: number for number, name in enumerate(sorted(set(names.values())), 1)}
+    for image in rows["images"][:12]:
+        stem = Path(image["file_name"]).stem
+        objects, classes = (
+            np.asarray(Image.open(voc / f"Segmentation{kind}/{stem}.png")) for kind in ("Object", "Class")
+        )
+        xml = [each.findtext("name", "") for each in read_xml(voc)[stem].findall("object")]
+        wanted = np.array([0, *(numbers[name] for name in xml)])[objects]
+        assert (classes == wanted).all()
+
+
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "paint", shapes.paint.__wrapped__)  # type: ignore[attr-defined]

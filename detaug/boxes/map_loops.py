@@ -1,0 +1,125 @@
+"""Numba's loops that sample maps, which have a value for each pixel of an image.
+
+For each output pixel they go over the layers of its image, as `mask_loops` do, and look up the value of the one that is
+seen there: of those that are averaged, the one with the largest share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detaug.boxes.mask_loops import SINGLE_ONE, _in_bounds, _in_stencil, _sum, _to_source
+from detaug.boxes.units import INTERVAL, ONE, RECTANGLE, STENCIL
+from detaug.compiled import compiled
+
+NOTHING, ERASED = -1, -2
+"""What a layer may show instead of an image."""
+
+
+@compiled
+def sample(scene, first, shown, maps, y, x, keeps_erased, linear, empty, out, second, fraction):
+    """Write to `out` (R, C) the values that the image shows whose layers begin at `first`, `empty` where nothing is.
+
+    `scene`: as of `mask_loops`. `shown`: (N * L,) which map each layer shows, `NOTHING`, or `ERASED`. `maps`: the
+    values of all maps, one behind the other, and of each map where it begins, (height, width), and scale and offset
+    x, y. `y`, `x`: (R, C) points in units, before a field; far away where there is nothing. `second`, `fraction`, of
+    the same shape, or empty: the value of what is averaged with it, and the share of the first.
+    """
+    for line in range(out.shape[0]):
+        for column in range(out.shape[1]):
+            point_y, point_x = y[line, column], x[line, column]
+            top, other = -1, -1
+            if point_y >= 0 and point_x >= 0:
+                top, other = _on_top(scene, first, shown, point_y, point_x, keeps_erased)
+            out[line, column] = _value(scene, top, shown, maps, point_y, point_x, linear, empty)
+            if second.size:
+                second[line, column] = _value(scene, other, shown, maps, point_y, point_x, linear, empty)
+                fraction[line, column] = ONE_SHARE if top < 0 else _share(scene[0], top)
+                if other < 0:
+                    second[line, column], fraction[line, column] = out[line, column], ONE_SHARE
+
+
+ONE_SHARE, HALF, ZERO, FULL = np.float32(1), np.float32(0.5), np.float32(0), 1 - 1e-9
+
+
+@compiled
+def _share(layers, number):
+    return np.float32(layers[number, INTERVAL + 1] - layers[number, INTERVAL])
+
+
+@compiled
+def _on_top(scene, first, shown, y, x, keeps_erased):
+    """Return the layer with the largest share that is seen at a point, of equal ones the last, and the next one.
+
+    A layer that covers another fills all that this one fills of the average, so the largest one is not covered; the
+    next one is the largest of those that fill nothing of what it fills.
+    """
+    layers, _, stencils, count = scene
+    pixel_x, pixel_y = np.float32(x) / SINGLE_ONE, np.float32(y) / SINGLE_ONE
+    top, other = -1, -1
+    for turn in range(2):
+        best, most = -1, ZERO
+        if turn == 1 and (top < 0 or layers[top, INTERVAL + 1] - layers[top, INTERVAL] > FULL):
+            break
+        for number in range(first, first + count):
+            layer = layers[number]
+            inside = layer[RECTANGLE] <= pixel_x < layer[RECTANGLE + 2]
+            inside = inside and layer[RECTANGLE + 1] <= pixel_y < layer[RECTANGLE + 3]
+            if not inside or (keeps_erased and shown[number] == ERASED):
+                continue
+            if layer[STENCIL] >= 0 and not _in_stencil(stencils, layer, pixel_y, pixel_x):
+                continue
+            if turn == 1 and min(layer[INTERVAL + 1], layers[top, INTERVAL + 1]) > max(
+                layer[INTERVAL], layers[top, INTERVAL]
+            ):
+                continue
+            if _share(layers, number) >= most:
+                best, most = number, _share(layers, number)
+        if turn == 0:
+            top = best
+        else:
+            other = best
+    return top, other
+
+
+@compiled
+def _value(scene, number, shown, maps, y, x, linear, empty):
+    """Return the value of a layer's map at a point; `empty` where it shows fill, or nothing."""
+    layers, borders, _, _ = scene
+    if number < 0 or shown[number] < 0:
+        return empty
+    values, starts, sizes, places = maps
+    start, (height, width) = starts[shown[number]], sizes[shown[number]]
+    if height == 0 or not _in_bounds(layers[number], y, x):
+        return empty
+    pixel_x, pixel_y = np.float32(x) / SINGLE_ONE, np.float32(y) / SINGLE_ONE
+    for side in range(borders.shape[1]):
+        if not _sum(borders[number, side], 0, pixel_y, pixel_x) >= ZERO:
+            return empty
+    source_x, source_y, _ = _to_source(layers[number], y, x)
+    scale_x, scale_y, left, top = places[shown[number]]
+    # In whole units, so that a point on the edge of two pixels is in the same one wherever it is computed.
+    at_x = np.floor(source_x * SINGLE_ONE + HALF) / ONE * scale_x + left
+    at_y = np.floor(source_y * SINGLE_ONE + HALF) / ONE * scale_y + top
+    if linear:
+        return _between(values, start, height, width, at_y - 0.5, at_x - 0.5, empty)
+    row = min(max(np.int64(np.floor(at_y)), 0), height - 1)
+    return values[start + row * width + min(max(np.int64(np.floor(at_x)), 0), width - 1)]
+
+
+@compiled
+def _between(values, start, height, width, y, x, empty):
+    """Interpolate linearly between those of four pixels that are known; `empty` where the nearest one is not."""
+    top, left = np.int64(np.floor(y)), np.int64(np.floor(x))
+    down, right = np.float32(y - top), np.float32(x - left)
+    total, weights, nearest, best = ZERO, ZERO, False, -ONE_SHARE
+    for corner in range(4):
+        lower, further = corner // 2, corner % 2
+        row, column = min(max(top + lower, 0), height - 1), min(max(left + further, 0), width - 1)
+        weight = (down if lower else ONE_SHARE - down) * (right if further else ONE_SHARE - right)
+        value = values[start + row * width + column]
+        if weight >= best:  # of equal ones the last, as of `floor`
+            best, nearest = weight, value != empty
+        if value != empty:
+            total, weights = total + weight * value, weights + weight
+    return total / weights if nearest else empty

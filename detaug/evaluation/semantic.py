@@ -1,0 +1,120 @@
+"""`SemanticEvaluator`: score the classes of pixels, in the pixels of the maps, as they are in the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from detaug.arguments import check, checks_names, is_whole
+from detaug.errors import InputError
+from detaug.loading.batch import Batch
+
+
+@dataclass(frozen=True)
+class SemanticMetrics:
+    """What `SemanticEvaluator` measured. NaN where no pixel is of a known class.
+
+    >>> print(da.SemanticMetrics(mIoU=0.5, accuracy=0.75, mean_accuracy=0.7, iou={"cat": 0.5}, pixels=4))
+    mIoU 0.500  accuracy 0.750  mean accuracy 0.700
+    """
+
+    mIoU: float
+    """The mean of `iou` over the classes that occur, in the maps or in what was predicted."""
+    accuracy: float
+    """The fraction of pixels of known classes that are right: pixel accuracy, aAcc."""
+    mean_accuracy: float
+    """The mean over the classes that occur in the maps of the fraction of their pixels that is right, mAcc."""
+    iou: dict[str, float]
+    """Of each class by its name, or its number: pixels that are right / those that are, or were predicted, of it."""
+    pixels: int
+    """Of known classes."""
+
+    def __str__(self) -> str:
+        return f"mIoU {self.mIoU:.3f}  accuracy {self.accuracy:.3f}  mean accuracy {self.mean_accuracy:.3f}"
+
+
+class SemanticEvaluator:
+    """Counts predicted and true classes of pixels batch by batch, and returns mIoU and accuracies of all.
+
+    `num_classes`: of the model; None: the number of names of the map, `ClassMap(classes=)`. `map`: its name. True
+    classes are those of the files, so predictions are moved to their pixels: scores are interpolated linearly, then
+    the largest is taken. Pixels with `ignore` are not counted. Source of the rules: the confusion matrix of
+    https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py.
+
+    >>> reader = da.MapReader("demo/VOC/JPEGImages", "demo/VOC/SegmentationClass")
+    >>> evaluator = da.SemanticEvaluator(num_classes=7)
+    >>> for batch in da.Loader(reader, da.presets.evaluation((240, 240)), batch_size=8, train=False):
+    ...     evaluator.update(batch, batch.maps["semantic"])  # your model's scores or classes
+    >>> print(evaluator.compute().accuracy > 0.97)
+    True
+    """
+
+    @checks_names
+    def __init__(self, num_classes: int | None = None, *, map: str = "semantic") -> None:
+        check("num_classes", num_classes, num_classes is None or is_whole(num_classes, 1), "a whole number, or None")
+        self._classes, self._map = num_classes, map
+        self._names: tuple[str, ...] | None = None
+        self._counts: Tensor | None = None
+
+    def update(self, batch: Batch, predictions: Tensor) -> None:
+        """Count a batch of an evaluation recipe, which mixes no images.
+
+        `predictions`: (N, C, h, w) scores of C classes, or (N, h, w) classes, of the whole output, at its size or a
+        smaller one.
+        """
+        kind = batch.maps_of_images.classes(self._map)
+        classes = self._classes or len(kind.classes or ())
+        if not classes:
+            raise InputError(f"num_classes must be given, since the map {self._map!r} has no names of classes")
+        good = predictions.ndim in (3, 4) and len(predictions) == len(batch)
+        good = good and (predictions.ndim == 3 or predictions.shape[1] == classes)
+        shape = f"({len(batch)}, {classes}, h, w) scores, or ({len(batch)}, h, w) classes"
+        check("predictions", tuple(predictions.shape), good, shape)
+        self._names = self._names or (None if kind.classes is None else tuple(kind.classes))
+        if self._counts is None:
+            self._counts = torch.zeros((classes, classes + 1), dtype=torch.int64, device=predictions.device)
+        for image, own in enumerate(predictions):
+            truth, points = batch.map_in_source(self._map, image)
+            found = _at(own, points.to(own.device), batch.images.shape[-2:])
+            known = (truth != kind.ignore).to(own.device)
+            truth, found = truth.to(own.device)[known].long(), found[known]
+            if len(truth) and int(truth.max()) >= classes:
+                raise InputError(f"the map {self._map!r} has the class {int(truth.max())}, num_classes is {classes}")
+            found = found.where((found >= 0) & (found < classes), classes)  # of no class: wrong
+            pairs = truth * (classes + 1) + found
+            self._counts += torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
+
+    def compute(self) -> SemanticMetrics:
+        """Return the metrics of all batches so far."""
+        if self._counts is None:
+            raise InputError("nothing to score: call update(batch, predictions) first")
+        counts = self._counts.double().cpu()
+        right, is_of, predicted = counts.diagonal(), counts.sum(1), counts[:, :-1].sum(0)
+        iou = right / (is_of + predicted - right)
+        names = self._names or tuple(map(str, range(len(right))))
+        return SemanticMetrics(
+            mIoU=iou.nanmean().item(),
+            accuracy=(right.sum() / is_of.sum()).item(),
+            mean_accuracy=(right / is_of).nanmean().item(),
+            iou=dict(zip(names, iou.tolist(), strict=True)),
+            pixels=int(is_of.sum()),
+        )
+
+
+def _at(predictions: Tensor, points: Tensor, size: Sequence[int]) -> Tensor:
+    """Return the class at points (H, W, 2) x, y in pixels of an output of `size` (height, width).
+
+    `predictions`: (C, h, w) scores, interpolated, or (h, w) classes, of which the nearest is taken.
+    """
+    grid = points / points.new_tensor([size[1], size[0]]) * 2 - 1
+    mode = "bilinear" if predictions.ndim == 3 else "nearest"
+    values = predictions if predictions.ndim == 3 else predictions[None]
+    values = values.to(grid.dtype if mode == "bilinear" else torch.float64)[None]
+    sampled = functional.grid_sample(
+        values, grid[None].to(values.dtype), mode=mode, padding_mode="border", align_corners=False
+    )[0]
+    return sampled.argmax(0) if predictions.ndim == 3 else sampled[0].round().long()

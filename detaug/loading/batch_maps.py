@@ -1,0 +1,204 @@
+"""The maps of a batch, sampled when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from detaug.arguments import check, is_whole
+from detaug.arrays import Ints
+from detaug.boxes.fields import Field
+from detaug.boxes.layers import Drawing
+from detaug.boxes.map_loops import NOTHING, sample
+from detaug.boxes.masks import objects_of, pixel_grid
+from detaug.boxes.placement import Placement
+from detaug.errors import InputError
+from detaug.gpu.streams import to_device
+from detaug.loading.map_feed import MapsOfImages
+from detaug.maps.kinds import ClassMap, MapKind
+
+
+@dataclass(frozen=True, eq=False)
+class MapsOfBatch:
+    """The maps of the images that a batch shows."""
+
+    kinds: Mapping[str, MapKind] = field(default_factory=dict)
+    images: MapsOfImages = field(default_factory=dict)
+    """Maps by name, of each image by its position in the source."""
+
+    def kind(self, name: str) -> MapKind:
+        """Return the kind of a map. Raises InputError for a name that the source does not have."""
+        if name not in self.kinds:
+            there = f"the source has {', '.join(map(repr, self.kinds))}" if self.kinds else "the source has none"
+            raise InputError(f"no map {name!r}: {there}; give it maps={{{name!r}: da.ClassMap(FOLDER)}}")
+        return self.kinds[name]
+
+    def classes(self, name: str) -> ClassMap:
+        """Return the kind of a map of classes. Raises InputError for another."""
+        kind = self.kind(name)
+        if not isinstance(kind, ClassMap):
+            raise InputError(
+                f"the map {name!r} is a {type(kind).__name__}, where one of classes is needed, a da.ClassMap"
+            )
+        return kind
+
+
+class MapPair(NamedTuple):
+    """What two averaged images show, as `MixUp` makes them: of each pixel."""
+
+    first: Tensor
+    """(N, H, W): the value of the image with the larger share."""
+    second: Tensor
+    """(N, H, W): that of the other one; that of the first where there is only one."""
+    fraction: Tensor
+    """(N, H, W) float32: the share of the first, 1 where there is only one."""
+
+
+class MapsByName(Mapping[str, Tensor]):
+    """The maps of a batch: each is sampled once."""
+
+    def __init__(self, batch: MapsOfPixels) -> None:
+        self._batch, self._known = batch, dict[str, Tensor]()
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._batch.maps_of_images.kinds:
+            raise KeyError(name)
+        if name not in self._known:
+            self._known[name] = self._batch.map(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batch.maps_of_images.kinds)
+
+    def __len__(self) -> int:
+        return len(self._batch.maps_of_images.kinds)
+
+
+class MapsOfPixels:
+    """The maps of a batch: for each output pixel the value of the source pixel that is seen there.
+
+    Values are never averaged: a pixel has the value of the nearest pixel of the image that it shows, and of two that
+    are averaged, of that with the larger share. What an op filled or erased, and padding, has the value of what is not
+    known: `ignore` of a `ClassMap`, 0 of a `DepthMap`. Ops that change colors change no map.
+    """
+
+    images: Tensor
+    image_size: Tensor
+    drawing: Drawing | None
+    distortion: Field | None
+    maps_of_images: MapsOfBatch
+
+    @property
+    def maps(self) -> Mapping[str, Tensor]:
+        """Return the maps by name, (N, H, W) on the batch's device: uint8 of a `ClassMap`, float32 of a `DepthMap`.
+
+        >>> maps = {"semantic": da.ClassMap("SegmentationClass", missing="ignore")}  # beside JPEGImages
+        >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json", maps=maps)
+        """
+        return MapsByName(self)
+
+    def map(self, name: str, stride: int = 1) -> Tensor:
+        """Return (N, H // stride, W // stride): a map at the centers of blocks of this many pixels."""
+        return self._sampled(name, stride, pair=False)[0]
+
+    def map_pair(self, name: str, stride: int = 1) -> MapPair:
+        """Return what both of two averaged images show, for the loss s loss(first) + (1 - s) loss(second).
+
+        `stride`: as of `map`. Of more than two averaged images, the two with the largest shares.
+        """
+        return MapPair(*self._sampled(name, stride, pair=True))
+
+    def as_semantic(self, name: str = "semantic") -> tuple[Tensor, Tensor]:
+        """Return the images, and (N, H, W) int64, the class of each pixel, as `cross_entropy` takes them.
+
+        `name`: of a `ClassMap`; its `ignore` is the loss's `ignore_index`.
+        """
+        self.maps_of_images.classes(name)
+        return self.images, self.maps[name].long()
+
+    def map_in_source(self, name: str, image: int) -> tuple[Tensor, Tensor]:
+        """Return the map of an image as its file has it, (H, W), and where the centers of its pixels are in the output.
+
+        These are (H, W, 2) float32 x, y; on the CPU, both. Pixels that the output does not show are as those that are
+        not known. Raises InputError for an image that is mixed of several, or bent.
+        """
+        kind, drawing = self.maps_of_images.kind(name), self.drawing
+        assert drawing is not None, "a source with maps keeps the drawing of its batches"
+        layers = drawing.layers
+        bent = self.distortion is not None and bool(self.distortion.bends[image])
+        if layers.mixed[image] or bent:
+            raise InputError("the image is mixed of several, or bent: evaluate with a recipe that only resizes")
+        own = self.maps_of_images.images[int(layers.image[image, 0])][name]
+        if own.is_nothing:
+            return torch.zeros((0, 0), dtype=torch.uint8), torch.zeros((0, 0, 2))
+        y, x = np.mgrid[: own.shape[0], : own.shape[1]] + 0.5
+        source = (x - own.offset[0]) / own.scale[0], (y - own.offset[1]) / own.scale[1]
+        to_output = np.linalg.inv(layers.to_source[image, 0])
+        at_x, at_y, depth = np.tensordot(to_output, np.stack([*source, np.ones_like(x)]), 1)
+        points = np.stack([at_x / depth, at_y / depth], axis=2).astype(np.float32)
+        (left, top), (right, bottom) = layers.source_bounds[image, 0]
+        shown = (source[0] >= left) & (source[0] < right) & (source[1] >= top) & (source[1] < bottom) & (depth > 0)
+        shown &= ((points >= 0) & (points < self.image_size[image].flip(0).numpy())).all(2)
+        values = np.where(shown, own.pixels().reshape(own.shape), kind.empty).astype(kind.dtype)
+        return torch.from_numpy(values), torch.from_numpy(points)
+
+    def _sampled(self, name: str, stride: int, *, pair: bool) -> tuple[Tensor, ...]:
+        check("stride", stride, is_whole(stride, 1), "a whole number of at least 1")
+        kind, drawing = self.maps_of_images.kind(name), self.drawing
+        assert drawing is not None, "a source with maps keeps the drawing of its batches"
+        layers = drawing.layers
+        n, count = layers.image.shape
+        shown, maps = _maps_of_layers(self.maps_of_images, name, layers.image.ravel())
+        nothing: Any = np.zeros(0, np.int64)
+        scene = objects_of(Placement(layers, nothing, nothing, nothing)).scene
+        height, width = self.images.shape[-2:]
+        grid = pixel_grid(height, width, stride)
+        shape = n, *grid.shape
+        out = np.empty(shape, kind.dtype)
+        second, fraction = np.empty(shape if pair else 0, kind.dtype), np.empty(shape if pair else 0, np.float32)
+        of_one = np.empty((0, 0), kind.dtype), np.empty((0, 0), np.float32)
+        keeps = kind.erased == "keep"
+        for image in range(n):
+            y, x = (np.ascontiguousarray(each) for each in np.broadcast_arrays(grid.y[0, :, None], grid.x))
+            if self.distortion is not None and self.distortion.bends[image]:
+                x, y = self.distortion.undistorted_units(image, grid.x[0], grid.y[0, :, None], rim=0.5)
+            further = (second[image], fraction[image]) if pair else of_one
+            sample(
+                scene,
+                image * count,
+                shown,
+                maps,
+                y,
+                x,
+                keeps,
+                kind.is_linear,
+                kind.dtype(kind.empty),
+                out[image],
+                *further,
+            )
+        return tuple(to_device(each, self.images.device) for each in (out, second, fraction)[: 3 if pair else 1])
+
+
+def _maps_of_layers(maps: MapsOfBatch, name: str, images: Ints) -> tuple[Ints, tuple[Any, ...]]:
+    """Return which map each layer shows, and the maps, see `map_loops.sample`. `images`: (N * L,), below 0 for none."""
+    kind = maps.kinds[name]
+    used = [int(image) for image in np.unique(images) if image >= 0]
+    shown = images.copy()
+    shown[images >= 0] = np.searchsorted(used, images[images >= 0])
+    own = [maps.images[image][name] for image in used]
+    # tiles of one image have the same values in memory
+    places = {id(each.values): number for number, each in reversed(list(enumerate(own)))}
+    pixels = {number: own[number].pixels() for number in sorted(set(places.values()))}
+    starts, end = {}, 0
+    for number, values in pixels.items():
+        starts[number], end = end, end + len(values)
+    joined = np.concatenate([*pixels.values(), np.zeros(0, kind.dtype)]).astype(kind.dtype, copy=False)
+    first = np.array([starts[places[id(each.values)]] for each in own] or [NOTHING], np.int64)
+    sizes = np.array([each.shape for each in own] or [(0, 0)], np.int64)
+    scales = np.array([(*each.scale, *each.offset) for each in own] or [(1, 1, 0, 0)], np.float64)
+    return shown, (joined, first, sizes, scales)

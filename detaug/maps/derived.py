@@ -1,0 +1,64 @@
+"""Maps of a source whose images show images of other sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.errors import InputError
+from detaug.maps.files import SourceMap
+from detaug.maps.kinds import ClassMap, MapKind
+from detaug.maps.values import MapValues, no_map
+
+
+class DerivedMaps:
+    """The maps of one name of several sources."""
+
+    def __init__(self, name: str, maps: Sequence[SourceMap | None], place: Callable[[int], tuple[int, int]]) -> None:
+        """`maps`: of each source, None where it has none of this name; `place`: the source and position of an image.
+
+        Maps of classes are joined by the names of these, where all have names. Raises InputError for kinds that differ.
+        """
+        self._maps, self._place = maps, place
+        kinds = [each.kind for each in maps if each is not None]
+        self.kind, self._tables = _joined(name, kinds)
+        tables = iter(self._tables)
+        self._table_of = [None if each is None else next(tables) for each in maps]
+
+    def read(self, index: int) -> MapValues:
+        """Return the map of an image."""
+        source, position = self._place(index)
+        own = self._maps[source]
+        if own is None:
+            return no_map(self.kind.dtype)
+        found, table = own.read(position), self._table_of[source]
+        return found if table is None else replace(found, values=table[found.values])
+
+
+def _joined(name: str, kinds: Sequence[MapKind]) -> tuple[MapKind, Sequence[NDArray[np.uint8] | None]]:
+    """Return the kind of joined maps, and for each the new number of each of its numbers, None for the same."""
+    first = kinds[0]
+    of_all = f"the maps {name!r} of all sources must"
+    if any(type(kind) is not type(first) for kind in kinds):
+        raise InputError(f"{of_all} be of one kind, got {[type(kind).__name__ for kind in kinds]}")
+    named = [kind for kind in kinds if isinstance(kind, ClassMap) and kind.classes is not None]
+    if not named:
+        if len({kind.empty for kind in kinds}) > 1:
+            raise InputError(f"{of_all} have the same ignore=, since their classes have no names")
+        return first, [None] * len(kinds)
+    if len(named) < len(kinds):
+        raise InputError(f"{of_all} have classes=, or none: they are joined by these names")
+    names = list(dict.fromkeys(each for kind in named for each in kind.classes or ()))
+    joined = replace(named[0], classes=tuple(names), table=None)
+    if len(names) > joined.ignore:
+        raise InputError(f"the maps {name!r} have {len(names)} classes together, among them ignore={joined.ignore}")
+    tables = []
+    for kind in named:
+        table = np.full(256, joined.ignore, np.uint8)
+        table[: len(kind.classes or ())] = [names.index(each) for each in kind.classes or ()]
+        table[kind.ignore] = joined.ignore
+        tables.append(table)
+    return joined, tables

@@ -1,0 +1,159 @@
+"""Maps of the images of a source: found when the source is made, read when batches need them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from detaug.arrays import Ints
+from detaug.errors import InputError
+from detaug.maps.kinds import EXTENSIONS, ClassMap, DepthMap, MapKind
+from detaug.maps.values import MapValues, no_map
+
+KEPT = 2 << 30
+"""Bytes of maps of classes that a source keeps in memory: about 100,000 of those of COCO."""
+
+
+class SourceMap(Protocol):
+    """The maps of one name of a source."""
+
+    @property
+    def kind(self) -> MapKind:
+        """Return what they are."""
+        ...
+
+    def read(self, index: int) -> MapValues:
+        """Return the map of an image. Raises InputError or OSError, which name the file, for one that is broken."""
+        ...
+
+
+class FileMaps:
+    """Maps that are files of a folder, with names like those of the images."""
+
+    def __init__(self, kind: ClassMap | DepthMap, name: str, images: Path, file_names: Sequence[str], sizes: Ints):
+        """Find the maps of images, `file_names` relative to the folder `images`, with `sizes` (n, 2) height and width.
+
+        Raises InputError for a folder that is not there, has two files for an image, or has none for all of them.
+        """
+        self.kind, self.name, self._images, self._file_names, self._sizes = kind, name, images, file_names, sizes
+        self.folder = _folder_of(kind, name, images)
+        files = _files_by_stem(self.folder)
+        flat_names = {os.path.basename(os.path.splitext(file)[0]) for file in file_names}
+        are_flat = len(flat_names) == len(file_names)
+        self._paths = [self._find(files, file, are_flat) for file in file_names]
+        absent = [index for index, path in enumerate(self._paths) if path is None]
+        self.refused = [] if kind.missing == "ignore" else absent
+        """The images that cannot be used, since they have no map."""
+        if len(absent) == len(file_names):
+            jpegs = sorted(self.folder.rglob("*.jp*g"))[:1]
+            why = f"{jpegs[0]} is JPEG, which changes numbers; save PNG" if jpegs else self._remedy(0)
+            raise InputError(f"{self.folder}: none of {len(file_names)} images has a map {name!r} there; {why}")
+        self._kept: dict[int, MapValues] = {}
+        self._bytes = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what was read behind: another process reads what it needs."""
+        return {**vars(self), "_kept": {}, "_bytes": 0}
+
+    def read(self, index: int) -> MapValues:
+        """Return the map of an image."""
+        if (kept := self._kept.get(index)) is not None:
+            return kept
+        path = self._paths[index]
+        if path is None:
+            if self.kind.missing == "error":
+                raise InputError(f"{self._images / self._file_names[index]} {self.why_absent(index)}")
+            return no_map(self.kind.dtype)
+        values = self.kind.values_of(path)
+        self._check_size(index, path, values)
+        result = MapValues.of(values, self._sizes[index], in_runs=not self.kind.is_linear)
+        if not self.kind.is_linear and self._bytes < KEPT:
+            self._kept[index] = result
+            self._bytes += result.nbytes
+        return result
+
+    def why_absent(self, index: int) -> str:
+        """Return that an image has no map, and what to do, as the end of a sentence about its file."""
+        return f"has no map {self.name!r} in {self.folder}; {self._remedy(index)}"
+
+    def _remedy(self, index: int) -> str:
+        stem, suffix = os.path.splitext(self._file_names[index])[0], self.kind.suffix
+        kind, extension = type(self.kind).__name__, "" if suffix.lower().endswith(EXTENSIONS) else EXTENSIONS[0]
+        return (
+            f"it would be {stem}{suffix}{extension}; give {kind}(suffix=) what such names have after the "
+            'image\'s, or missing="ignore"'
+        )
+
+    def _find(self, files: Mapping[str, list[Path]], file_name: str, are_flat: bool) -> Path | None:
+        """Return the map of an image: below the same sub-folder, or right in the folder."""
+        stem, suffix = os.path.splitext(file_name)[0], self.kind.suffix
+        has_extension = suffix.lower().endswith(EXTENSIONS)
+        ending = suffix[: suffix.rindex(".")] if has_extension else suffix
+        stems = [stem + ending]
+        if ending and "_" in os.path.basename(stem):
+            stems.append(stem.rpartition("_")[0] + ending)
+        if are_flat:
+            stems += [os.path.basename(each) for each in stems]
+        for each in stems:
+            found = files.get(os.path.normpath(each), [])
+            found = [path for path in found if path.name.endswith(suffix)] if has_extension else found
+            if len(found) > 1:
+                raise InputError(
+                    f"{found[0]} and {found[1]} are both the map {self.name!r} of {file_name}; move one away, or name "
+                    "the extension in suffix="
+                )
+            if found:
+                return found[0]
+        return None
+
+    def _check_size(self, index: int, path: Path, values: NDArray[Any]) -> None:
+        """Raise InputError for a map that is not of this image: it may be smaller or larger, of the same shape."""
+        (height, width), (tall, wide) = values.shape, self._sizes[index].tolist()
+        if (height, width) == (tall, wide):
+            return
+        # either side is that of the other one's scale, rounded
+        if min(height, width) and abs(height * wide - width * tall) <= max(wide, tall):
+            return
+        turned = "as if the image's EXIF orientation were not applied; turn it too"
+        why = turned if (height, width) == (wide, tall) else "so it is not of it"
+        raise InputError(f"{path} has {width} x {height} pixels, where the image has {wide} x {tall}, {why}")
+
+
+def _folder_of(kind: MapKind, name: str, images: Path) -> Path:
+    """Return the folder of maps: in the working folder, else beside or in that of the images."""
+    given = Path(kind.folder)
+    places = [given] if given.is_absolute() else [given, images.parent / given, images / given]
+    for place in places:
+        if place.is_dir():
+            return place.absolute()
+    raise InputError(f"the map {name!r}: no such folder: {', '.join(map(str, dict.fromkeys(places)))}")
+
+
+def _files_by_stem(folder: Path) -> dict[str, list[Path]]:
+    """Return the files below a folder that can be maps, by their path in it without the extension."""
+    files: dict[str, list[Path]] = {}
+    for root, _, names in os.walk(folder, followlinks=True):
+        for name in sorted(names):
+            stem, extension = os.path.splitext(name)
+            if extension.lower() in EXTENSIONS and not name.startswith("."):
+                inside = os.path.normpath(os.path.join(os.path.relpath(root, folder), stem))
+                files.setdefault(inside, []).append(Path(root, name))
+    return files
+
+
+def find_maps(
+    maps: Mapping[str, Any] | None, images: Path, file_names: Sequence[str], sizes: Ints
+) -> dict[str, FileMaps]:
+    """Return the maps of images by name. Raises InputError for what is no map."""
+    if maps is None:
+        return {}
+    if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps):
+        raise InputError(f'maps must be a dict, such as {{"semantic": da.ClassMap("masks")}}, got {maps!r}')
+    for name, kind in maps.items():
+        if not isinstance(kind, ClassMap | DepthMap):
+            raise InputError(f"maps[{name!r}] must be a da.ClassMap or da.DepthMap, got {kind!r}")
+    return {name: FileMaps(kind, name, images, file_names, sizes) for name, kind in maps.items()}

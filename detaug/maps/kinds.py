@@ -1,0 +1,232 @@
+"""`ClassMap` and `DepthMap`: files beside the images with a value for each pixel, and what the values mean.
+
+Such files are read with Pillow, which alone returns all of them as they are: DALI, OpenCV and imagecodecs return
+colors for a palette, and 0 and 255 for one bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from detaug.arguments import check, is_number, is_whole
+from detaug.errors import InputError
+from detaug.files.image_headers import PILLOW_ERRORS
+from detaug.files.large_images import allow_pixels
+from detaug.files.paths import PathLike
+
+Missing = Literal["error", "ignore"]
+Erased = Literal["ignore", "keep"]
+Color = tuple[int, int, int]
+Table = Mapping[int, int] | Mapping[Color, int] | str
+
+CITYSCAPES = {7: 0, 8: 1, 11: 2, 12: 3, 13: 4, 17: 5, 19: 6, 20: 7, 21: 8, 22: 9, 23: 10, 24: 11, 25: 12, 26: 13}
+CITYSCAPES |= {27: 14, 28: 15, 31: 16, 32: 17, 33: 18}
+"""Each id of a `labelIds` file that has a trainId. Source: cityscapesscripts/helpers/labels.py of
+https://github.com/mcordts/cityscapesScripts."""
+
+PRESETS = "cityscapes", "ade20k"
+IDS = 256
+"""Values of a map of classes, 8 bits each."""
+
+EXTENSIONS = ".png", ".npy", ".tif", ".tiff", ".bmp", ".gif"
+"""Of files that maps are read from: JPEG changes values."""
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """A map with the number of a class for each pixel, 0..255: `Batch.maps` has it as uint8.
+
+    `folder`: of files with the names of the images, below the same sub-folders: PNG (numbers, or a palette, whose
+    indices are the numbers), TIFF, BMP, GIF or .npy. `ignore`: the number of pixels that are of no known class; in
+    batches also of fill, padding and what an op erased. `table`: the class of each number in the files, for all that
+    they have but `ignore`; of colors, {(128, 64, 128): 0}, for files in RGB; or a name: "cityscapes" makes trainIds of
+    the ids of `labelIds` files, and "ade20k" makes 0..149 of 1..150; both make what is left `ignore`. `classes`: names
+    of the classes 0, 1, ..., with which others are an error, and by which `ConcatReader` joins maps. `suffix`: what the
+    names of the files have after those of the images: "_gtFine_labelTrainIds", for which "_leftImg8bit", the last part
+    of an image's name, is left out where the file is not there with it. `missing`: "ignore" takes images without a
+    file, all of which then has the value `ignore`; with "error" they are as images that are missing. `erased`: "keep"
+    leaves what an op such as `RandomErasing` erased as it was, as torchvision and Albumentations do.
+
+    >>> da.ClassMap("SegmentationClass").empty
+    255
+    """
+
+    folder: PathLike
+    ignore: int = 255
+    table: Table | None = None
+    classes: Sequence[str] | None = None
+    suffix: str = ""
+    missing: Missing = "error"
+    erased: Erased = "ignore"
+
+    dtype: ClassVar[Any] = np.uint8
+    """Of its values in batches."""
+    is_linear: ClassVar[bool] = False
+    """Whether values between pixels are interpolated."""
+
+    def __post_init__(self) -> None:
+        check("ignore", self.ignore, is_whole(self.ignore, 0, IDS - 1), f"a whole number in 0..{IDS - 1}")
+        _check_choices(self)
+        if isinstance(self.table, str):
+            check("table", self.table, self.table in PRESETS, f"a dict, or one of {', '.join(map(repr, PRESETS))}")
+        if self.classes is not None:
+            names = list(self.classes)
+            good = not isinstance(self.classes, str) and len(set(names)) == len(names) <= IDS and all(names)
+            check("classes", self.classes, good, f"a list of at most {IDS} names, all different")
+        _ = self._numbers  # errors of the table come now
+
+    @property
+    def empty(self) -> int:
+        """Return the value of what shows nothing that is known: fill, padding, what was erased."""
+        return self.ignore
+
+    @cached_property
+    def _numbers(self) -> dict[int, int] | None:
+        """Return the class of each number in the files, of a color r + 256 g + 256^2 b; None: as they are."""
+        if self.table is None:
+            return None
+        if self.table == "cityscapes":
+            return {number: CITYSCAPES.get(number, self.ignore) for number in range(IDS)}
+        if self.table == "ade20k":
+            return {0: self.ignore, **{number: number - 1 for number in range(1, 151)}}
+        assert isinstance(self.table, Mapping)
+        good = [is_whole(value, 0, IDS - 1) for value in self.table.values()]
+        good += [_is_color(key) == self._has_colors and (_is_color(key) or is_whole(key, 0)) for key in self.table]
+        rule = f"a dict of whole numbers, or of colors (r, g, b), to classes in 0..{IDS - 1}"
+        check("table", self.table, bool(self.table) and all(good), rule)
+        return {_as_number(key): int(value) for key, value in self.table.items()}
+
+    @property
+    def _has_colors(self) -> bool:
+        return isinstance(self.table, Mapping) and any(map(_is_color, self.table))
+
+    def values_of(self, path: Path) -> NDArray[Any]:
+        """Return (H, W) the values of a file, of `dtype`. Raises InputError for one that cannot be one."""
+        found, _ = _pixels_of(path)
+        if found.ndim == 3:
+            if not self._has_colors:
+                raise InputError(
+                    f"{path} has colors where numbers of classes are expected; give ClassMap(table=) the class of each "
+                    "color, {(128, 64, 128): 0, ...}"
+                )
+            found = found[..., :3].astype(np.int64) @ np.array([1, 256, 65536])
+        elif self._has_colors:
+            raise InputError(f"{path} has numbers, and the table of its ClassMap is one of colors; give it numbers")
+        if found.dtype.kind not in "uib":
+            raise InputError(f"{path} has values of type {found.dtype}, where numbers of classes are whole")
+        present, of_pixel = np.unique(found, return_inverse=True)
+        table = self._numbers
+        new = [self._class_of(int(number), table, path) for number in present]
+        return np.array(new, np.uint8)[of_pixel].reshape(found.shape)
+
+    def _class_of(self, number: int, table: dict[int, int] | None, path: Path) -> int:
+        if number == self.ignore and (table is None or number not in table) and not self._has_colors:
+            return number
+        if table is not None and number not in table:
+            shown = _as_color(number) if self._has_colors else number
+            raise InputError(f"{path} has the value {shown}, which is not in the table of its ClassMap; add it")
+        value = number if table is None else table[number]
+        if not 0 <= value < IDS:
+            raise InputError(
+                f"{path} has the value {value}, where a class is in 0..{IDS - 1}; give ClassMap(table=) the class of "
+                "each number"
+            )
+        if self.classes is not None and value != self.ignore and value >= len(self.classes):
+            raise InputError(
+                f"{path} has the value {value}, where its ClassMap has {len(self.classes)} classes, 0.."
+                f"{len(self.classes) - 1}, and ignores {self.ignore}; name it, or give a table"
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class DepthMap:
+    """A map with the distance of what each pixel shows: `Batch.maps` has it as float32, 0 where it is not known.
+
+    `folder`, `suffix`, `missing`, `erased`: as of `ClassMap`. Files are PNG or TIFF of 8, 16 or 32 bits, or .npy.
+    `scale`: what a value of the files is multiplied by, for meters: 1 / 256 of KITTI's. By default 0.001 of whole
+    numbers, millimeters, and 1 of others, as Ultralytics' .npy files are. `invalid`: the value in the files of pixels
+    that are not known; so are values below 0, and those that are not finite. Between pixels, depth is interpolated
+    linearly of those that are known, and never between two images; where the nearest one is not known, it is 0.
+
+    >>> da.DepthMap("depth", scale=1 / 256).empty
+    0
+    """
+
+    folder: PathLike
+    scale: float | None = None
+    invalid: float = 0
+    suffix: str = ""
+    missing: Missing = "error"
+    erased: Erased = "ignore"
+
+    dtype: ClassVar[Any] = np.float32
+    is_linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        good = self.scale is None or (is_number(self.scale) and 0 < self.scale < float("inf"))
+        check("scale", self.scale, good, "a number above 0")
+        check("invalid", self.invalid, is_number(self.invalid), "a number")
+        _check_choices(self)
+
+    @property
+    def empty(self) -> int:
+        """Return the value of what shows nothing that is known: fill, padding, what was erased."""
+        return 0
+
+    def values_of(self, path: Path) -> NDArray[Any]:
+        """Return (H, W) the values of a file, of `dtype`. Raises InputError for one that cannot be one."""
+        found, mode = _pixels_of(path)
+        if mode == "P":
+            raise InputError(f"{path} has a palette, whose numbers are no depths")
+        if found.ndim != 2 or found.dtype.kind not in "uif":
+            raise InputError(f"{path} has {found.ndim} axes of type {found.dtype}, where a depth map has one band")
+        scale = self.scale or (1.0 if found.dtype.kind == "f" else 0.001)
+        valid = np.isfinite(found) & (found > 0) & (found != self.invalid)
+        return np.where(valid, found * scale, 0).astype(np.float32)
+
+
+MapKind: TypeAlias = ClassMap | DepthMap
+
+
+def _check_choices(kind: Any) -> None:
+    check("missing", kind.missing, kind.missing in get_args(Missing), "'error' or 'ignore'")
+    check("erased", kind.erased, kind.erased in get_args(Erased), "'ignore' or 'keep'")
+    check("suffix", kind.suffix, isinstance(kind.suffix, str), "a text, such as '_gtFine_labelTrainIds'")
+
+
+def _is_color(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 3 and all(is_whole(value, 0, 255) for value in key)
+
+
+def _as_number(key: int | Color) -> int:
+    return int(np.dot(key, (1, 256, 65536))) if isinstance(key, tuple) else int(key)
+
+
+def _as_color(number: int) -> Color:
+    return number % 256, number // 256 % 256, number // 65536
+
+
+def _pixels_of(path: Path) -> tuple[NDArray[Any], str]:
+    """Return the values of a file as they are, (H, W), or (H, W, 3 or 4) colors, and Pillow's name of their kind."""
+    if path.suffix.lower() == ".npy":
+        try:
+            return np.asarray(np.load(path, allow_pickle=False)), "array"
+        except (ValueError, EOFError) as error:
+            raise InputError(f"{path} is no array of NumPy ({error})") from None
+    try:
+        with allow_pixels(1 << 31), Image.open(path) as image:
+            mode, values = image.mode, np.asarray(image)
+    except (*PILLOW_ERRORS, Image.DecompressionBombError) as error:
+        raise InputError(f"{path}: does not decode ({error})") from None
+    if values.ndim not in (2, 3) or mode in ("LA", "PA", "CMYK", "YCbCr", "LAB", "HSV"):
+        raise InputError(f"{path} has pixels of the kind {mode}, which no map has; save it with one band")
+    return values, mode

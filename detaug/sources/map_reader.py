@@ -1,0 +1,110 @@
+"""`MapReader`: images with maps beside them, without a JSON file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from detaug.arguments import checks_names
+from detaug.errors import InputError
+from detaug.files import heif
+from detaug.files.addresses import check_on_disk
+from detaug.files.image_file import short_digest
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.paths import PathLike
+from detaug.maps.files import find_maps
+from detaug.maps.kinds import ClassMap, Missing, Table
+from detaug.sources.size_cache import stat_files, with_sizes
+from detaug.sources.source import FolderSource
+
+
+class MapReader(FolderSource):
+    """Images of a folder with the class of each pixel, and without boxes: `Batch.maps["semantic"]`.
+
+    `images`: a folder; its images may be in sub-folders, and are sorted by path. Names that begin with a dot are
+    ignored. `masks`: the folder of the maps, with the same sub-folders. `classes`: their names, of the numbers 0, 1,
+    ..., or None. `ignore`, `table`, `suffix`, `missing`: as of `ClassMap`. So ADE20K is read with table="ade20k";
+    Cityscapes with suffix="_gtFine_labelTrainIds", or with suffix="_gtFine_labelIds" and table="cityscapes"; the
+    folders of Ultralytics' and LightlyTrain's semantic segmentation as they are.
+
+    Images whose header is broken, and those without a map, are `missing`: `Loader` refuses or skips them. Raises
+    InputError for folders that are not as above.
+
+    >>> reader = da.MapReader("demo/VOC/JPEGImages", "demo/VOC/SegmentationClass")
+    >>> batch = next(iter(da.Loader(reader, [da.Resize((240, 320))], batch_size=4, train=False)))
+    >>> print(batch.maps["semantic"].shape, batch.maps["semantic"][0].unique())
+    torch.Size([4, 240, 320]) tensor([0, 1, 4, 6], dtype=torch.uint8)
+    """
+
+    @checks_names
+    def __init__(
+        self,
+        images: PathLike,
+        masks: PathLike,
+        *,
+        classes: Sequence[str] | None = None,
+        ignore: int = 255,
+        table: Table | None = None,
+        suffix: str = "",
+        missing: Missing = "error",
+        cache: bool = True,
+    ) -> None:
+        check_on_disk(images)
+        self.images, self.folder = Path(images), Path(images).absolute()
+        if not self.images.is_dir():
+            raise InputError(f"{self.images}: no such folder; it must hold the images")
+        names = _images_below(self.images)
+        if not names:
+            raise InputError(f"{self.images}: has no images ({', '.join(IMAGE_EXTENSIONS)})")
+        files = stat_files(self.folder, names)
+        sizes, self._faults = with_sizes(self.folder, self.folder, files, cache=cache)
+        super().__init__(sizes, list(classes or ()), origin=str(self.images))
+        self.file_names, self._bytes = files.names, files.status[:, 0]
+        self.has_heif = heif.are_among(self.file_names)
+        self.files = not self.has_heif
+        self.remedy = "replace the file, or remove it with its image or map"
+        kind = ClassMap(masks, ignore, table, None if classes is None else tuple(classes), suffix, missing)
+        self.maps = found = find_maps({"semantic": kind}, self.folder, self.file_names, self.sizes)
+        for maps in found.values():
+            self._faults = {index: maps.why_absent(index) for index in maps.refused} | self._faults
+        self.missing = np.array(sorted(self._faults), np.int64)
+        if len(self.missing) == len(self):
+            self.check_files()
+
+    def __repr__(self) -> str:
+        return f"MapReader({str(self.images)!r}, {str(self.maps['semantic'].kind.folder)!r})  # {len(self)} images"
+
+    def why_missing(self, index: int) -> str:
+        """Return the reason why a missing image cannot be used: "is empty (0 bytes)"."""
+        return self._faults[index]
+
+    def check_files(self) -> None:
+        """Raise InputError if an image cannot be used."""
+        if self._faults:
+            first, why = min(self._faults.items())
+            raise InputError(
+                f"{self.origin}: {len(self._faults)} of {len(self)} images cannot be used, the first is "
+                f"{self.path(first)}, which {why}"
+            )
+
+    @cached_property
+    def files_fingerprint(self) -> str:
+        """Return a hash of the sizes of the files in bytes, as they were when the source was made."""
+        return short_digest(self._bytes.tobytes())
+
+
+def _images_below(folder: Path) -> list[str]:
+    """Return the paths of images below a folder, relative to it, sorted."""
+    names = []
+    for root, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        names += [
+            os.path.relpath(os.path.join(root, name), folder)
+            for name in files
+            if not name.startswith(".") and name.lower().endswith(IMAGE_EXTENSIONS)
+        ]
+    return sorted(names)
