@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from detaug.check.clean import NotCleaned
 from detaug.coco.merge import merge_coco
@@ -114,8 +114,14 @@ def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOpti
     more += ("--images", images) if images else ()
     more += ("--from", options.format) if options.format else ()
     more += ("--classes", ",".join(options.classes)) if options.classes else ()
+    on_error: Any = "skip" if options.clean else "stop"
+    more += ("--on-error", on_error) if options.clean else ()
     with steps.step("convert", own.path, "-o", output, *more):
-        summary = convert_to_coco(found, output, images=images, split=own.split, classes=options.classes)
+        arguments: dict[str, Any] = {"images": images, "split": own.split, "classes": options.classes}
+        try:
+            summary = convert_to_coco(found, output, on_error=on_error, **arguments)
+        except InputError as error:
+            raise InputError(str(error).replace("--on-error skip", "--clean")) from None
         steps.report(summary)
     return DataFile(output, summary.image_folder)
 

@@ -148,10 +148,10 @@ def test_a_folder_is_prepared_once_and_trained_on_by_all(painted: Folder, tmp_pa
 @pytest.mark.slow
 def test_an_error_of_the_preparation_ends_all_ranks(painted: Folder, tmp_path: Path) -> None:
     path = labels_beside(painted, tmp_path / "data")
-    next(path.glob("*.png")).write_bytes(b"no image")
+    (path / "00.png").write_bytes(b"no image")
     run = torchrun(2, "folder_run.py", path, tmp_path / "run", "retinanet_resnet50_fpn_v2")
     assert run.returncode != 0
-    assert_one_error(run, f"detaug: {tmp_path / 'run/data/all.json'} has 1 error, see ")
+    assert_one_error(run, "detaug: 00.png: is not an image that can be read")
 
 
 def assert_one_error(run: subprocess.CompletedProcess[str], message: str) -> None:

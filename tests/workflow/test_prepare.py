@@ -118,6 +118,17 @@ def test_the_split_test_is_named(tmp_path: Path) -> None:
     assert "  without a split val it is evaluated on the split test" in lines
 
 
+def test_an_image_that_cannot_be_read_is_left_out_with_clean(tmp_path: Path) -> None:
+    folder = dataset(tmp_path / "data", [f"{number}.jpg" for number in range(5)])
+    (folder / "images/0.jpg").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"(?s)0\.jpg.*or leave these files out: --clean$") as error:
+        run(folder, tmp_path / "run")
+    assert "--on-error" not in str(error.value)
+    prepared, commands, _ = run(folder, tmp_path / "run", clean=True)
+    assert sum(len(names_of(file)) for file in prepared) == 4
+    assert commands[0].endswith("--on-error skip")
+
+
 @pytest.mark.parametrize("val", ["images/val", "../valid/images", "val.txt"])
 def test_a_val_that_is_listed_and_not_there_is_named(val: str, tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {f"images/train/{number}.jpg": image(number) for number in range(5)}

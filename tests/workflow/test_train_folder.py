@@ -108,11 +108,11 @@ def test_resuming_does_no_step_again(trained: tuple[Path, str], monkeypatch: pyt
 def test_the_help_names_the_defaults_of_the_code() -> None:
     """Of PATH, on a CPU and on a GPU; the others are those of FILE.json IMAGES."""
     helps = {option.name: str(getattr(option, "help", "")) for option in train.params}
-    for device, where in (
-        ("cpu", f"on a CPU {DEFAULTS['cpu']['model']}]"),
-        ("cuda", f"of PATH {DEFAULTS['cuda']['model']},"),
-    ):
-        assert where in helps["model"], device
+    cpu, gpu = DEFAULTS["cpu"], DEFAULTS["cuda"]
+    assert helps["model"].endswith(f"of PATH {gpu['model']}, on a CPU {cpu['model']}]")
+    assert helps["lr"].endswith(f"of PATH on a CPU {cpu['lr']}]")
+    assert helps["size"].endswith(f"of PATH on a GPU {gpu['size']}]")
+    assert (cpu.keys(), gpu.keys()) == ({"model", "lr"}, {"model", "size"})
     for name, value in SMALL_DATA.items():
         assert helps[name].endswith(f"of PATH {value}]"), name
     options = FolderOptions(DataOptions(Path("a")), Path("run"), {"device": "cpu"})
