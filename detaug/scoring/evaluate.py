@@ -49,7 +49,7 @@ class Evaluation:
     errors: DetectionErrors
     evaluator: CocoEvaluator[Metrics]
     drawn: tuple[Detections, ...] = ()
-    """The detections in the images `draw` of `evaluate_model`, with their masks, keypoints or corners; in tiles, boxes."""
+    """Those in the images `draw` of `evaluate_model`, with their masks, keypoints or corners; in tiles, boxes."""
 
     def worst(self, count: int) -> list[Detections]:
         """Return the detections in the images with the most errors, of at least `errors.min_score`, the worst first."""

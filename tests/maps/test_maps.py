@@ -128,6 +128,26 @@ def test_ties_go_to_one_side(tmp_path: Path) -> None:
     assert batch.map("semantic", stride=2).shape == (1, 12, 16)
 
 
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("size", [(96, 128), (64, 128), (128, 256), (114, 171)])
+def test_ties_go_to_one_side_also_where_a_scale_is_no_binary_fraction(
+    tmp_path: Path, size: tuple[int, int], flipped: bool
+) -> None:
+    """In whole numbers: the source pixel of a center is floor((2 x + 1) side / (2 sides)), ties to the right."""
+    values = np.random.default_rng(0).integers(0, 200, size, np.uint8)
+    ops = [da.RandomHorizontalFlip(p=1)] * flipped + [da.Resize((160, 200), letterbox="center")]
+    loader = da.Loader(Files(tmp_path, [values]).reader(), ops, 1, device="cpu")
+    found = next(iter(loader)).maps["semantic"][0].numpy()
+    rows, columns = np.flatnonzero((found < 255).any(1)), np.flatnonzero((found < 255).any(0))
+    inside = found[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    at_y, at_x = (
+        (2 * np.arange(shown) + 1) * side // (2 * shown) for shown, side in zip(inside.shape, size, strict=True)
+    )
+    if flipped:  # of the right neighbor's view
+        at_x = size[1] - 1 + (-((2 * np.arange(inside.shape[1]) + 1) * size[1]) // (2 * inside.shape[1])) + 1
+    assert (inside == values[at_y[:, None], at_x]).all()
+
+
 @pytest.mark.parametrize("scale", [2, 3])
 def test_maps_of_another_size(tmp_path: Path, scale: int) -> None:
     maps = coded()
@@ -135,6 +155,14 @@ def test_maps_of_another_size(tmp_path: Path, scale: int) -> None:
     own = evaluate(Files(tmp_path / "a", maps, [each.shape for each in smaller]).reader())
     same = evaluate(Files(tmp_path / "b", smaller).reader())
     assert torch.equal(own.maps["semantic"], same.maps["semantic"])
+
+
+def test_a_map_whose_sides_are_rounded(tmp_path: Path) -> None:
+    """Each axis has its own scale."""
+    values = np.arange(24 * 33, dtype=np.int64).reshape(24, 33) % 200
+    batch = evaluate(Files(tmp_path, [values.astype(np.uint8)], [(48, 64)]).reader(), da.Resize((48, 64)))
+    rows, columns = ((2 * np.arange(n) + 1) * own // (2 * n) for n, own in ((48, 24), (64, 33)))
+    assert (batch.maps["semantic"][0].numpy() == values[rows[:, None], columns]).all()
 
 
 # ------------------------------------------------------------------------------------------------- files
@@ -303,6 +331,8 @@ def test_joined_sources_have_the_classes_of_all_by_name(tmp_path: Path) -> None:
     first, second, third = batch.maps["semantic"]
     assert int(first.unique()) == int(second[1:].unique()) == 0
     assert int(second[0].unique()) == int(third.unique()) == 255
+    void = Files(tmp_path / "e", [one]).reader(da.ClassMap("maps", classes=["void", "road"], ignore=0))
+    assert evaluate(da.ConcatReader([readers[0], void])).maps["semantic"][1].unique().tolist() == [255]
     unnamed_classes = Files(tmp_path / "c", [one]).reader()
     with pytest.raises(InputError, match=r"must have classes=, or none"):
         da.ConcatReader([readers[0], unnamed_classes])
@@ -362,8 +392,13 @@ def test_what_is_erased_is_ignored_or_kept(tmp_path: Path, op: Op) -> None:
 
 
 def test_the_fill_of_a_pasted_image_is_ignored_also_where_what_is_erased_is_kept(tmp_path: Path) -> None:
-    ops = [da.RandomRotation((30, 31)), da.Resize((48, 64)), da.Mosaic(), da.RandomErasing(p=1)]
-    kept = next(iter(da.Loader(two(tmp_path, erased="keep"), ops, 2, device="cpu")))
+    """It covers what lies below it, as what is erased does, and is not erased."""
+    ops = [da.RandomRotation((30, 31)), da.Resize((48, 64)), da.Mosaic(), da.CutMix(p=1)]
+    ignored, kept = (
+        next(iter(da.Loader(Files(tmp_path / each, coded(count=8)).reader(da.ClassMap("maps", erased=each)), ops, 8)))
+        for each in ("ignore", "keep")
+    )
+    assert torch.equal(kept.maps["semantic"], ignored.maps["semantic"])
     assert (kept.maps["semantic"] == 255).any()
 
 
@@ -417,6 +452,16 @@ def test_depth_is_interpolated_where_it_is_known(tmp_path: Path) -> None:
     away = inside & ~((at_x > 29) & (at_x < 41) & (at_y > 9) & (at_y < 21))
     assert np.abs(depth - (2 + 0.01 * at_x + 0.02 * at_y))[away].max() < 0.0011
     assert depth[inside].min() > 2
+
+
+@pytest.mark.parametrize(("unknown", "seen"), [((1, 1), 0.0), ((0, 0), 1.0), ((0, 1), 1.0), ((1, 0), 1.0)])
+def test_of_pixels_at_one_distance_the_nearest_is_that_of_classes(
+    tmp_path: Path, unknown: tuple[int, int], seen: float
+) -> None:
+    depth = np.full((4, 4), 1000, np.uint16)
+    depth[unknown[0] :: 2, unknown[1] :: 2] = 0
+    batch = evaluate(Files(tmp_path, [depth]).reader(da.DepthMap("maps")), da.Resize((2, 2)))
+    assert batch.maps["semantic"].unique().tolist() == [seen]
 
 
 def test_units_of_depth(tmp_path: Path) -> None:
