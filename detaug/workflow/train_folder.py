@@ -154,10 +154,7 @@ def _confirm(options: FolderOptions, file: DataFile, steps: Steps) -> None:
     for shape in sorted(shapes - {*READS[DETECTORS[chosen.model].finds]}):
         finders = [name for name, row in DETECTORS.items() if shape in READS[row.finds]]
         what = SHAPE_NAMES[shape]
-        if finders:
-            steps.say(f"  {chosen.model} does not learn the {what}: for {what} give --model {' or '.join(finders)}")
-        else:
-            steps.say(f"  {chosen.model} learns the boxes around the {what}: no model of detaug train finds {what}")
+        steps.say(f"  {chosen.model} does not learn the {what}: for {what} give --model {' or '.join(finders)}")
 
 
 def _train_words(options: TrainOptions) -> list[object]:

@@ -51,7 +51,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "evaluate": (
         "a.json voc/JPEGImages --detections found.json",
-        {"output": "-o", "report": "--report", "html": "--html"},
+        {"output": "-o", "report": "--report", "html": "--html", "sheet": "--sheet"},
     ),
     "export": ("model.pt --verify a.json voc/JPEGImages", {"output": "-o", "triton": "--triton"}),
     "predict": (

@@ -133,7 +133,11 @@ KINDS = {
     "COCO": Kind(
         people, coco_keypoints, "does not learn the keypoints: for keypoints give --model keypointrcnn_resnet"
     ),
-    "DOTA": Kind(ships, exported("dota"), "learns the boxes around the rotated boxes: no model of detaug train"),
+    "DOTA": Kind(
+        ships,
+        exported("dota"),
+        "does not learn the rotated boxes: for rotated boxes give --model fcos_rotated_resnet50_fpn",
+    ),
     "VIA": Kind(things, via),
     "tiffs é": Kind(things, table_of_tiffs),
 }
@@ -161,10 +165,7 @@ def test_a_folder_becomes_a_detector(name: str, tmp_path: Path, monkeypatch: pyt
     files = {path.relative_to("run").as_posix() for path in Path("run").rglob("*") if path.is_file()}
     assert files >= FILES - ({"data/all.json"} if own_splits else set())
     assert objects_of(Path("run/data/train.json"), Path("run/data/val.json")) == objects_of(drawn.file)
-    assert ("does not learn" in result.out, "learns the boxes" in result.out) == (
-        "does not learn" in kind.says,
-        "learns the boxes" in kind.says,
-    )
+    assert ("does not learn" in result.out) == bool(kind.says)
     assert kind.says in result.out
     assert_the_commands_do_the_same(result.out)
 
