@@ -993,6 +993,78 @@ MUTANTS: list[Mutant] = [
         "max(-left, -top, right - width)",
         "tests/converters/test_placing.py::test_an_outline_is_cut_at_each_edge",
     ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
+        "if _share(layers, number) >= most:",
+        "if _share(layers, number) > most:",
+        "tests/maps/test_maps.py::test_maps_follow_pixels",
+    ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
+        "at_x = np.floor(source_x * SINGLE_ONE + HALF) / ONE * scale_x + left",
+        "at_x = source_x * scale_x + left",
+        "tests/maps/test_maps.py::test_ties_go_to_one_side_also_where_a_scale_is_no_binary_fraction",
+    ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
+        "* scale_y + top",
+        "* scale_x + top",
+        "tests/maps/test_maps.py::test_a_map_whose_sides_are_rounded",
+    ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
+        "if weight >= best:",
+        "if weight > best:",
+        "tests/maps/test_maps.py::test_of_pixels_at_one_distance_the_nearest_is_that_of_classes",
+    ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
+        "height, width, at_y - 0.5, at_x - 0.5, empty",
+        "height, width, at_y, at_x, empty",
+        "tests/maps/test_maps.py::test_depth_is_interpolated_where_it_is_known",
+    ),
+    Mutant(
+        "detaug/maps/values.py",
+        "offset=(left + x * across, top + y * down)",
+        "offset=(left + y * across, top + x * down)",
+        "tests/maps/test_maps.py::test_tiles_have_the_parts_of_the_map",
+    ),
+    Mutant(
+        "detaug/maps/derived.py",
+        "table[kind.ignore] = joined.ignore",
+        "pass",
+        "tests/maps/test_maps.py::test_joined_sources_have_the_classes_of_all_by_name",
+    ),
+    Mutant(
+        "detaug/maps/kinds.py",
+        "number: number - 1 for number",
+        "number: number for number",
+        "tests/maps/test_maps.py::test_tables",
+    ),
+    Mutant(
+        "detaug/maps/files.py",
+        "abs(height * wide - width * tall) <= max(wide, tall)",
+        "abs(height * wide - width * tall) <= 100 * max(wide, tall)",
+        "tests/maps/test_maps.py::test_a_map_that_cannot_be_used_is_named_or_skipped",
+    ),
+    Mutant(
+        "detaug/loading/batch_maps.py",
+        "rim=0.5",
+        "rim=0.0",
+        "tests/maps/test_maps.py::test_maps_follow_pixels",
+    ),
+    Mutant(
+        "detaug/evaluation/semantic.py",
+        "iou = right / (is_of + predicted - right)",
+        "iou = right / (is_of + predicted)",
+        "tests/maps/test_maps.py::test_scores_are_those_of_a_confusion_matrix_by_hand",
+    ),
+    Mutant(
+        "detaug/evaluation/semantic.py",
+        "predicted = counts.diagonal(), counts.sum(1), counts[:, :-1].sum(0)",
+        "predicted = counts.diagonal(), counts.sum(1), counts.sum(0)[1:]",
+        "tests/maps/test_maps.py::test_scores_are_those_of_a_confusion_matrix_by_hand",
+    ),
 ]
 
 

@@ -14,6 +14,8 @@ from detaug.errors import InputError as InputError
 from detaug.errors import OpError as OpError
 from detaug.evaluation.boxes import Metrics as Metrics
 from detaug.evaluation.coco import CocoEvaluator as CocoEvaluator
+from detaug.evaluation.depth import DepthEvaluator as DepthEvaluator
+from detaug.evaluation.depth import DepthMetrics as DepthMetrics
 from detaug.evaluation.errors import DetectionErrors as DetectionErrors
 from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
 from detaug.evaluation.masks import MaskMetrics as MaskMetrics

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from detaug.arguments import check, checks_names, is_whole
 from detaug.errors import InputError
+from detaug.evaluation.map_predictions import at_points
 from detaug.loading.batch import Batch
 
 
@@ -79,7 +78,11 @@ class SemanticEvaluator:
             self._counts = torch.zeros((classes, classes + 1), dtype=torch.int64, device=predictions.device)
         for image, own in enumerate(predictions):
             truth, points = batch.map_in_source(self._map, image)
-            found = _at(own, points.to(own.device), batch.images.shape[-2:])
+            size = batch.images.shape[-2:]
+            if own.ndim == 3:
+                found = at_points(own, points, size).argmax(0)
+            else:
+                found = at_points(own[None], points, size, nearest=True)[0].long()
             known = (truth != kind.ignore).to(own.device)
             truth, found = truth.to(own.device)[known].long(), found[known]
             if len(truth) and int(truth.max()) >= classes:
@@ -103,18 +106,3 @@ class SemanticEvaluator:
             iou=dict(zip(names, iou.tolist(), strict=True)),
             pixels=int(is_of.sum()),
         )
-
-
-def _at(predictions: Tensor, points: Tensor, size: Sequence[int]) -> Tensor:
-    """Return the class at points (H, W, 2) x, y in pixels of an output of `size` (height, width).
-
-    `predictions`: (C, h, w) scores, interpolated, or (h, w) classes, of which the nearest is taken.
-    """
-    grid = points / points.new_tensor([size[1], size[0]]) * 2 - 1
-    mode = "bilinear" if predictions.ndim == 3 else "nearest"
-    values = predictions if predictions.ndim == 3 else predictions[None]
-    values = values.to(grid.dtype if mode == "bilinear" else torch.float64)[None]
-    sampled = functional.grid_sample(
-        values, grid[None].to(values.dtype), mode=mode, padding_mode="border", align_corners=False
-    )[0]
-    return sampled.argmax(0) if predictions.ndim == 3 else sampled[0].round().long()

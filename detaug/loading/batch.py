@@ -214,7 +214,8 @@ class Batch(OldNames, MapsOfPixels, MasksOfBoxes, InSourcePixels):
         For "semantic" and "depth" there are no rows, but the map of this name: `semantic_mask` (N, H, W) int32, 255
         where it is to be ignored; or `depth` (N, H, W) float32, 0 where it is not known. See `maps`.
         """
-        check("task", task, task in get_args(YoloTask), " or ".join(map(repr, get_args(YoloTask))))
+        known = get_args(YoloTask)
+        check("task", task, task in known, f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
         if task == "semantic":
             ignore, classes = self.maps_of_images.classes(task).ignore, self.maps[task].int()
             return {"img": self.images, "semantic_mask": classes.masked_fill(classes == ignore, 255)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,7 +94,7 @@ class MapsOfPixels:
     distortion: Field | None
     maps_of_images: MapsOfBatch
 
-    @property
+    @cached_property
     def maps(self) -> Mapping[str, Tensor]:
         """Return the maps by name, (N, H, W) on the batch's device: uint8 of a `ClassMap`, float32 of a `DepthMap`.
 

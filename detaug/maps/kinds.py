@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from detaug.arguments import check, is_number, is_whole
+from detaug.arguments import check, checks_names, is_number, is_whole
 from detaug.errors import InputError
 from detaug.files.image_headers import PILLOW_ERRORS
 from detaug.files.large_images import allow_pixels
@@ -193,6 +193,9 @@ class DepthMap:
         valid = np.isfinite(found) & (found > 0) & (found != self.invalid)
         return np.where(valid, found * scale, 0).astype(np.float32)
 
+
+for _kind in (ClassMap, DepthMap):
+    _kind.__init__ = checks_names(_kind.__init__)  # type: ignore[method-assign]
 
 MapKind: TypeAlias = ClassMap | DepthMap
 

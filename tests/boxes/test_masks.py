@@ -18,7 +18,7 @@ from seeds import seeds
 from test_tight_boxes import BLACK, RECIPES, RESIZE, SIZE, blob, code_of, paint
 
 import detaug as da
-from detaug.boxes.layers import HOLE
+from detaug.boxes.layers import ERASED
 from detaug.boxes.masks import objects_of, pixel_grid, rasterise
 from detaug.boxes.placement import Placement
 
@@ -85,7 +85,7 @@ def masks_of(samples: da.Samples, image: int) -> Array:
 def masks_of_layers(samples: da.Samples, image: int) -> tuple[Array, Array]:
     """Return the sources (L,) of an image's layers and (L, H, W) what shows their objects, also those without a box."""
     layers = samples._moved.placement.layers
-    shown = np.flatnonzero(layers.image[image] != HOLE)
+    shown = np.flatnonzero(layers.image[image] > ERASED)
     sources = image + layers.image[image, shown]
     field = samples._moved.placement.field
     objects = objects_of(Placement(layers, np.full(len(shown), image), shown, sources, field))

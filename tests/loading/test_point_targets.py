@@ -44,7 +44,7 @@ def test_yolos_pose_has_a_row_for_each_box(tmp_path: Path, device: str) -> None:
             torch.testing.assert_close(torch.stack([x * 160, y * 120, visible], -1), expected)
             assert rows["batch_idx"][at] == image
             at += 1
-    with pytest.raises(da.InputError, match="task must be 'detect', 'segment', 'pose' or 'obb'"):
+    with pytest.raises(da.InputError, match="task must be 'detect', 'segment', 'pose', 'obb', 'semantic' or 'depth'"):
         batch.as_yolo("segmentation")  # type: ignore[arg-type]
 
 

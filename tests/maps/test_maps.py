@@ -549,3 +549,46 @@ def test_wrong_predictions(tmp_path: Path) -> None:
     mixed = next(iter(da.Loader(two(tmp_path / "b"), [da.Resize((48, 64)), da.Mosaic()], 2, device="cpu")))
     with pytest.raises(InputError, match="evaluate with a recipe that only resizes"):
         da.SemanticEvaluator(num_classes=6).update(mixed, torch.zeros(2, 4, 4))
+
+
+def test_depth_scores_are_those_of_numpy(tmp_path: Path) -> None:
+    """Predictions at half of the output's size, which has that of the files; means over images, not over pixels."""
+    rng = np.random.default_rng(0)
+    small = [rng.uniform(500, 9000, (24, 32)) for _ in range(2)]
+    true = [np.repeat(np.repeat(each, 2, 0), 2, 1).astype(np.uint16) for each in small]
+    true[0][:30] = 0
+    batch = evaluate(Files(tmp_path, true).reader(da.DepthMap("maps")), da.Resize((48, 64)))
+    predicted = [each * rng.uniform(0.6, 1.6, each.shape) / 1000 for each in (np.full((48, 64), 3000.0), true[1])]
+    evaluator = da.DepthEvaluator(map="semantic", max_depth=8)
+    evaluator.update(batch, torch.from_numpy(np.stack(predicted)))
+    metrics = evaluator.compute()
+    rows = []
+    for found, own in zip(predicted, true, strict=True):
+        known = (own > 0) & (own <= 8000)
+        p, t = found[known].clip(1e-3, 8), own[known] / 1000
+        ratio, logs = np.maximum(p / t, t / p), np.log(p) - np.log(t)
+        rows.append([
+            *((ratio < 1.25**power).mean() for power in (1, 2, 3)),
+            (abs(p - t) / t).mean(), np.sqrt(((p - t) ** 2).mean()), 100 * logs.std(),
+        ])  # fmt: skip
+    found = metrics.delta1, metrics.delta2, metrics.delta3, metrics.abs_rel, metrics.rmse, metrics.silog
+    assert found == pytest.approx(np.mean(rows, 0), rel=1e-5)
+    assert metrics.images == 2
+    with pytest.raises(InputError, match=r"predictions must be \(2, h, w\) or"):
+        evaluator.update(batch, torch.zeros(2, 3, 4, 4))
+    with pytest.raises(InputError, match="predictions must be finite"):
+        evaluator.update(batch, torch.full((2, 4, 4), torch.nan))
+    with pytest.raises(InputError, match="nothing to score"):
+        da.DepthEvaluator().compute()
+    with pytest.raises(InputError, match="is a ClassMap, where depths are needed"):
+        da.DepthEvaluator(map="semantic").update(evaluate(two(tmp_path / "b")), torch.zeros(2, 4, 4))
+
+
+def test_depths_of_smaller_predictions_are_interpolated(tmp_path: Path) -> None:
+    y, x = np.mgrid[:48, :64] + 0.5
+    plane = (2000 + 10 * x + 20 * y).astype(np.uint16)
+    batch = evaluate(Files(tmp_path, [plane]).reader(da.DepthMap("maps")), da.Resize((96, 128)))
+    small_y, small_x = np.mgrid[:24, :32] * 2 + 1.0
+    evaluator = da.DepthEvaluator(map="semantic")
+    evaluator.update(batch, torch.from_numpy(2 + 0.01 * small_x + 0.02 * small_y)[None, None])
+    assert evaluator.compute().rmse < 0.005  # only the rim is not interpolated

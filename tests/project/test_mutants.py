@@ -46,4 +46,6 @@ def test_a_text_that_is_not_there_once_is_an_error() -> None:
 
 def test_every_room_of_the_engine_has_bugs() -> None:
     rooms = {"boxes", "ops", "loading", "tiles", "video", "dali", "samples", "drawing", "sheets", "training"}
-    assert rooms | {"evaluation", "importing", "sources", "storage"} <= {mutant.room for mutant in SCRIPT.MUTANTS}
+    assert rooms | {"evaluation", "importing", "maps", "sources", "storage"} <= {
+        mutant.room for mutant in SCRIPT.MUTANTS
+    }
