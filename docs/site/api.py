@@ -14,7 +14,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "loading": ("Loader and batches", ("detaug.loading", "detaug.samples")),
     "sources": (
         "Sources",
-        ("detaug.sources", "detaug.pixel_format", "detaug.tiles", "detaug.video", "detaug.converters"),
+        ("detaug.sources", "detaug.maps", "detaug.pixel_format", "detaug.tiles", "detaug.video", "detaug.converters"),
     ),
     "geometric-ops": (
         "Geometric ops",
