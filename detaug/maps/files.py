@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Ints
 from detaug.errors import InputError
+from detaug.files.paths import list_files
 from detaug.maps.kinds import EXTENSIONS, ClassMap, DepthMap, MapKind
 from detaug.maps.values import MapValues, no_map
 
@@ -136,12 +137,8 @@ def _folder_of(kind: MapKind, name: str, images: Path) -> Path:
 def _files_by_stem(folder: Path) -> dict[str, list[Path]]:
     """Return the files below a folder that can be maps, by their path in it without the extension."""
     files: dict[str, list[Path]] = {}
-    for root, _, names in os.walk(folder, followlinks=True):
-        for name in sorted(names):
-            stem, extension = os.path.splitext(name)
-            if extension.lower() in EXTENSIONS and not name.startswith("."):
-                inside = os.path.normpath(os.path.join(os.path.relpath(root, folder), stem))
-                files.setdefault(inside, []).append(Path(root, name))
+    for name in list_files(folder, EXTENSIONS):
+        files.setdefault(os.path.splitext(name)[0], []).append(folder / name)
     return files
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from detaug.files import heif
 from detaug.files.addresses import check_on_disk
 from detaug.files.image_file import short_digest
 from detaug.files.image_headers import IMAGE_EXTENSIONS
-from detaug.files.paths import PathLike
+from detaug.files.paths import PathLike, list_files
 from detaug.maps.files import find_maps
 from detaug.maps.kinds import ClassMap, Missing, Table
 from detaug.sources.size_cache import stat_files, with_sizes
@@ -57,7 +56,7 @@ class MapReader(FolderSource):
         self.images, self.folder = Path(images), Path(images).absolute()
         if not self.images.is_dir():
             raise InputError(f"{self.images}: no such folder; it must hold the images")
-        names = _images_below(self.images)
+        names = list_files(self.images, IMAGE_EXTENSIONS, regular=False)  # links to nothing are named
         if not names:
             raise InputError(f"{self.images}: has no images ({', '.join(IMAGE_EXTENSIONS)})")
         files = stat_files(self.folder, names)
@@ -95,16 +94,3 @@ class MapReader(FolderSource):
     def files_fingerprint(self) -> str:
         """Return a hash of the sizes of the files in bytes, as they were when the source was made."""
         return short_digest(self._bytes.tobytes())
-
-
-def _images_below(folder: Path) -> list[str]:
-    """Return the paths of images below a folder, relative to it, sorted."""
-    names = []
-    for root, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        names += [
-            os.path.relpath(os.path.join(root, name), folder)
-            for name in files
-            if not name.startswith(".") and name.lower().endswith(IMAGE_EXTENSIONS)
-        ]
-    return sorted(names)

@@ -592,3 +592,12 @@ def test_depths_of_smaller_predictions_are_interpolated(tmp_path: Path) -> None:
     evaluator = da.DepthEvaluator(map="semantic")
     evaluator.update(batch, torch.from_numpy(2 + 0.01 * small_x + 0.02 * small_y)[None, None])
     assert evaluator.compute().rmse < 0.005  # only the rim is not interpolated
+
+
+def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path) -> None:
+    Files(tmp_path, coded())
+    for name in ("images", "maps"):
+        (tmp_path / name / "again").symlink_to(tmp_path / name)
+    reader = da.MapReader(tmp_path / "images", tmp_path / "maps")
+    assert list(reader.file_names) == ["0.png", "1.png", "2.png"]
+    assert evaluate(reader).maps["semantic"].shape == (3, 48, 64)
