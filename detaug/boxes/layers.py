@@ -26,6 +26,9 @@ HOLE = np.iinfo(np.int64).min
 ERASED = HOLE + 1
 """The image of one that has none because an op erased it."""
 
+NOTHING_SHOWN, ERASED_SHOWN = -1, -2
+"""What `of_source` makes of them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Layers:
@@ -157,13 +160,13 @@ class Layers:
         return self if missing <= 0 else self.with_holes(np.zeros((len(self), missing, 4)))
 
     def of_source(self, images: Ints) -> Layers:
-        """Return layers whose `image` is a position in the source, -1 for none, -2 for what was erased.
+        """Return layers whose `image` is a position in the source, `NOTHING_SHOWN` or `ERASED_SHOWN`.
 
         `images`: (N,) that of each view.
         """
         own = np.arange(len(self))[:, None]
         shown = self.image > ERASED
-        none = np.where(self.image == ERASED, -2, -1)
+        none = np.where(self.image == ERASED, ERASED_SHOWN, NOTHING_SHOWN)
         return replace(self, image=np.where(shown, images[np.where(shown, own + self.image, 0)], none))
 
     def clip_region_or_all(self) -> Floats:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from detaug.boxes.layers import ERASED_SHOWN
 from detaug.boxes.mask_loops import SINGLE_ONE, _in_bounds, _in_stencil, _sum, _to_source
 from detaug.boxes.units import INTERVAL, ONE, RECTANGLE, STENCIL
 from detaug.compiled import compiled
-
-NOTHING, ERASED = -1, -2
-"""What a layer may show instead of an image."""
 
 
 @compiled
 def sample(scene, first, shown, maps, y, x, keeps_erased, linear, empty, out, second, fraction):
     """Write to `out` (R, C) the values that the image shows whose layers begin at `first`, `empty` where nothing is.
 
-    `scene`: as of `mask_loops`. `shown`: (N * L,) which map each layer shows, `NOTHING`, or `ERASED`. `maps`: the
-    values of all maps, one behind the other, and of each map where it begins, (height, width), and scale and offset
-    x, y. `y`, `x`: (R, C) points in units, before a field; far away where there is nothing. `second`, `fraction`, of
-    the same shape, or empty: the value of what is averaged with it, and the share of the first.
+    `scene`: as of `mask_loops`. `shown`: (N * L,) which map each layer shows, below 0 for none, see `Layers.of_source`.
+    `maps`: the values of all maps, one behind the other, and of each map where it begins, (height, width), and scale
+    and offset x, y. `y`, `x`: (R, C) points in units, before a field; far away where there is nothing. `second`,
+    `fraction`, of the same shape, or empty: the value of what is averaged with it, and the share of the first.
     """
     for line in range(out.shape[0]):
         for column in range(out.shape[1]):
@@ -33,10 +31,10 @@ def sample(scene, first, shown, maps, y, x, keeps_erased, linear, empty, out, se
                 top, other = _on_top(scene, first, shown, point_y, point_x, keeps_erased)
             out[line, column] = _value(scene, top, shown, maps, point_y, point_x, linear, empty)
             if second.size:
-                second[line, column] = _value(scene, other, shown, maps, point_y, point_x, linear, empty)
-                fraction[line, column] = ONE_SHARE if top < 0 else _share(scene[0], top)
-                if other < 0:
-                    second[line, column], fraction[line, column] = out[line, column], ONE_SHARE
+                second[line, column], fraction[line, column] = out[line, column], ONE_SHARE
+                if other >= 0:
+                    second[line, column] = _value(scene, other, shown, maps, point_y, point_x, linear, empty)
+                    fraction[line, column] = _share(scene[0], top)
 
 
 ONE_SHARE, HALF, ZERO, FULL = np.float32(1), np.float32(0.5), np.float32(0), 1 - 1e-9
@@ -65,7 +63,7 @@ def _on_top(scene, first, shown, y, x, keeps_erased):
             layer = layers[number]
             inside = layer[RECTANGLE] <= pixel_x < layer[RECTANGLE + 2]
             inside = inside and layer[RECTANGLE + 1] <= pixel_y < layer[RECTANGLE + 3]
-            if not inside or (keeps_erased and shown[number] == ERASED):
+            if not inside or (keeps_erased and shown[number] == ERASED_SHOWN):
                 continue
             if layer[STENCIL] >= 0 and not _in_stencil(stencils, layer, pixel_y, pixel_x):
                 continue
@@ -92,6 +90,8 @@ def _value(scene, number, shown, maps, y, x, linear, empty):
     start, (height, width) = starts[shown[number]], sizes[shown[number]]
     if height == 0 or not _in_bounds(layers[number], y, x):
         return empty
+    # This, and the test of rectangles in `_on_top`, is also in `mask_loops._is_seen`: functions for both, which take
+    # the arrays, make this loop several times slower.
     pixel_x, pixel_y = np.float32(x) / SINGLE_ONE, np.float32(y) / SINGLE_ONE
     for side in range(borders.shape[1]):
         if not _sum(borders[number, side], 0, pixel_y, pixel_x) >= ZERO:

@@ -13,7 +13,6 @@ from detaug.arguments import check, checks_names, is_number
 from detaug.errors import InputError
 from detaug.evaluation.map_predictions import at_points
 from detaug.loading.batch import Batch
-from detaug.maps.kinds import DepthMap
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,7 @@ class DepthEvaluator:
 
         `predictions`: (N, h, w) or (N, 1, h, w), meters, of the whole output, at its size or a smaller one.
         """
-        kind = batch.maps_of_images.kind(self._map)
-        if not isinstance(kind, DepthMap):
-            raise InputError(f"the map {self._map!r} is a {type(kind).__name__}, where depths are needed: da.DepthMap")
+        batch.maps_of_images.depths(self._map)
         good = predictions.ndim == 3 or (predictions.ndim == 4 and predictions.shape[1] == 1)
         good = good and len(predictions) == len(batch)
         shape = f"({len(batch)}, h, w) or ({len(batch)}, 1, h, w)"

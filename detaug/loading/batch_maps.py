@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,13 +15,15 @@ from detaug.arguments import check, is_whole
 from detaug.arrays import Ints
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
-from detaug.boxes.map_loops import NOTHING, sample
+from detaug.boxes.map_loops import sample
 from detaug.boxes.masks import objects_of, pixel_grid
 from detaug.boxes.placement import Placement
 from detaug.errors import InputError
 from detaug.gpu.streams import to_device
 from detaug.loading.map_feed import MapsOfImages
-from detaug.maps.kinds import ClassMap, MapKind
+from detaug.maps.kinds import ClassMap, DepthMap, MapKind
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +43,16 @@ class MapsOfBatch:
 
     def classes(self, name: str) -> ClassMap:
         """Return the kind of a map of classes. Raises InputError for another."""
+        return self._of(name, ClassMap, "one of classes is needed")
+
+    def depths(self, name: str) -> DepthMap:
+        """Return the kind of a map of depths. Raises InputError for another."""
+        return self._of(name, DepthMap, "depths are needed")
+
+    def _of(self, name: str, wanted: type[K], need: str) -> K:
         kind = self.kind(name)
-        if not isinstance(kind, ClassMap):
-            raise InputError(
-                f"the map {name!r} is a {type(kind).__name__}, where one of classes is needed, a da.ClassMap"
-            )
+        if not isinstance(kind, wanted):
+            raise InputError(f"the map {name!r} is a {type(kind).__name__}, where {need}: da.{wanted.__name__}")
         return kind
 
 
@@ -135,8 +142,6 @@ class MapsOfPixels:
         if layers.mixed[image] or bent:
             raise InputError("the image is mixed of several, or bent: evaluate with a recipe that only resizes")
         own = self.maps_of_images.images[int(layers.image[image, 0])][name]
-        if own.is_nothing:
-            return torch.zeros((0, 0), dtype=torch.uint8), torch.zeros((0, 0, 2))
         y, x = np.mgrid[: own.shape[0], : own.shape[1]] + 0.5
         source = (x - own.offset[0]) / own.scale[0], (y - own.offset[1]) / own.scale[1]
         to_output = np.linalg.inv(layers.to_source[image, 0])
@@ -163,25 +168,14 @@ class MapsOfPixels:
         out = np.empty(shape, kind.dtype)
         second, fraction = np.empty(shape if pair else 0, kind.dtype), np.empty(shape if pair else 0, np.float32)
         of_one = np.empty((0, 0), kind.dtype), np.empty((0, 0), np.float32)
-        keeps = kind.erased == "keep"
+        straight = [np.ascontiguousarray(each) for each in np.broadcast_arrays(grid.y[0, :, None], grid.x)]
+        rules: Any = kind.erased == "keep", kind.is_linear, kind.dtype(kind.empty)
         for image in range(n):
-            y, x = (np.ascontiguousarray(each) for each in np.broadcast_arrays(grid.y[0, :, None], grid.x))
+            y, x = straight
             if self.distortion is not None and self.distortion.bends[image]:
                 x, y = self.distortion.undistorted_units(image, grid.x[0], grid.y[0, :, None], rim=0.5)
             further = (second[image], fraction[image]) if pair else of_one
-            sample(
-                scene,
-                image * count,
-                shown,
-                maps,
-                y,
-                x,
-                keeps,
-                kind.is_linear,
-                kind.dtype(kind.empty),
-                out[image],
-                *further,
-            )
+            sample(scene, image * count, shown, maps, y, x, *rules, out[image], *further)
         return tuple(to_device(each, self.images.device) for each in (out, second, fraction)[: 3 if pair else 1])
 
 
@@ -199,7 +193,7 @@ def _maps_of_layers(maps: MapsOfBatch, name: str, images: Ints) -> tuple[Ints, t
     for number, values in pixels.items():
         starts[number], end = end, end + len(values)
     joined = np.concatenate([*pixels.values(), np.zeros(0, kind.dtype)]).astype(kind.dtype, copy=False)
-    first = np.array([starts[places[id(each.values)]] for each in own] or [NOTHING], np.int64)
+    first = np.array([starts[places[id(each.values)]] for each in own] or [0], np.int64)
     sizes = np.array([each.shape for each in own] or [(0, 0)], np.int64)
     scales = np.array([(*each.scale, *each.offset) for each in own] or [(1, 1, 0, 0)], np.float64)
     return shown, (joined, first, sizes, scales)

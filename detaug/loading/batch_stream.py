@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
@@ -45,8 +45,8 @@ class RenderedBatch:
 
     plan: BatchPlan
     images: Tensor
-    guard: StreamGuard
     maps: MapsOfImages
+    guard: StreamGuard
 
 
 class BatchStream:
@@ -55,8 +55,7 @@ class BatchStream:
     def __init__(self, planner: Planner, engine: Engine, flow: FlowPipeline | None = None) -> None:
         self._planner, self._engine, self._flow = planner, engine, flow
         self._jobs: Iterator[Job] = iter(())
-        self._parts: list[Tensor] = []  # of the batch that is being rendered, as are its maps
-        self._maps: MapsOfImages = {}
+        self._parts: list[tuple[Tensor, MapsOfImages]] = []  # of the batch that is being rendered
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
         self._is_claimed = False
@@ -116,9 +115,9 @@ class BatchStream:
             finished = [self._engine.run_alone(job) for job in jobs]
         except BadFilesFound as error:
             raise bad_files_error(error.files, self._planner.reader) from None
-        parts = [part for each in finished for part in each.job.images(each.outputs)]
-        maps = {index: own for each in finished for index, own in each.maps.items()}
-        batch = self._assemble(jobs[0].group.batches[0].plan, join(parts), maps)
+        plan = jobs[0].group.batches[0].plan
+        parts = [(pixels, each.maps) for each in finished for pixels in each.job.images(each.outputs)]
+        batch = self._assemble(plan, *joined(parts, plan))
         assert batch is not None, "a replayed batch has no stand-ins"
         return batch
 
@@ -126,7 +125,6 @@ class BatchStream:
         """Drop all batches that are planned, in flight or rendered; the pipelines stay."""
         self._is_claimed = False
         self._parts.clear()
-        self._maps = {}
         self._rendered.clear()
         self._jobs = iter(())
         self._planner.skipped.forget_refused()
@@ -179,15 +177,13 @@ class BatchStream:
             return
         images, guard = job.images(outputs), StreamGuard(self._engine.device)
         for batch, pixels in zip(job.group.batches, images, strict=True):
-            self._parts.append(pixels)
-            self._maps |= {index: maps[index] for index in batch.plan.indices.tolist() if index in maps}
-            if sum(map(len, self._parts)) == len(batch.plan.indices):
-                self._rendered.append(RenderedBatch(batch.plan, join(self._parts), guard, self._maps))
-                self._parts, self._maps = [], {}
+            self._parts.append((pixels, maps))
+            if sum(len(part) for part, _ in self._parts) == len(batch.plan.indices):
+                self._rendered.append(RenderedBatch(batch.plan, *joined(self._parts, batch.plan), guard))
+                self._parts = []
 
     def _skip(self, bad: BadFiles, position: Position) -> None:
         self._parts.clear()
-        self._maps = {}
         self._planner.skipped.add(bad)
         self._planner.check_batch(*position)
         self._engine.close()  # before the new pipelines: the device may not have room for both
@@ -228,14 +224,16 @@ class BatchStream:
         if self._flow:
             self._flow.close()
         self._parts.clear()
-        self._maps = {}
         self._rendered.clear()
         self._jobs = iter(())
 
 
-def join(parts: list[Tensor]) -> Tensor:
-    """Return the images of all parts of a batch."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def joined(parts: Sequence[tuple[Tensor, MapsOfImages]], plan: BatchPlan) -> tuple[Tensor, MapsOfImages]:
+    """Return the images of all parts of a batch, and their maps, without those of other batches of the group."""
+    images = [part for part, _ in parts]
+    own = {*plan.indices.tolist()}
+    maps = {index: of_image for _, found in parts for index, of_image in found.items() if index in own}
+    return images[0] if len(images) == 1 else torch.cat(images), maps
 
 
 T = TypeVar("T")

@@ -24,8 +24,8 @@ class DerivedMaps:
         """
         self._maps, self._place = maps, place
         kinds = [each.kind for each in maps if each is not None]
-        self.kind, self._tables = _joined(name, kinds)
-        tables = iter(self._tables)
+        self.kind, every = _joined(name, kinds)
+        tables = iter(every)
         self._table_of = [None if each is None else next(tables) for each in maps]
 
     def read(self, index: int) -> MapValues:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files.paths import list_files
-from detaug.maps.kinds import EXTENSIONS, ClassMap, DepthMap, MapKind
+from detaug.maps.kinds import EXTENSIONS, MapKind
 from detaug.maps.values import MapValues, no_map
 
 KEPT = 2 << 30
@@ -35,7 +35,7 @@ class SourceMap(Protocol):
 class FileMaps:
     """Maps that are files of a folder, with names like those of the images."""
 
-    def __init__(self, kind: ClassMap | DepthMap, name: str, images: Path, file_names: Sequence[str], sizes: Ints):
+    def __init__(self, kind: MapKind, name: str, images: Path, file_names: Sequence[str], sizes: Ints):
         """Find the maps of images, `file_names` relative to the folder `images`, with `sizes` (n, 2) height and width.
 
         Raises InputError for a folder that is not there, has two files for an image, or has none for all of them.
@@ -151,6 +151,6 @@ def find_maps(
     if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps):
         raise InputError(f'maps must be a dict, such as {{"semantic": da.ClassMap("masks")}}, got {maps!r}')
     for name, kind in maps.items():
-        if not isinstance(kind, ClassMap | DepthMap):
+        if not isinstance(kind, MapKind):
             raise InputError(f"maps[{name!r}] must be a da.ClassMap or da.DepthMap, got {kind!r}")
     return {name: FileMaps(kind, name, images, file_names, sizes) for name, kind in maps.items()}

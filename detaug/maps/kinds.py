@@ -32,6 +32,9 @@ CITYSCAPES |= {27: 14, 28: 15, 31: 16, 32: 17, 33: 18}
 """Each id of a `labelIds` file that has a trainId. Source: cityscapesscripts/helpers/labels.py of
 https://github.com/mcordts/cityscapesScripts."""
 
+COLOR_UNITS = 1, 256, 65536
+"""Of red, green and blue, in the number of a color."""
+
 PRESETS = "cityscapes", "ade20k"
 IDS = 256
 """Values of a map of classes, 8 bits each."""
@@ -117,7 +120,7 @@ class ClassMap:
                     f"{path} has colors where numbers of classes are expected; give ClassMap(table=) the class of each "
                     "color, {(128, 64, 128): 0, ...}"
                 )
-            found = found[..., :3].astype(np.int64) @ np.array([1, 256, 65536])
+            found = found[..., :3].astype(np.int64) @ np.array(COLOR_UNITS)
         elif self._has_colors:
             raise InputError(f"{path} has numbers, and the table of its ClassMap is one of colors; give it numbers")
         if found.dtype.kind not in "uib":
@@ -172,7 +175,7 @@ class DepthMap:
     is_linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        good = self.scale is None or (is_number(self.scale) and 0 < self.scale < float("inf"))
+        good = self.scale is None or (is_number(self.scale) and self.scale > 0)
         check("scale", self.scale, good, "a number above 0")
         check("invalid", self.invalid, is_number(self.invalid), "a number")
         _check_choices(self)
@@ -211,7 +214,7 @@ def _is_color(key: Any) -> bool:
 
 
 def _as_number(key: int | Color) -> int:
-    return int(np.dot(key, (1, 256, 65536))) if isinstance(key, tuple) else int(key)
+    return int(np.dot(key, COLOR_UNITS)) if isinstance(key, tuple) else int(key)
 
 
 def _as_color(number: int) -> Color:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,11 +54,6 @@ class MapValues:
     def nbytes(self) -> int:
         """Return the bytes of memory that it takes."""
         return self.values.nbytes + (0 if self.lengths is None else self.lengths.nbytes)
-
-    @cached_property
-    def is_nothing(self) -> bool:
-        """Return whether there is no map: all of the image is to be ignored."""
-        return len(self.values) == 0
 
     def pixels(self) -> NDArray[Any]:
         """Return (H * W,) the value of each pixel."""

@@ -20,7 +20,7 @@ from detaug.files import heif
 from detaug.files.image_file import short_digest
 from detaug.files.paths import PathLike
 from detaug.maps.files import find_maps
-from detaug.maps.kinds import ClassMap, DepthMap
+from detaug.maps.kinds import MapKind
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.clips import Tracks
@@ -93,7 +93,7 @@ class CocoReader(FolderSource):
         channels: int = 3,
         dtype: DType = "uint8",
         bands: Sequence[int] | None = None,
-        maps: Mapping[str, ClassMap | DepthMap] | None = None,
+        maps: Mapping[str, MapKind] | None = None,
         cache: bool = True,
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
