@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
-
-import numpy as np
 
 from detaug.arguments import checks_names
 from detaug.errors import InputError
-from detaug.files import heif
 from detaug.files.addresses import check_on_disk
-from detaug.files.image_file import short_digest
 from detaug.sources.class_folders import find_classes, read_class_list
+from detaug.sources.scanned_folder import ScannedFolder
 from detaug.sources.size_cache import FileTable, stat_files, with_sizes
-from detaug.sources.source import FolderSource
 
 
-class ImageFolder(FolderSource):
+class ImageFolder(ScannedFolder):
     """Images of a folder, each with one class and without boxes.
 
     `root`: a folder with a sub-folder for each class, as for torchvision's `ImageFolder`. The classes are the sorted
@@ -59,15 +54,9 @@ class ImageFolder(FolderSource):
         else:
             names, class_names, classes = read_class_list(self.list_file)
             files = stat_files(self.folder, names)
-        sizes, self._faults = with_sizes(self.folder, self.list_file or self.folder, files, cache=cache)
+        sizes, faults = with_sizes(self.folder, self.list_file or self.folder, files, cache=cache)
         super().__init__(sizes, class_names, classes=classes, origin=str(self.list_file or self.root))
-        self.file_names, self._bytes = files.names, files.status[:, 0]
-        self.has_heif = heif.are_among(self.file_names)
-        self.files = not self.has_heif
-        self.missing = np.array(sorted(self._faults), np.int64)
-        self.remedy = "remove it, or save it again as JPEG or PNG"
-        if len(self.missing) == len(self):
-            self.check_files()
+        self._take(files, faults, "remove it, or save it again as JPEG or PNG")
 
     def __repr__(self) -> str:
         listed = "" if self.list_file is None else f", list_file={str(self.list_file)!r}"
@@ -77,27 +66,3 @@ class ImageFolder(FolderSource):
     def class_to_idx(self) -> dict[str, int]:
         """Return the number of each class in `Batch.classes`, 0..K-1, by its name."""
         return {name: number for number, name in enumerate(self.class_names[1:])}
-
-    def why_missing(self, index: int) -> str:
-        """Return the reason why a missing image cannot be used: "is empty (0 bytes)"."""
-        return self._faults[index]
-
-    def explain_size(self, index: int, size: tuple[int, int]) -> str:
-        """Return why an image of this size cannot be used: it changed, and maybe its length and date did not."""
-        (height, width), before = size, self.sizes[index]
-        was = f"it had {before[1]} x {before[0]} when its size was read"
-        return f"has {width} x {height} pixels, {was}; touch the file, and make the ImageFolder again"
-
-    def check_files(self) -> None:
-        """Raise InputError if an image cannot be used."""
-        if self._faults:
-            first, why = min(self._faults.items())
-            raise InputError(
-                f"{self.origin}: {len(self._faults)} of {len(self)} images cannot be used, the first is "
-                f"{self.path(first)}, which {why}; {self.remedy}"
-            )
-
-    @cached_property
-    def files_fingerprint(self) -> str:
-        """Return a hash of the sizes of the files in bytes, as they were when the source was made."""
-        return short_digest(self._bytes.tobytes())

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
-
-import numpy as np
 
 from detaug.arguments import checks_names
 from detaug.errors import InputError
-from detaug.files import heif
 from detaug.files.addresses import check_on_disk
-from detaug.files.image_file import short_digest
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.paths import PathLike, list_files
 from detaug.maps.files import find_maps
 from detaug.maps.kinds import ClassMap, Missing, Table
+from detaug.sources.scanned_folder import ScannedFolder
 from detaug.sources.size_cache import stat_files, with_sizes
-from detaug.sources.source import FolderSource
 
 
-class MapReader(FolderSource):
+class MapReader(ScannedFolder):
     """Images of a folder with the class of each pixel, and without boxes: `Batch.maps["semantic"]`.
 
     `images`: a folder; its images may be in sub-folders, and are sorted by path. Names that begin with a dot are
@@ -60,37 +55,13 @@ class MapReader(FolderSource):
         if not names:
             raise InputError(f"{self.images}: has no images ({', '.join(IMAGE_EXTENSIONS)})")
         files = stat_files(self.folder, names)
-        sizes, self._faults = with_sizes(self.folder, self.folder, files, cache=cache)
+        sizes, faults = with_sizes(self.folder, self.folder, files, cache=cache)
         super().__init__(sizes, list(classes or ()), origin=str(self.images))
-        self.file_names, self._bytes = files.names, files.status[:, 0]
-        self.has_heif = heif.are_among(self.file_names)
-        self.files = not self.has_heif
-        self.remedy = "replace the file, or remove it with its image or map"
         kind = ClassMap(masks, ignore, table, None if classes is None else tuple(classes), suffix, missing)
-        self.maps = found = find_maps({"semantic": kind}, self.folder, self.file_names, self.sizes)
+        self.maps = found = find_maps({"semantic": kind}, self.folder, files.names, self.sizes)
         for maps in found.values():
-            self._faults = {index: maps.why_absent(index) for index in maps.refused} | self._faults
-        self.missing = np.array(sorted(self._faults), np.int64)
-        if len(self.missing) == len(self):
-            self.check_files()
+            faults = {index: maps.why_absent(index) for index in maps.refused} | faults
+        self._take(files, faults, "replace the file, or remove it with its image or map")
 
     def __repr__(self) -> str:
         return f"MapReader({str(self.images)!r}, {str(self.maps['semantic'].kind.folder)!r})  # {len(self)} images"
-
-    def why_missing(self, index: int) -> str:
-        """Return the reason why a missing image cannot be used: "is empty (0 bytes)"."""
-        return self._faults[index]
-
-    def check_files(self) -> None:
-        """Raise InputError if an image cannot be used."""
-        if self._faults:
-            first, why = min(self._faults.items())
-            raise InputError(
-                f"{self.origin}: {len(self._faults)} of {len(self)} images cannot be used, the first is "
-                f"{self.path(first)}, which {why}"
-            )
-
-    @cached_property
-    def files_fingerprint(self) -> str:
-        """Return a hash of the sizes of the files in bytes, as they were when the source was made."""
-        return short_digest(self._bytes.tobytes())

@@ -601,3 +601,12 @@ def test_a_link_to_a_folder_above_is_not_followed(tmp_path: Path) -> None:
     reader = da.MapReader(tmp_path / "images", tmp_path / "maps")
     assert list(reader.file_names) == ["0.png", "1.png", "2.png"]
     assert evaluate(reader).maps["semantic"].shape == (3, 48, 64)
+
+
+def test_an_image_whose_header_is_broken_is_named_with_what_to_do(tmp_path: Path) -> None:
+    Files(tmp_path, coded())
+    (tmp_path / "images/1.png").write_bytes(b"")
+    with pytest.raises(
+        InputError, match=r"1 of 3 images cannot be used, .*1.png, which .*; replace the file, or remove"
+    ):
+        evaluate(da.MapReader(tmp_path / "images", tmp_path / "maps"))

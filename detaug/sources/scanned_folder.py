@@ -1,0 +1,54 @@
+"""`ScannedFolder`: images that were found in a folder, with the sizes of their headers."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from detaug.arrays import Ints
+from detaug.errors import InputError
+from detaug.files import heif
+from detaug.files.image_file import short_digest
+from detaug.sources.size_cache import Faults, FileTable
+from detaug.sources.source import FolderSource
+
+
+class ScannedFolder(FolderSource):
+    """A source whose images no JSON file describes. A subclass calls `_take` after `Source.__init__`."""
+
+    _faults: Faults
+    _bytes: Ints
+
+    def _take(self, files: FileTable, faults: Faults, remedy: str) -> None:
+        """Take the files, of which those with `faults` are missing. Raises InputError if all are."""
+        self.file_names, self._bytes, self._faults, self.remedy = files.names, files.status[:, 0], faults, remedy
+        self.has_heif = heif.are_among(self.file_names)
+        self.files = not self.has_heif
+        self.missing = np.array(sorted(faults), np.int64)
+        if len(self.missing) == len(self):
+            self.check_files()
+
+    def why_missing(self, index: int) -> str:
+        """Return the reason why a missing image cannot be used: "is empty (0 bytes)"."""
+        return self._faults[index]
+
+    def explain_size(self, index: int, size: tuple[int, int]) -> str:
+        """Return why an image of this size cannot be used: it changed, and maybe its length and date did not."""
+        (height, width), before = size, self.sizes[index]
+        was = f"it had {before[1]} x {before[0]} when its size was read"
+        return f"has {width} x {height} pixels, {was}; touch the file, and make the {type(self).__name__} again"
+
+    def check_files(self) -> None:
+        """Raise InputError if an image cannot be used."""
+        if self._faults:
+            first, why = min(self._faults.items())
+            raise InputError(
+                f"{self.origin}: {len(self._faults)} of {len(self)} images cannot be used, the first is "
+                f"{self.path(first)}, which {why}; {self.remedy}"
+            )
+
+    @cached_property
+    def files_fingerprint(self) -> str:
+        """Return a hash of the sizes of the files in bytes, as they were when the source was made."""
+        return short_digest(self._bytes.tobytes())
