@@ -57,19 +57,19 @@ def row(name: str, folder: Path, steps: int, device: str | None) -> dict[str, An
     adamw = {} if model.optimizer == "adamw" else {"optimizer": "adamw"}
     options = TrainOptions(
         file, images, output, val=file, model=name, epochs=steps, batch_size=IMAGES, recipe=recipe, device=device,
-        eval_every=steps, checkpoint_every=0, log_every=max(1, steps // 10), size=model.size if model.stride else None,
-        **adamw,
+        eval_every=steps, checkpoint_every=0, log_every=steps, **adamw,
     )  # fmt: skip
     start = time.perf_counter()
-    marks: list[tuple[int, float]] = []
+    ends: list[float] = []  # of the steps: an epoch is one, and has a line
 
     def say(line: str) -> None:
         if "  loss " in line:
-            marks.append((len(marks) + 1, time.perf_counter()))
+            ends.append(time.perf_counter())
 
     result = train(options, make_model=make_model, say=say)
-    (first, begin), (last, end) = marks[0], marks[-1]
-    seconds = (end - begin) / ((last - first) * options.log_every) if last > first else float("nan")
+    assert len(ends) == steps
+    first = max(1, steps // 10)
+    seconds = (ends[-1] - ends[first - 1]) / (steps - first)
     scores = {**result["evaluation"], **result["evaluation"].get(model.finds, {})}
     assert model.finds in READS
     return {

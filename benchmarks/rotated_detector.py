@@ -3,12 +3,14 @@
     python benchmarks/rotated_detector.py -o OUT --model small --images 32 --steps 300 --size 224 --batch 4     # a CPU
     python benchmarks/rotated_detector.py -o OUT --model resnet50 oriented-det                                  # a GPU
     python benchmarks/rotated_detector.py -o OUT --model small --images 160 --steps 450 --size 128 --batch 8 --ratio 1
+    python benchmarks/rotated_detector.py -o OUT --data train.json train/ val.json val/ --model resnet50 oriented-det
 
 `small`: RotatedFCOS of detaug on a narrow backbone of 0.8 M parameters. `resnet50`: the fcos_rotated_resnet50_fpn of
 `detaug train`. `oriented-det`: RotatedFCOS of https://pypi.org/project/oriented-det (Apache-2.0, 0.4.1) with its
 ResNet-50, which has to be installed, and gets the same batches. All start from random weights, with AdamW, a linear
 warm-up and a cosine. The drawings are the ships of `detaug demo`, or with --ratio rectangles with such sides, on noise.
-Seen ones are of the training, at most as many images as there are unseen ones: 12 %, at least 12.
+Seen ones are of the training, at most as many images as there are unseen ones: 12 %, at least 12. With --data, `seen`
+is the whole training set, and images are turned by any angle in training, so that upright boxes become rotated ones.
 A line for each evaluation has the model, seed, step, AP50 and AP75 of both; the same numbers go to OUT/rotated.jsonl.
 """
 
@@ -31,9 +33,6 @@ import detaug as da
 from detaug.demo.ships import make_ships
 from detaug.training.rotated_fcos import RotatedFCOS, corners_of
 from detaug.training.torchvision_models import without_transform
-
-CLASSES = 3
-"""The background, and two."""
 
 WIDTHS = (16, 32, 64, 96, 128)
 
@@ -103,23 +102,24 @@ class OrientedDet(Ours):
         return found
 
 
-def resnet50() -> nn.Module:
+def resnet50(classes: int) -> nn.Module:
     from detaug.training.detectors import make_detector
 
-    return Ours(make_detector("fcos_rotated_resnet50_fpn", CLASSES).model)
+    return Ours(make_detector("fcos_rotated_resnet50_fpn", classes).model)
 
 
-def oriented_det() -> nn.Module:
+def oriented_det(classes: int) -> nn.Module:
     from oriented_det import RotatedFCOS as Other
 
-    return OrientedDet(Other(CLASSES - 1, backbone_name="resnet50", pretrained_backbone=False))
+    return OrientedDet(Other(classes - 1, backbone_name="resnet50", pretrained_backbone=False))
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "small": lambda: Ours(small_rotated(CLASSES)),
+MODELS: dict[str, Callable[[int], nn.Module]] = {
+    "small": lambda classes: Ours(small_rotated(classes)),
     "resnet50": resnet50,
     "oriented-det": oriented_det,
 }
+"""Each takes the number of classes, the background among them."""
 
 
 def draw_rectangles(root: Path, images: int, ratio: float, seed: int) -> Path:
@@ -175,13 +175,19 @@ def score(model: Any, reader: da.CocoReader, ops: Sequence[da.Op], options: argp
 def run(name: str, seed: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Train a model and return its evaluations."""
     torch.manual_seed(seed)
-    unseen_images = max(12, options.images * 12 // 100)
-    train, unseen = drawings(options, options.images, 0), drawings(options, unseen_images, 77)
-    seen = drawings(options, min(options.images, unseen_images), 0)  # image n does not depend on how many there are
+    flips: list[da.Op] = [da.RandomHorizontalFlip(), da.RandomVerticalFlip()]
+    if options.data:
+        train, unseen = (da.CocoReader(each[1], each[0], rotated=True) for each in (options.data[:2], options.data[2:]))
+        seen = train
+        flips.append(da.RandomRotation(180))
+    else:
+        unseen_images = max(12, options.images * 12 // 100)
+        train, unseen = drawings(options, options.images, 0), drawings(options, unseen_images, 77)
+        seen = drawings(options, min(options.images, unseen_images), 0)  # image n does not depend on how many there are
+    classes = len(train.class_names) + 1
     ops = [da.Resize((options.size, options.size), letterbox="center"), da.Normalize()]
-    flips = [da.RandomHorizontalFlip(), da.RandomVerticalFlip()]
     loader = da.Loader(train, [*flips, *ops], options.batch, device=options.device, seed=seed)
-    model: Any = MODELS[name]().to(options.device).train()
+    model: Any = MODELS[name](classes).to(options.device).train()
     optimizer = torch.optim.AdamW(model.parameters(), options.lr, weight_decay=1e-4)
     steps, warmup, done, rows, seconds = options.steps, max(1, options.steps // 15), 0, list[dict[str, Any]](), 0.0
     while done < steps:
@@ -225,6 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--lr", type=float, help="default: 0.003 for small, 0.0003 for a ResNet-50")
     parser.add_argument("--ratio", type=float, help="rectangles with sides of this ratio instead of ships; 1: squares")
+    files = ("TRAIN_JSON", "TRAIN_IMAGES", "VAL_JSON", "VAL_IMAGES")
+    parser.add_argument("--data", nargs=4, metavar=files, help="train and score on these instead of drawings")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(arguments)
