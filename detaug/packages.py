@@ -41,6 +41,7 @@ PACKAGES = {
     "safetensors": _Package("safetensors", "transformers"),
     "tensorboard": _Package("tensorboard", None),
     "tifffile": _Package("tifffile", "tiff"),
+    "torch_linear_assignment": _Package("torch-hungarian", "rfdetr"),
     "torchvision": _Package("torchvision", "train"),
     "transformers": _Package("transformers", "transformers"),
     "ultrafast_pycocotools": _Package("ultrafast-pycocotools", "fast-eval"),

@@ -25,6 +25,7 @@ from detaug.findings.finding import counted, duration_text, listed
 from detaug.loading.loader import Loader
 from detaug.outputs.folder import check_folder, locked_folder
 from detaug.outputs.guards import output_files
+from detaug.packages import require
 from detaug.sheets import batch_sheet
 from detaug.training.checkpoint import checkpoint_path, load_checkpoint, refuse_training, save_checkpoint
 from detaug.training.curves import shown_scores, write_curves
@@ -74,6 +75,8 @@ def train(
     with process_group(options.device) as device, ExitStack() as stack:
         torch.manual_seed(options.seed)
         progress = TrainingProgress(say, bar)
+        if device.type == "cuda" and DETECTORS[options.model].package == "rfdetr":
+            require(f"training {options.model} on a GPU", "torch_linear_assignment")
         detector = _make_detector(options, make_model, progress)
         place_model(detector.model, device)
         resize = evaluation_resize(options)

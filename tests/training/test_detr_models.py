@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import ThreadingHTTPServer
-from importlib.metadata import metadata
+from importlib.metadata import metadata, requires
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from torch import Tensor
 import detaug as da
 from detaug.demo.shapes import make_voc
 from detaug.errors import InputError
+from detaug.packages import PACKAGES
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import make_detector
 from detaug.training.detr_models import Outputs, RfDetrDetector, TransformersDetector, best_pairs, make_detr
@@ -391,3 +392,14 @@ def test_a_missing_package_is_named(name: str, package: str, monkeypatch: pytest
 def test_the_named_extras_bring_the_packages() -> None:
     extras = metadata("detaug").get_all("Provides-Extra") or []
     assert {"transformers", "rfdetr"} <= {*extras}
+    for module in ("rfdetr", "torch_linear_assignment"):
+        package = PACKAGES[module]
+        assert any(re.match(rf"{package.name}\b.*extra == .rfdetr.", each) for each in requires("detaug") or ())
+
+
+def test_the_matching_of_rf_detr_on_a_gpu_runs() -> None:
+    """rfdetr imports its solver in the first step on a GPU, and never on a CPU."""
+    assignment = pytest.importorskip("rfdetr.models._assignment")
+    cost = torch.tensor([[5.0, 1], [2, 3], [9, 9]])
+    ((of_image,),) = assignment.assign_many_bucketed([cost], [2], 1)
+    assert [each.tolist() for each in of_image] == [[0, 1], [1, 0]]
