@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -61,6 +62,9 @@ def _call_all(calls: SimpleQueue[Callable[[], object]]) -> None:
 def _end_all() -> None:
     """End all pipelines, and wait for those that another thread ends: the interpreter must not leave them behind."""
     _exits.set()
+    last = time.monotonic() + LONGEST_WAIT
+    while _inside and time.monotonic() < last:
+        time.sleep(0.001)
     for reference in list(Pipeline._pipes):
         if pipeline := reference():
             pipeline._shutdown()
@@ -73,15 +77,35 @@ def _end_all() -> None:
 _exits = Event()
 
 
+_inside: set[object] = set()
+"""One for each `no_errors_at_exit` that a thread is in."""
+
+LONGEST_WAIT = 10.0
+"""Seconds that the exit waits for a thread that is making a batch."""
+
+
 @contextmanager
 def no_errors_at_exit() -> Iterator[None]:
-    """Stop a daemon thread that fails because the interpreter exits, and so has ended its pipelines."""
-    try:
+    """Stop a daemon thread here when the interpreter exits, before it fails or ends the process.
+
+    The exit ends the thread's pipelines. And up to Python 3.13 a thread that asks for Python's lock during the exit is
+    ended where it is: in a destructor of torch, which C++ answers by ending the process with SIGABRT.
+    """
+    if current_thread() is main_thread():
         yield
+        return
+    here = object()
+    _inside.add(here)
+    try:
+        if not _exits.is_set():
+            yield
     except Exception:
-        if _exits.is_set() and current_thread() is not main_thread():
+        if not _exits.is_set():
+            raise
+    finally:
+        _inside.discard(here)
+        if _exits.is_set():
             Event().wait()  # until the process ends
-        raise
 
 
 def _forget_pipelines() -> None:
