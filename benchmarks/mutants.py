@@ -1065,6 +1065,60 @@ MUTANTS: list[Mutant] = [
         "predicted = counts.diagonal(), counts.sum(1), counts.sum(0)[1:]",
         "tests/maps/test_maps.py::test_scores_are_those_of_a_confusion_matrix_by_hand",
     ),
+    Mutant(
+        "detaug/maps/kinds.py",
+        'image.info.get("compression") == "jpeg"',
+        "False",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/maps/files.py",
+        "if path is not None and path != (images / file_names[index]).absolute()",
+        "if False",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/check/maps.py",
+        "if counts[maps.kind.ignore] == values.size:",
+        "if counts[maps.kind.ignore] > 0:",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/check/maps.py",
+        "others = np.delete(counts, [0, kind.ignore]).sum()",
+        "others = 0",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/check/maps.py",
+        "if values.shape != (tall, wide):",
+        "if values.shape == (wide, tall):",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/check/maps.py",
+        "elif not NEAR <= (middle := float(np.median(known))) <= FAR:",
+        "elif not NEAR <= (middle := float(np.median(known))):",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/check/maps.py",
+        "int((real < 0).sum())",
+        "int((real > 0).sum() * 0)",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/maps/named.py",
+        "key[0] if len(key) == 1 else tuple(key): value",
+        "tuple(key): value",
+        "tests/check/test_check_maps.py",
+    ),
+    Mutant(
+        "detaug/drawing/maps.py",
+        "pixels[covered] += fill * (painted[covered] - pixels[covered])",
+        "pixels[covered] += fill * (painted[covered])",
+        "tests/check/test_check_maps.py::test_the_page_has_the_map_and_the_fractions",
+    ),
 ]
 
 

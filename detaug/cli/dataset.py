@@ -39,6 +39,7 @@ from detaug.cli.progress_bar import progress_bar
 )
 @options.channels
 @options.dtype
+@options.maps
 @click.option("--report", type=FILE, help="A JSON file for every finding.")
 @click.option("--html", type=FILE, help="A page for a browser: counts, charts, an image of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only usage errors.")
