@@ -1119,6 +1119,36 @@ MUTANTS: list[Mutant] = [
         "pixels[covered] += fill * (painted[covered])",
         "tests/check/test_check_maps.py::test_the_page_has_the_map_and_the_fractions",
     ),
+    Mutant(
+        "detaug/sheets/maps.py",
+        "field = None if views.field is None else views.field[one]",
+        "field = None",
+        "tests/drawing/test_map_sheets.py::test_maps_of_samples_follow_their_pixels",
+    ),
+    Mutant(
+        "detaug/sheets/maps.py",
+        "self._of_rows[row] for index, row in enumerate(rows)}",
+        "self._of_rows[0] for index, row in enumerate(rows)}",
+        "tests/drawing/test_map_sheets.py::test_maps_of_samples_follow_their_pixels",
+    ),
+    Mutant(
+        "detaug/sheets/recipe_sheets.py",
+        "result.tile(index, caption)._replace(map=own[index])",
+        "result.tile(index, caption)._replace(map=own[0])",
+        "tests/drawing/test_map_sheets.py::test_a_preview_has_a_row_for_each_map",
+    ),
+    Mutant(
+        "detaug/drawing/maps.py",
+        "_of_scale(1 - (values",
+        "_of_scale((values",
+        "tests/drawing/test_map_sheets.py::test_depths_are_lighter_where_they_are_nearer",
+    ),
+    Mutant(
+        "detaug/drawing/maps.py",
+        "covered = ~empty & np.array(",
+        "covered = np.array(",
+        "tests/drawing/test_map_sheets.py::test_classes_have_their_colors",
+    ),
 ]
 
 
