@@ -1149,6 +1149,30 @@ MUTANTS: list[Mutant] = [
         "covered = np.array(",
         "tests/drawing/test_map_sheets.py::test_classes_have_their_colors",
     ),
+    Mutant(
+        "detaug/loading/loader.py",
+        "isinstance(op, MixUp) and op.alpha >= 1",
+        "isinstance(op, MixUp) and op.alpha > 1",
+        "tests/maps/test_maps.py::test_an_average_of_halves_is_warned_of_once",
+    ),
+    Mutant(
+        "detaug/sources/stack.py",
+        "and same >= SAME_NEIGHBORS",
+        "",
+        "tests/sources/test_stacked_bands.py::test_a_band_of_classes_is_warned_of_once",
+    ),
+    Mutant(
+        "detaug/sources/stack.py",
+        "self._looked = number == len(self.sources) - 1",
+        "self._looked = False",
+        "tests/sources/test_stacked_bands.py::test_a_band_of_classes_is_warned_of_once",
+    ),
+    Mutant(
+        "detaug/sources/stack.py",
+        "self._looked = number == len(self.sources) - 1",
+        "self._looked = True",
+        "tests/sources/test_stacked_bands.py::test_a_band_of_classes_is_warned_of_once",
+    ),
 ]
 
 
