@@ -1173,6 +1173,78 @@ MUTANTS: list[Mutant] = [
         "self._looked = True",
         "tests/sources/test_stacked_bands.py::test_a_band_of_classes_is_warned_of_once",
     ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        "UNKNOWN = frozenset((0, voc.VOID))",
+        "UNKNOWN = frozenset((0,))",
+        "tests/converters/test_label_maps.py::test_masks_of_voc",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        'return names[1:] if names[:1] == ["__ignore__"] else names',
+        "return names",
+        "tests/converters/test_label_maps.py::test_names_of_voc_layouts",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        "is_crowd=number < FIRST_INSTANCE",
+        "is_crowd=False",
+        "tests/converters/test_label_maps.py::test_cityscapes",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        "class_id = number // FIRST_INSTANCE if number >= FIRST_INSTANCE else number",
+        "class_id = number // FIRST_INSTANCE",
+        "tests/converters/test_label_maps.py::test_cityscapes",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        "if name is None and (number >= FIRST_INSTANCE or number > max(CITYSCAPES)):",
+        "if False:",
+        "tests/converters/test_label_maps.py::test_faults_of_cityscapes",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        '\', table="ade20k"\' if is_ade else ""',
+        '""',
+        "tests/converters/test_label_maps.py::test_ade20k",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        "if abs(height * size[1] - width * size[0]) > max(size):",
+        "if False:",
+        "tests/converters/test_label_maps.py::test_faults_of_class_maps",
+    ),
+    Mutant(
+        "converters/formats/coco_panoptic.py",
+        "UNITS = 1, 256, 65536",
+        "UNITS = 65536, 256, 1",
+        "tests/converters/test_coco_panoptic.py::test_things_have_the_masks_of_their_segments",
+    ),
+    Mutant(
+        "converters/formats/coco_panoptic.py",
+        'is_crowd = segment.get("iscrowd") == 1',
+        "is_crowd = False",
+        "tests/converters/test_coco_panoptic.py::test_things_have_the_masks_of_their_segments",
+    ),
+    Mutant(
+        "converters/formats/coco_panoptic.py",
+        'if row.get("isthing", 1)',
+        "if True",
+        "tests/converters/test_coco_panoptic.py::test_things_have_the_masks_of_their_segments",
+    ),
+    Mutant(
+        "converters/formats/coco_panoptic.py",
+        "known - {0}",
+        "known - {0, 5}",
+        "tests/converters/test_coco_panoptic.py::test_a_segment_that_the_json_does_not_have_is_counted",
+    ),
+    Mutant(
+        "converters/formats/coco_panoptic.py",
+        "    if not is_below(name):",
+        "    if False:",
+        "tests/converters/test_coco_panoptic.py::test_pngs_that_are_not_there_or_outside",
+    ),
 ]
 
 
