@@ -79,7 +79,7 @@ def reader(tmp_path: Path) -> da.CocoReader:
     [
         [da.RandomHorizontalFlip(p=1), da.RandomAffine(degrees=20, fill=(0, 0, 0))],
         [da.Resize((64, 64)), da.Mosaic(p=1)],
-        [da.Resize((64, 64)), da.OpticalDistortion(p=1, fill=(0, 0, 0))],
+        [da.Resize((120, 160)), da.OpticalDistortion(distort=(0.5, 0.6), p=1, fill=(0, 0, 0))],
     ],
     ids=["turned", "mosaic", "bent"],
 )
