@@ -95,7 +95,7 @@ def _convert_with_own(
         file = recognized.folder / recognized.files[0]
         if _is_panoptic(file):
             form = next(form for form in FORMS if form.name == COCO_PANOPTIC)
-            raise ConversionError(f"{file} is {form.name}; {form.remedy}")
+            raise ConversionError(f"{file} is {form.name}; {form.remedy} --from {form.format}")
         raise ConversionError(f"{file} is a COCO JSON file; it needs no conversion: detaug check {file} IMAGES")
     convert: Callable[..., Summary] = getattr(converters, f"{recognized.format.name}_to_coco")
     _refuse(recognized, arguments, ("split", "images"))

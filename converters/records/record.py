@@ -176,6 +176,8 @@ class Contents(NamedTuple):
     """Kind of the finding about an image without a file, if the format has one for each; "dropped" leaves it out."""
     compares_images: bool = False
     """Whether images with the same bytes are findings."""
+    maps: str = ""
+    """The argument `maps=` of a reader, if images have maps of the classes: `, maps={...}`. Classes need no object."""
     title: str = ""
     """What the JSON file says it was converted from, if it is not the name of the format."""
     info: Mapping[str, Any] = {}

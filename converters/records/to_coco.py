@@ -144,6 +144,7 @@ def records_to_coco(
             image_folder,
             [contents.videos.get(name, {}) for name in videos_of(dataset.images)],
             [*dataset.shapes, *(["keypoints"] if any(dataset.key_points.values()) else [])],
+            contents.maps,
         ),
     )
 

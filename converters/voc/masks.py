@@ -24,15 +24,18 @@ _SAME_OBJECT = 0.5  # IoU of the box of a mask and that of its object, whose bor
 _Array = NDArray[np.int64]
 
 
-def read_masks(path: str, size: tuple[int, int]) -> _Array | str:
-    """Return (H, W) the number of the object of each pixel, or why the file cannot be used; "" if there is none."""
+def read_masks(path: str, size: tuple[int, int] | None) -> _Array | str:
+    """Return (H, W) the number of the object of each pixel, or why the file cannot be used; "" if there is none.
+
+    size: (H, W) that it must have; None for any.
+    """
     from PIL import Image  # slow to import, and only masks need it
 
     if not os.path.isfile(path):
         return ""
     try:
         with allow_pixels(ANY_NUMBER), Image.open(path, formats=("PNG",)) as image:
-            if image.size != size[::-1]:
+            if size is not None and image.size != size[::-1]:
                 return f"has {image.width} x {image.height} pixels, and its image {size[1]} x {size[0]}"
             if image.mode in ("P", "L", "1", "I", "I;16"):
                 return np.asarray(image).astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from detaug.check.images import (
     read_headers,
     refuse_other_folder,
 )
+from detaug.check.maps import MapSummary, check_maps
 from detaug.check.shapes import check_shapes
 from detaug.check.split_groups import check_groups
 from detaug.check.summary import CheckSummary, report_document
@@ -39,6 +40,7 @@ from detaug.findings.entries import Findings, count_findings, from_messages
 from detaug.findings.finding import shown
 from detaug.findings.kinds import CHECK_KINDS
 from detaug.machine.parallel import Progress
+from detaug.maps.kinds import MapKind
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.outputs.part import Part, check_part
 from detaug.packages import require
@@ -62,6 +64,7 @@ def check_coco(
     drop_classes: Sequence[str] = (),
     channels: int = 3,
     dtype: str = "uint8",
+    maps: Mapping[str, MapKind] | None = None,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> CheckSummary:
@@ -77,8 +80,9 @@ def check_coco(
     for the images' own. clean: a JSON file to write without the entries that have errors, or with these repaired; it is
     not written where no object would be left, or boxes are corners, and the summary says so. drop_classes: names of
     classes without objects that `clean` leaves out. channels, dtype: those of the reader, see `CocoReader`; images that
-    have others are errors. report: a JSON file for every finding. progress: called with (images done, images in all),
-    for their headers and then, with decode, for their pixels.
+    have others are errors. maps: as those of `CocoReader`, {"semantic": ClassMap("masks")}; each file is decoded.
+    report: a JSON file for every finding. progress: called with (images done, images in all), for their headers, their
+    maps, and then, with decode, for their pixels.
 
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
@@ -118,14 +122,22 @@ def check_coco(
     findings += [*check_shapes(table), *check_image_classes(table)]
     for other in others:
         findings += check_groups(table, other.table, groups, one_folder=other.folder == folder)
+    found, of_maps = check_maps(table, folder, headers, maps or {}, progress)
+    findings += found
+    if maps and not len(table.boxes):  # what is learned is in the maps
+        findings = [finding for finding in findings if finding.kind not in ("objects-none", "class-empty")]
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
     if opened := decode and not isolated:  # videos are opened in this process
         findings += check_videos(table, folder, headers, _own_rows(headers, own))
     findings.sort(key=lambda finding: _ORDER[finding.kind])
     _check_dropped(table, drop_classes)
-    cleaned = write_clean(table, findings, paths["clean"], drop_classes) if clean is not None else None
-    summary = _summary(table, folder, findings, cleaned, paths.get("report"), decoded=decode, opened=opened, part=own)
+    cleaned = None
+    if clean is not None:
+        cleaned = write_clean(table, findings, paths["clean"], drop_classes, has_maps=bool(maps))
+    summary = _summary(
+        table, folder, findings, cleaned, paths.get("report"), of_maps, decoded=decode, opened=opened, part=own
+    )
     if report is not None:
         write_json(paths["report"], report_document(summary))
     return summary
@@ -153,6 +165,7 @@ def _summary(
     findings: Sequence[Findings],
     cleaned: Cleaned | NotCleaned | None,
     report: Path | None,
+    maps: Sequence[MapSummary],
     *,
     decoded: bool,
     opened: bool,
@@ -176,6 +189,7 @@ def _summary(
         report=report,
         table=table,
         groups=tuple(findings),
+        maps=tuple(maps),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from detaug.check.clean import Cleaned, NotCleaned
+from detaug.check.maps import MapSummary
 from detaug.coco.table import Table
 from detaug.findings.entries import Findings
 from detaug.findings.finding import counted, on_one_line, short_name
@@ -57,6 +58,8 @@ class CheckSummary:
     """Such as 1/3, if only a part of the images was decoded."""
     opened: bool = False
     """Whether video files were opened."""
+    maps: tuple[MapSummary, ...] = ()
+    """What is known of the maps, by name."""
 
     @property
     def errors(self) -> int:
@@ -106,6 +109,10 @@ def report_document(summary: CheckSummary) -> dict[str, object]:
         "decoded": summary.decoded,
         "part": summary.part,
         "class_counts": summary.class_counts,
+        "maps": {
+            own.name: {"folder": str(own.folder), "files": own.files, "fractions": own.fractions, "depths": own.depths}
+            for own in summary.maps
+        },
         "errors": summary.errors,
         "warnings": summary.warnings,
         "counts": summary.kind_counts,
@@ -122,6 +129,8 @@ def _lines(summary: CheckSummary) -> Iterator[str]:
         f"{counted(boxes, 'box', 'boxes')} in {counted(len(summary.class_counts), 'class', 'classes')}"
     )
     yield from _class_lines(summary.class_counts)
+    for maps in summary.maps:
+        yield from maps.lines()
     for group in summary.groups:
         yield ""
         yield from _group_lines(summary.table, group)

@@ -39,6 +39,7 @@ from detaug.cli.progress_bar import progress_bar
 )
 @options.channels
 @options.dtype
+@options.maps
 @click.option("--report", type=FILE, help="A JSON file for every finding.")
 @click.option("--html", type=FILE, help="A page for a browser: counts, charts, an image of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only usage errors.")
@@ -102,6 +103,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @click.option("--smallest", is_flag=True, help="Show the images with the smallest boxes.")
 @click.option("--crowded", is_flag=True, help="Show the images with the most boxes.")
 @click.option("--suspicious", is_flag=True, help="Show images with odd boxes: alike, thin, tiny, huge.")
+@options.maps
 @options.needs()
 def preview(
     annotations: Path,
@@ -135,7 +137,7 @@ def preview(
 
     bands = {name: more.pop(name) for name in ("channels", "dtype", "bands")}
     if bands != {"channels": 3, "dtype": "uint8", "bands": ()}:
-        kept = {name: more.pop(name) for name in ("recipe", "ops", "epoch", "columns", "size")}
+        kept = {name: more.pop(name) for name in ("recipe", "ops", "epoch", "columns", "size", "maps")}
         _refuse_with("--channels", more | {"frames": frames})
         options.echo(preview_bands(annotations, images, output, rows=rows, seed=seed, **bands, **kept))
         return
@@ -151,7 +153,8 @@ def preview(
 
 def _refuse_with(option: str, more: Mapping[str, Any]) -> None:
     """Raise an error for options that choose images or draws."""
-    given = [f"--{value if name == 'how' else name}" for name, value in more.items() if value]
+    names = {"how": more.get("how"), "maps": "map"}
+    given = [f"--{names.get(name, name)}" for name, value in more.items() if value]
     if given:
         raise click.UsageError(f"{given[0]} is for {_FOR[option]}: leave it out, or {option}")
 

@@ -220,6 +220,25 @@ def keep_freed_memory_on_cpu(device: str | None) -> None:
         keep_freed_memory()
 
 
+def _read_maps(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any] | None:
+    from detaug.maps.named import read_map
+
+    maps = [read_map(text) for text in texts]
+    check_once([name for name, _ in maps], "map")
+    return dict(maps) or None
+
+
+maps = click.option(
+    "--map",
+    "maps",
+    metavar="NAME=FOLDER",
+    multiple=True,
+    callback=_read_maps,
+    help="Maps beside the images: semantic=SegmentationClass, depth=depth; more after commas, as in "
+    "semantic=masks,suffix=_mask,ignore=0,classes=names.txt,table=ade20k; may be given several times.",
+)
+
+
 own_ops = click.option(
     "--ops",
     metavar="MODULE",

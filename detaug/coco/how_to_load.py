@@ -31,14 +31,19 @@ def shape_arguments(shapes: Collection[str]) -> str:
 
 
 def how_to_load(
-    path: Path, folder: Path | None, videos: Sequence[Mapping[str, Any]] = (), shapes: Collection[str] = ()
+    path: Path,
+    folder: Path | None,
+    videos: Sequence[Mapping[str, Any]] = (),
+    shapes: Collection[str] = (),
+    maps: str = "",
 ) -> str:
     """Return the line that loads a JSON file, of these videos if it has any.
 
-    `folder`: of its files; None: not known. `shapes`: those of SHAPES that its annotations have.
+    `folder`: of its files; None: not known. `shapes`: those of SHAPES that its annotations have. `maps`: the
+    argument for maps, with a comma before it.
     """
     where, which = ("IMAGES", ", the images' folder first") if folder is None else (f'"{folder}"', "")
-    arguments = shape_arguments(shapes)
+    arguments = shape_arguments(shapes) + maps
     if any(is_video(video.get("file_name")) for video in videos):
         where, which = where.replace("IMAGES", "VIDEOS"), which.replace("images", "videos")
         return f'load it: da.VideoReader({where}, annotations="{path}"{arguments}){which}'

@@ -12,6 +12,7 @@ from detaug.drawing.boxes import draw_boxes, hatch, resize, usual_text_height
 from detaug.drawing.colors import PALETTE, Color, class_colors
 from detaug.drawing.images import to_image, to_images
 from detaug.drawing.labels import Boxes, as_boxes, share_of_labels
+from detaug.drawing.maps import MapMarks, depth_legend, draw_map
 from detaug.drawing.masks import draw_masks
 from detaug.drawing.page import lay_out
 from detaug.drawing.points import Marks, draw_key_points
@@ -31,6 +32,7 @@ class Tile(NamedTuple):
     hatched: (R, 4) XYXY pixels, areas that are padding or are ignored. caption: text below the image; lines are
         broken at "\\n" and where they are too long, six lines at most. scores: M numbers in 0..1, for predictions,
         written beside the names. marks: masks, keypoints, and rotated boxes, which are drawn instead of boxes.
+    map: of classes or depths, below all of these.
     """
 
     image: Any
@@ -41,6 +43,7 @@ class Tile(NamedTuple):
     caption: str = ""
     scores: Sequence[float] | None = None
     marks: Marks | None = None
+    map: MapMarks | None = None
 
 
 def make_sheet(
@@ -67,13 +70,20 @@ def make_sheet(
     if not any(rows):
         raise InputError("rows must hold at least one image, got none; pass [[image, ...], ...]")
     lines = [[tile if isinstance(tile, Tile) else Tile(tile) for tile in row] for row in rows]
-    shown = {name for line in lines for tile in line for name in tile.names}
+    maps = [tile.map for line in lines for tile in line if tile.map is not None]
+    of_maps = {name for marks in maps for name in marks.class_names()}
+    shown = {name for line in lines for tile in line for name in tile.names} | of_maps
     every = shown.union(class_names)
     colors = class_colors(every if len(every) <= len(PALETTE) else shown)
     drawn = [[_render(tile, cell, colors) for tile in line] for line in lines]
     names = [name for name in dict.fromkeys([*class_names, *sorted(shown)]) if name and name in shown]
     has_legend = any(item.by_legend for line in drawn for item in line)
-    legend = [(name, colors[name]) for name in names if has_legend]
+    legend = [(name, colors[name]) for name in names if has_legend or name in of_maps]
+    legend += [
+        entry
+        for limits in dict.fromkeys(own.limits for own in maps if own.names is None)
+        for entry in depth_legend(limits)
+    ]
     images = [[item.image for item in line] for line in drawn]
     captions = [[tile.caption for tile in line] for line in lines]
     return lay_out(images, captions, title, columns, legend)
@@ -130,6 +140,8 @@ def _render(tile: Tile, cell: tuple[int, int], colors: Mapping[str, Color]) -> _
     factor = min(cell[0] / image.height, cell[1] / image.width)
     size = (max(1, round(image.height * factor)), max(1, round(image.width * factor)))
     canvas, factors = resize(image, size)
+    if tile.map is not None:
+        canvas = draw_map(canvas, tile.map, colors)
     canvas = hatch(canvas, as_boxes(tile.hatched, "hatched") * factors)
     boxes = as_boxes(tile.boxes, "boxes") * factors
     by_legend = _needs_legend(boxes, tile.names, canvas.size, colors)

@@ -59,6 +59,8 @@ class Format(NamedTuple):
     """The command that reads this format alone, with more options."""
     writer: str = ""
     """The command that writes the format from a COCO JSON file."""
+    folders: Callable[[Sequence[str]], list[str]] | None = None
+    """Of the paths of a folder's files, those that are its annotations: of formats that their folders tell."""
     tried: str = ""
     """The tools whose own code wrote files that were read object by object; "" where a second reading alone tests."""
 
@@ -181,6 +183,39 @@ def _is_kitti_tracking(words: Sequence[str]) -> bool:
 
 def _is_mots(words: Sequence[str]) -> bool:
     return len(words) == 6 and all(map(str.isdecimal, words[:5])) and not _are_numbers(words[5:])
+
+
+MAP_FOLDERS = frozenset(
+    ("SegmentationClass", "SegmentationObject", "SegmentationClassVisualization", "SegmentationClassNpy", "annotations")
+) | {"annotation", "labels", "masks", "mask", "instances", "panoptic", "gtFine", "gtCoarse", "stuffthingmaps"}
+"""Names of folders with maps, and no images."""
+
+
+def _in_folder(names: Sequence[str], *folders: str) -> list[str]:
+    return [name for name in names if name.endswith(".png") and not {*folders}.isdisjoint(name.split("/")[:-1])]
+
+
+def _voc_masks(names: Sequence[str]) -> list[str]:
+    """Return the masks of objects, if all have a map of classes."""
+    masks = _in_folder(names, "SegmentationObject")
+    return (
+        masks if {"SegmentationClass".join(name.rsplit("SegmentationObject", 1)) for name in masks} <= {*names} else []
+    )
+
+
+def _cityscapes(names: Sequence[str]) -> list[str]:
+    return [name for name in names if re.search(r"_gt(Fine|Coarse)_instanceIds\.png$", name)]
+
+
+def _semantic(names: Sequence[str]) -> list[str]:
+    """Return the maps of the first kind of folder that has the map of an image."""
+    for folder in ("SegmentationClass", "annotations", "labels", "masks", "mask", "annotation", "stuffthingmaps"):
+        maps = _in_folder(names, folder)
+        stems = {name.rpartition("/")[2].rpartition(".")[0] for name in maps}
+        images = (name.rpartition("/")[2].rpartition(".") for name in names if folder not in name.split("/"))
+        if any(stem in stems and extension.lower() in ("jpg", "jpeg", "png") for stem, _, extension in images):
+            return maps
+    return []
 
 
 _COCO_LISTS = ("images", "annotations", "categories")
@@ -489,11 +524,43 @@ ROWS: tuple[Form | Format, ...] = (
         writer="convert-coco-to-csv",
         tried="Datumaro 1.13.12 (Open Images)",
     ),
-    Form(
-        COCO_PANOPTIC,
-        is_panoptic,
-        "converters/panoptic2detection_coco_format.py of panopticapi (github.com/cocodataset/panopticapi) makes a COCO "
-        "JSON of its things",
+    Format(
+        "coco-panoptic",
+        "COCO panoptic",
+        "boxes and masks of things, crowds",
+        (".json",),
+        (Form(COCO_PANOPTIC, is_panoptic),),
+        lost="stuff, which stays in the PNGs",
+        reader="formats.coco_panoptic.read_coco_panoptic",
+    ),
+    Format(
+        "voc-masks",
+        "Pascal VOC's SegmentationObject",
+        "boxes and masks of objects, their classes from SegmentationClass",
+        (),
+        (),
+        reader="formats.label_maps.read_voc_masks",
+        folders=_voc_masks,
+    ),
+    Format(
+        "cityscapes",
+        "Cityscapes (instanceIds)",
+        "boxes and masks of objects; groups as crowds, what is ignored as crowds of each class",
+        (),
+        (),
+        lost="stuff, which stays in the maps",
+        reader="formats.label_maps.read_cityscapes",
+        folders=_cityscapes,
+    ),
+    Format(
+        "semantic",
+        "folders of class maps (ADE20K, Mapillary, SegmentationClass)",
+        "images and classes, to load with `maps=`",
+        (),
+        (),
+        lost="objects, which it does not have",
+        reader="formats.label_maps.read_semantic",
+        folders=_semantic,
     ),
     Format(
         "coco",

@@ -359,6 +359,35 @@ CHECK_KINDS: dict[str, Kind] = {
         "the other JSON file has different categories, so its labels mean different classes",
         remedy="give both the same classes in the same order: detaug merge FILE.json -o OUT.json --classes a,b,c",
     ),
+    "map-missing": Kind(
+        "error",
+        "for maps: an image has no map",
+        remedy="add the file, give suffix= for other names, or missing=ignore, with which its pixels are ignored.",
+    ),
+    "map-lossy": Kind(
+        "error",
+        "for maps: a map is JPEG or WebP, or a TIFF compressed as JPEG, which changes numbers",
+        remedy="write the map again as PNG, from the data that it was made of: the numbers of a JPEG are lost.",
+    ),
+    "map-broken": Kind(
+        "error", "for maps: a map's file does not decode", remedy="get the file again, or leave out its image."
+    ),
+    "map-size": Kind(
+        "error",
+        "for maps: a map has another shape than its image, or that of the image before its EXIF rotation",
+        remedy="write the map in the image's size; rotate it as the image is displayed.",
+    ),
+    "map-colors": Kind(
+        "error",
+        "for maps: a map has colors where numbers are expected, or the other way round",
+        remedy="give table= the class of each color, {(128, 64, 128): 0, ...}; on the command line a JSON file, "
+        'table=colors.json with {"128,64,128": 0, ...}.',
+    ),
+    "map-value": Kind(
+        "error",
+        "for maps: a value in a map is not in its table, or above the number of classes and not ignored",
+        remedy="name all classes= of the map, give table= the class of each value, or ignore= the value.",
+    ),
     "crowds-only": Kind(
         "error",
         "all boxes are crowds (iscrowd 1), which are not trained on, so no object is left",
@@ -510,6 +539,28 @@ CHECK_KINDS: dict[str, Kind] = {
         "warning",
         "the largest class has over 100 times the objects of the smallest",
         remedy="collect more of the rare class, or give the loader a sampler: da.ClassBalancedSampler.",
+    ),
+    "map-scaled": Kind(
+        "warning",
+        "for maps: a map of classes has another size than its image, with the same shape",
+        remedy="nothing, as a rule: its nearest pixels are taken. A map in full size has finer borders.",
+    ),
+    "map-bits": Kind(
+        "warning",
+        "for maps: maps have one bit per pixel, or only 0 and 255, which is ignored",
+        remedy="save the numbers of the classes with 8 bits, or give table=, {0: 0, 255: 1}; on the command line a "
+        'JSON file with {"0": 0, "255": 1}.',
+    ),
+    "map-empty": Kind(
+        "warning",
+        "for maps: all pixels of a map are ignored",
+        remedy="annotate the image, or leave it out: nothing is learned from it.",
+    ),
+    "depth-invalid": Kind(
+        "warning",
+        "for maps: a map of depths has none, negative or infinite ones, or none between 0.1 and 1,000 m in its middle",
+        remedy="give scale=, the meters of a value of 1, and invalid=, the value of pixels without depth; values that "
+        "are negative or not finite are not known in batches.",
     ),
     "orientation-unclear": Kind(
         "warning",

@@ -30,7 +30,7 @@ from detaug.loading.misuse import NoDataLoader, explain_other_names
 from detaug.loading.settings import Settings, decoded_bytes
 from detaug.loading.stages import LoaderStage, Streams, make_stages
 from detaug.loading.state import identity_of, mixed_within, read_state
-from detaug.ops.mixing import GROUP
+from detaug.ops.mixing import GROUP, MixUp
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
 from detaug.pipelines.jpeg_engine import has_jpeg_engine, keep_decoder
@@ -144,6 +144,8 @@ class Loader(NoDataLoader, Generic[T]):
         _warn_of_repeats(self._order, reader.origin)
         _warn_of_mixing(self._order, mixing)
         _warn_of_long_images(reader, [stage.recipe.ops for stage in stages])
+        if reader.maps:
+            _warn_of_averaged_maps([op for stage in stages for op in stage.recipe.ops])
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
         self._epoch: EpochIterator[T] | None = None  # Lightning sets an attribute `_iterator` of any loader to None
         self._process = os.getpid()
@@ -369,6 +371,17 @@ def _warn_of_mixing(order: EpochOrder, mixing_op: Op | None) -> None:
         warnings.warn(
             f"{type(mixing_op).__name__} mixes images within groups of {GROUP} of a batch, and {batch} is no "
             "multiple of it: another number of shards gives other pixels",
+            stacklevel=4,
+        )
+
+
+def _warn_of_averaged_maps(ops: Iterable[Op]) -> None:
+    """Warn of averages of about one half: Beta(alpha, alpha) is flat at 1, and above it has most in the middle."""
+    mixup = next((op for op in ops if isinstance(op, MixUp) and op.alpha >= 1 and op.p > 0), None)
+    if mixup is not None:
+        warnings.warn(
+            f"{mixup!r} averages images about half and half, and a map has the value of the one with the larger "
+            "fraction: give MixUp an alpha below 1, such as 0.2, or take both from batch.map_pair(name)",
             stacklevel=4,
         )
 

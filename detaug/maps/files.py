@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files.paths import list_files
-from detaug.maps.kinds import EXTENSIONS, MapKind
+from detaug.maps.kinds import EXTENSIONS, LOSSY, MapError, MapKind
 from detaug.maps.values import MapValues, no_map
 
 KEPT = 2 << 30
@@ -38,27 +38,48 @@ class FileMaps:
     def __init__(self, kind: MapKind, name: str, images: Path, file_names: Sequence[str], sizes: Ints):
         """Find the maps of images, `file_names` relative to the folder `images`, with `sizes` (n, 2) height and width.
 
-        Raises InputError for a folder that is not there, has two files for an image, or has none for all of them.
+        Raises InputError for a folder that is not there, or has two files for an image.
         """
         self.kind, self.name, self._images, self._file_names, self._sizes = kind, name, images, file_names, sizes
         self.folder = _folder_of(kind, name, images)
-        files = _files_by_stem(self.folder)
+        files = _files_by_stem(self.folder, EXTENSIONS)
         flat_names = {os.path.basename(os.path.splitext(file)[0]) for file in file_names}
         are_flat = len(flat_names) == len(file_names)
         self._paths = [self._find(files, file, are_flat) for file in file_names]
         absent = [index for index, path in enumerate(self._paths) if path is None]
+        lossy = _files_by_stem(self.folder, LOSSY) if absent else {}
+        others = {index: self._find(lossy, file_names[index], are_flat) for index in absent}
+        self.lossy = {
+            index: path
+            for index, path in others.items()
+            if path is not None and path != (images / file_names[index]).absolute()
+        }
+        """Files of images without a map that would be it, were they not in a format that changes numbers."""
+        self.absent = absent
+        """The images without a map."""
         self.refused = [] if kind.missing == "ignore" else absent
         """The images that cannot be used, since they have no map."""
-        if len(absent) == len(file_names):
-            jpegs = sorted(self.folder.rglob("*.jp*g"))[:1]
-            why = f"{jpegs[0]} is JPEG, which changes numbers; save PNG" if jpegs else self._remedy(0)
-            raise InputError(f"{self.folder}: none of {len(file_names)} images has a map {name!r} there; {why}")
         self._kept: dict[int, MapValues] = {}
         self._bytes = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave what was read behind: another process reads what it needs."""
         return {**vars(self), "_kept": {}, "_bytes": 0}
+
+    def refuse_none(self) -> None:
+        """Raise InputError where no image has a map: the folder is wrong, rather than each map missing."""
+        if len(self.absent) == len(self._file_names):
+            why = self.lossy_remedy(next(iter(self.lossy))) if self.lossy else self._remedy(0)
+            raise InputError(f"{self.folder}: none of {len(self.absent)} images has a map {self.name!r} there; {why}")
+
+    def path(self, index: int) -> Path | None:
+        """Return the file of an image, None if it has none."""
+        return self._paths[index]
+
+    def image_size(self, index: int) -> tuple[int, int]:
+        """Return the height and width of an image."""
+        height, width = self._sizes[index].tolist()
+        return height, width
 
     def read(self, index: int) -> MapValues:
         """Return the map of an image."""
@@ -70,7 +91,7 @@ class FileMaps:
                 raise InputError(f"{self._images / self._file_names[index]} {self.why_absent(index)}")
             return no_map(self.kind.dtype)
         values = self.kind.values_of(path)
-        self._check_size(index, path, values)
+        self.check_size(index, path, values)
         result = MapValues.of(values, self._sizes[index], in_runs=not self.kind.is_linear)
         if not self.kind.is_linear and self._bytes < KEPT:
             self._kept[index] = result
@@ -79,7 +100,12 @@ class FileMaps:
 
     def why_absent(self, index: int) -> str:
         """Return that an image has no map, and what to do, as the end of a sentence about its file."""
-        return f"has no map {self.name!r} in {self.folder}; {self._remedy(index)}"
+        remedy = self.lossy_remedy(index) if index in self.lossy else self._remedy(index)
+        return f"has no map {self.name!r} in {self.folder}; {remedy}"
+
+    def lossy_remedy(self, index: int) -> str:
+        """Return what to do about a file of `lossy`."""
+        return f"{self.lossy[index]} is JPEG or WebP, which changes numbers; save PNG"
 
     def _remedy(self, index: int) -> str:
         stem, suffix = os.path.splitext(self._file_names[index])[0], self.kind.suffix
@@ -111,8 +137,8 @@ class FileMaps:
                 return found[0]
         return None
 
-    def _check_size(self, index: int, path: Path, values: NDArray[Any]) -> None:
-        """Raise InputError for a map that is not of this image: it may be smaller or larger, of the same shape."""
+    def check_size(self, index: int, path: Path, values: NDArray[Any]) -> None:
+        """Raise MapError for a map that is not of this image: it may be smaller or larger, of the same shape."""
         (height, width), (tall, wide) = values.shape, self._sizes[index].tolist()
         if (height, width) == (tall, wide):
             return
@@ -121,7 +147,8 @@ class FileMaps:
             return
         turned = "as if the image's EXIF orientation were not applied; turn it too"
         why = turned if (height, width) == (wide, tall) else "so it is not of it"
-        raise InputError(f"{path} has {width} x {height} pixels, where the image has {wide} x {tall}, {why}")
+        sizes = f"{width} x {height} pixels, where the image has {wide} x {tall}"
+        raise MapError(f"{path} has {sizes}, {why}", "map-size")
 
 
 def _folder_of(kind: MapKind, name: str, images: Path) -> Path:
@@ -134,10 +161,10 @@ def _folder_of(kind: MapKind, name: str, images: Path) -> Path:
     raise InputError(f"the map {name!r}: no such folder: {', '.join(map(str, dict.fromkeys(places)))}")
 
 
-def _files_by_stem(folder: Path) -> dict[str, list[Path]]:
-    """Return the files below a folder that can be maps, by their path in it without the extension."""
+def _files_by_stem(folder: Path, extensions: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Return the files below a folder with some extensions, by their path in it without the extension."""
     files: dict[str, list[Path]] = {}
-    for name in list_files(folder, EXTENSIONS):
+    for name in list_files(folder, extensions):
         files.setdefault(os.path.splitext(name)[0], []).append(folder / name)
     return files
 
@@ -153,4 +180,7 @@ def find_maps(
     for name, kind in maps.items():
         if not isinstance(kind, MapKind):
             raise InputError(f"maps[{name!r}] must be a da.ClassMap or da.DepthMap, got {kind!r}")
-    return {name: FileMaps(kind, name, images, file_names, sizes) for name, kind in maps.items()}
+    found = {name: FileMaps(kind, name, images, file_names, sizes) for name, kind in maps.items()}
+    for own in found.values():
+        own.refuse_none()
+    return found

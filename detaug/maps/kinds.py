@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,20 @@ PRESETS = "cityscapes", "ade20k"
 IDS = 256
 """Values of a map of classes, 8 bits each."""
 
+
+class MapError(InputError):
+    """A file that cannot be a map. `finding`: the kind of finding that `detaug check` makes of it."""
+
+    def __init__(self, message: str, finding: str = "map-broken") -> None:
+        super().__init__(message)
+        self.finding = finding
+
+
 EXTENSIONS = ".png", ".npy", ".tif", ".tiff", ".bmp", ".gif"
 """Of files that maps are read from: JPEG changes values."""
+
+LOSSY, LOSSY_FORMATS = (".jpg", ".jpeg", ".jfif", ".webp"), ("JPEG", "MPO", "WEBP")
+"""Extensions, and Pillow's names, of formats that change values."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,11 @@ class ClassMap:
         """Return the value of what shows nothing that is known: fill, padding, what was erased."""
         return self.ignore
 
+    def class_name(self, number: int) -> str:
+        """Return the name of a class: its number, if `classes` has none."""
+        names = self.classes or ()
+        return names[number] if number < len(names) else str(number)
+
     @cached_property
     def _numbers(self) -> dict[int, int] | None:
         """Return the class of each number in the files, of a color r + 256 g + 256^2 b; None: as they are."""
@@ -112,19 +129,31 @@ class ClassMap:
         return isinstance(self.table, Mapping) and any(map(_is_color, self.table))
 
     def values_of(self, path: Path) -> NDArray[Any]:
-        """Return (H, W) the values of a file, of `dtype`. Raises InputError for one that cannot be one."""
-        found, _ = _pixels_of(path)
+        """Return (H, W) the values of a file, of `dtype`. Raises MapError for one that cannot be one."""
+        return self.values_from(pixels_of(path), path)
+
+    def values_from(self, pixels: Pixels, path: Path) -> NDArray[Any]:
+        """Return `values_of` a file that was decoded already."""
+        found = pixels.values
         if found.ndim == 3:
             if not self._has_colors:
-                raise InputError(
+                raise MapError(
                     f"{path} has colors where numbers of classes are expected; give ClassMap(table=) the class of each "
-                    "color, {(128, 64, 128): 0, ...}"
+                    "color, {(128, 64, 128): 0, ...}",
+                    "map-colors",
                 )
             found = found[..., :3].astype(np.int64) @ np.array(COLOR_UNITS)
         elif self._has_colors:
-            raise InputError(f"{path} has numbers, and the table of its ClassMap is one of colors; give it numbers")
+            raise MapError(
+                f"{path} has numbers, and the table of its ClassMap is one of colors; give it numbers", "map-colors"
+            )
+        if found.ndim != 2:
+            raise MapError(f"{path} has {found.ndim} axes, where a map has two, height and width")
         if found.dtype.kind not in "uib":
-            raise InputError(f"{path} has values of type {found.dtype}, where numbers of classes are whole")
+            raise MapError(
+                f"{path} has values of type {found.dtype}, where numbers of classes are whole; save them as uint8",
+                "map-value",
+            )
         present, of_pixel = np.unique(found, return_inverse=True)
         table = self._numbers
         new = [self._class_of(int(number), table, path) for number in present]
@@ -135,17 +164,21 @@ class ClassMap:
             return number
         if table is not None and number not in table:
             shown = _as_color(number) if self._has_colors else number
-            raise InputError(f"{path} has the value {shown}, which is not in the table of its ClassMap; add it")
+            raise MapError(
+                f"{path} has the value {shown}, which is not in the table of its ClassMap; add it", "map-value"
+            )
         value = number if table is None else table[number]
         if not 0 <= value < IDS:
-            raise InputError(
+            raise MapError(
                 f"{path} has the value {value}, where a class is in 0..{IDS - 1}; give ClassMap(table=) the class of "
-                "each number"
+                "each number",
+                "map-value",
             )
         if self.classes is not None and value != self.ignore and value >= len(self.classes):
-            raise InputError(
+            raise MapError(
                 f"{path} has the value {value}, where its ClassMap has {len(self.classes)} classes, 0.."
-                f"{len(self.classes) - 1}, and ignores {self.ignore}; name it, or give a table"
+                f"{len(self.classes) - 1}, and ignores {self.ignore}; name it, or give a table",
+                "map-value",
             )
         return value
 
@@ -186,12 +219,18 @@ class DepthMap:
         return 0
 
     def values_of(self, path: Path) -> NDArray[Any]:
-        """Return (H, W) the values of a file, of `dtype`. Raises InputError for one that cannot be one."""
-        found, mode = _pixels_of(path)
-        if mode == "P":
-            raise InputError(f"{path} has a palette, whose numbers are no depths")
+        """Return (H, W) the values of a file, of `dtype`. Raises MapError for one that cannot be one."""
+        return self.values_from(pixels_of(path), path)
+
+    def values_from(self, pixels: Pixels, path: Path) -> NDArray[Any]:
+        """Return `values_of` a file that was decoded already."""
+        found = pixels.values
+        if pixels.mode == "P":
+            raise MapError(f"{path} has a palette, whose numbers are no depths", "map-colors")
         if found.ndim != 2 or found.dtype.kind not in "uif":
-            raise InputError(f"{path} has {found.ndim} axes of type {found.dtype}, where a depth map has one band")
+            raise MapError(
+                f"{path} has {found.ndim} axes of type {found.dtype}, where a depth map has one band", "map-colors"
+            )
         scale = self.scale or (1.0 if found.dtype.kind == "f" else 0.001)
         valid = np.isfinite(found) & (found > 0) & (found != self.invalid)
         return np.where(valid, found * scale, 0).astype(np.float32)
@@ -221,18 +260,30 @@ def _as_color(number: int) -> Color:
     return number % 256, number // 256 % 256, number // 65536
 
 
-def _pixels_of(path: Path) -> tuple[NDArray[Any], str]:
-    """Return the values of a file as they are, (H, W), or (H, W, 3 or 4) colors, and Pillow's name of their kind."""
+class Pixels(NamedTuple):
+    """The pixels of a file as they are."""
+
+    values: NDArray[Any]
+    """(H, W), or (H, W, 3 or 4) colors."""
+    mode: str
+    """Pillow's name of their kind: "P" with a palette, "1" with one bit each."""
+
+
+def pixels_of(path: Path) -> Pixels:
+    """Return the pixels of a file as they are. Raises MapError for a file that no map is read from."""
     if path.suffix.lower() == ".npy":
         try:
-            return np.asarray(np.load(path, allow_pickle=False)), "array"
+            return Pixels(np.asarray(np.load(path, allow_pickle=False)), "array")
         except (ValueError, EOFError) as error:
-            raise InputError(f"{path} is no array of NumPy ({error})") from None
+            raise MapError(f"{path} is no array of NumPy ({error})") from None
     try:
         with allow_pixels(1 << 31), Image.open(path) as image:
+            is_lossy = image.format in LOSSY_FORMATS or image.info.get("compression") == "jpeg"
             mode, values = image.mode, np.asarray(image)
     except (*PILLOW_ERRORS, Image.DecompressionBombError) as error:
-        raise InputError(f"{path}: does not decode ({error})") from None
+        raise MapError(f"{path}: does not decode ({error})") from None
+    if is_lossy:
+        raise MapError(f"{path} is compressed as JPEG, which changes numbers; save the map as PNG", "map-lossy")
     if values.ndim not in (2, 3) or mode in ("LA", "PA", "CMYK", "YCbCr", "LAB", "HSV"):
-        raise InputError(f"{path} has pixels of the kind {mode}, which no map has; save it with one band")
-    return values, mode
+        raise MapError(f"{path} has pixels of the kind {mode}, which no map has; save it with one band", "map-colors")
+    return Pixels(values, mode)

@@ -13,6 +13,7 @@ from PIL import Image
 
 from detaug.arrays import Array
 from detaug.check.boxes import usable_boxes
+from detaug.check.maps import MapSummary, percent
 from detaug.coco.table import Table
 from detaug.pages.frame import data_uri, render
 from detaug.pages.line_chart import round_up
@@ -75,6 +76,13 @@ def charts(table: Table, class_counts: Mapping[str, int]) -> Markup:
         others=len(class_counts) - len(classes),
         letters=MOST_LETTERS,
     )
+
+
+def chart_of_maps(maps: Sequence[MapSummary]) -> Markup:
+    """Draw the fraction of the pixels of each class, a table for each map; nothing without maps."""
+    if not maps:
+        return Markup()
+    return render("report/maps.html", maps=maps, percent=percent, most=MOST_CLASSES, letters=MOST_LETTERS)
 
 
 def _histogram(title: str, x: str, values: Array, base: float) -> ColumnChart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,14 @@ from detaug.coco.outlines import read_outlines
 from detaug.coco.table import Table
 from detaug.drawing.boxes import draw_boxes
 from detaug.drawing.colors import class_colors
+from detaug.drawing.maps import MapMarks, depth_limits, draw_map
 from detaug.drawing.masks import draw_masks
 from detaug.drawing.points import SIDES, Marks, draw_key_points, paint_quadrangle
 from detaug.errors import InputError
 from detaug.files.image_file import ImageFile, opened
 from detaug.files.image_headers import read_orientation, upright
 from detaug.files.large_images import ANY_NUMBER, allow_pixels
+from detaug.maps.kinds import DepthMap, Pixels, pixels_of
 from detaug.pages.frame import shorten
 
 MOST_PIXELS = 64_000_000  # a larger image is not decoded for its thumbnail
@@ -50,7 +53,8 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
 
     A box that repeats or contradicts an earlier one is drawn with it, dashed, and both have their numbers in the JSON
     file. A finding of boxes has their outlines, too, one of keypoints has them and their skeleton, and one of corners
-    has these beside the box. Raises OSError or InputError where the image cannot be opened or the finding names none.
+    has these beside the box; one of a map has the map, as far as it can be read, and no boxes. Raises OSError or
+    InputError where the image cannot be opened or the finding names none.
     """
     image = _open_upright(_file_of(summary, finding))
     objects = _objects(summary.table, finding)
@@ -59,6 +63,8 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     zoom = SIDE / max(right - left, bottom - top)
     size = (max(1, round((right - left) * zoom)), max(1, round((bottom - top) * zoom)))
     image = image.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
+    if finding.kind.startswith(("map-", "depth-")):
+        return _with_map(image, summary, finding)
     moved = (objects.boxes - np.tile([left, top], 2)) * zoom
     colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
     drawn = [f"{name} {row}" for name, row in zip(objects.names, objects.rows, strict=True)]
@@ -150,6 +156,39 @@ def _with_marks(
     bones = [] if skeleton is None else skeleton.astype(int).tolist()
     inside = [(a - 1, b - 1) for a, b in bones if min(a, b) >= 1 and max(a, b) <= len(points)]
     return draw_key_points(image, Marks(points[None], [inside], [[side_of(name) for name in names]]))
+
+
+def _with_map(image: Image.Image, summary: CheckSummary, finding: CheckFinding) -> Image.Image:
+    """Draw the map that a finding is about below the image; what it has instead of numbers, beside it."""
+    _, row = _place_of(finding.entry)
+    paths = {own.of_rows[row]: own.kind for own in summary.maps if row in own.of_rows}
+    path = next((path for path in paths if str(path) in finding.message), next(iter(paths), None))
+    if path is None or finding.kind in ("map-missing", "map-lossy"):
+        return image
+    try:
+        pixels = pixels_of(path)
+    except (InputError, OSError):
+        return image
+    values = pixels.values
+    if values.ndim == 3:
+        colors = Image.fromarray(values[..., :3].astype(np.uint8)).resize(image.size, Image.Resampling.NEAREST)
+        return Image.blend(image, colors, 0.6)
+    if isinstance(kind := paths[path], DepthMap):
+        known = values_of_depths(pixels, kind)
+        return draw_map(image, MapMarks(known, 0, limits=depth_limits([known])), {})
+    name: Callable[[int], str] = str  # of a value that is no class, which is drawn, too
+    try:
+        values = kind.values_from(pixels, path)
+        name = kind.class_name
+    except InputError:
+        pass
+    names = {number: name(number) for number in np.unique(values).tolist() if number != kind.ignore}
+    return draw_map(image, MapMarks(values, kind.ignore, names), class_colors((*names.values(), *(kind.classes or ()))))
+
+
+def values_of_depths(pixels: Pixels, kind: DepthMap) -> Array:
+    """Return (H, W) the depths of a file, those of a palette too."""
+    return kind.values_from(Pixels(pixels.values, ""), Path())
 
 
 def _finite(values: Any, width: int) -> Array | None:

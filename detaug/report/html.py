@@ -18,7 +18,7 @@ from detaug.findings.finding import counted
 from detaug.findings.kinds import CHECK_KINDS
 from detaug.outputs.guards import PAGE, output_files
 from detaug.pages.frame import render
-from detaug.report.charts import charts
+from detaug.report.charts import chart_of_maps, charts
 from detaug.report.finding_picture import ImageTooLargeError, finding_picture, image_of
 
 MOST_IMAGES = 12  # of a kind of finding
@@ -50,7 +50,7 @@ def write_page(summary: CheckSummary, path: PathLike) -> None:
         images=counted(summary.images, "image"),
         boxes=counted(sum(summary.class_counts.values()), "box", "boxes"),
         classes=counted(len(summary.class_counts), "class", "classes"),
-        charts=charts(summary.table, summary.class_counts),
+        charts=charts(summary.table, summary.class_counts) + chart_of_maps(summary.maps),
         kinds=CHECK_KINDS,
         sections=[
             (kind, [*islice(findings, MOST_IMAGES)])

@@ -19,6 +19,7 @@ from detaug.loading.clip_batch import ClipBatch
 from detaug.ops.op import Op
 from detaug.outputs.guards import MARK
 from detaug.samples.samples import Samples
+from detaug.sheets.maps import maps_of_batch
 from detaug.sheets.recipe_sheets import check_at_least_one, find_normalize, in_true_colors
 
 
@@ -55,20 +56,23 @@ def batch_sheet(
     ops: Iterable[Op] = (),
     columns: int = 4,
     bands: Sequence[int] = (),
+    map: str | None = None,
     title: str = "",
 ) -> Image.Image:
-    """Draw the images of a loader's batch, with their boxes, rotated ones if it has such, and keypoints.
+    """Draw the images of a loader's batch, with their boxes, rotated ones if it has such, keypoints and one map.
 
     Padding is hatched.
 
     class_names: as `samples_sheet` takes them. ops: the loader's recipe, for the mean and std of its Normalize.
     Without it, images outside 0..1 and 0..255 are stretched, in false colors. bands: positions of one band, or of
     three for red, green and blue, to show from their 2nd to their 98th percentile; by default the first three of
-    images that are neither gray nor RGB. title: a line above the images.
+    images that are neither gray nor RGB. map: the name of the map to draw; by default the first one of classes, or
+    else the first one. title: a line above the images.
     """
     check_at_least_one("columns", columns)
     rgb = pictures_of(batch, list(ops), bands)
-    per_image = zip(rgb.images, batch.targets(), batch.image_size.tolist(), batch.marks(), strict=True)
+    maps = maps_of_batch(batch, map)
+    per_image = zip(rgb.images, batch.targets(), batch.image_size.tolist(), batch.marks(), maps, strict=True)
     tiles = [
         Tile(
             image,
@@ -76,8 +80,9 @@ def batch_sheet(
             _names(target["labels"].tolist(), class_names),
             hatched=padding(image, size),
             marks=marks,
+            map=own_map,
         )
-        for image, target, size, marks in per_image
+        for image, target, size, marks, own_map in per_image
     ]
     title = ", ".join(filter(None, [title, rgb.note]))
     return make_sheet(in_rows(tiles, columns), title=title, class_names=class_names[1:])

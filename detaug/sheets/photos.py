@@ -16,6 +16,7 @@ from detaug.arrays import Array
 from detaug.boxes.masks import whole_objects
 from detaug.boxes.shapes import Shapes
 from detaug.boxes.views import rows_left
+from detaug.drawing.maps import MapMarks
 from detaug.drawing.points import Marks
 from detaug.drawing.sheet import Tile
 from detaug.errors import InputError
@@ -167,10 +168,14 @@ class Photo(NamedTuple):
     rows: Array
     marks: Marks | None
 
-    def tile(self) -> Tile:
-        """Return a tile of the photo with its annotations: difficult objects are dashed, crowds hatched."""
+    def tile(self, map: MapMarks | None = None, name: str = "") -> Tile:
+        """Return a tile of the photo with its annotations: difficult objects are dashed, crowds hatched.
+
+        map: below them; name: of the map, for the caption.
+        """
         objects = (self.boxes, self.class_names, self.difficult, self.crowds)
-        return Tile(self.pixels, *objects, self.caption, marks=self.marks)
+        caption = f"{self.caption}; map {name}" if name else self.caption
+        return Tile(self.pixels, *objects, caption, marks=self.marks, map=map)
 
 
 class Flags(NamedTuple):

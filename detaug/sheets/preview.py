@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,6 +18,7 @@ from detaug.errors import InputError
 from detaug.files.paths import PathLike
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
+from detaug.maps.kinds import MapKind
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder, output_files
@@ -55,21 +56,23 @@ def preview_file(
     size: int = 300,
     only: str | None = None,
     how: How | None = None,
+    maps: Mapping[str, MapKind] | None = None,
 ) -> str:
     """Write a sheet of images of a COCO JSON file, and return a line on it: the work of `detaug preview`.
 
     preset: the name of a function of `detaug.presets`, "ssd300" if there is no `recipe` either. recipe: a JSON or
     YAML file, see `da.load_recipe`; ops: a module with ops of one's own that it names; epoch: whose recipe of `Stages`
     is shown. rows, only, how: see `select_images`. steps: draw
-    `steps_sheet`, which has no `columns`, instead of `draws_sheet`.
+    `steps_sheet`, which has no `columns`, instead of `draws_sheet`. maps: as `CocoReader` takes them; each has rows of
+    its own.
     Raises InputError or OSError, before anything is written, for a wrong argument and for a file that cannot be read.
     """
     output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
     if steps and columns is not None:
         raise InputError(f"columns must be left out with steps, which has one for each op; got {columns}")
     chain, named = _recipe(preset, recipe, ops, epoch)
-    reader, advice = _with_shapes(CocoReader, annotations, images)
-    _check_pixels(min(rows, len(reader)), 1 + (len(chain) if steps else columns or 4), size)
+    reader, advice = _with_shapes(CocoReader, annotations, images, maps=maps)
+    _check_pixels(min(rows, len(reader)) * max(1, len(reader.maps)), 1 + (len(chain) if steps else columns or 4), size)
     selected = select_images(reader, rows, how=how or "random", only=only, seed=seed)
     title = f"{Path(annotations).name}, {named}, seed {seed}"
     draw = steps_sheet if steps else partial(draws_sheet, columns=columns or 4, min_shown=MIN_SHOWN)
@@ -93,16 +96,18 @@ def preview_bands(
     columns: int | None = None,
     seed: int = 0,
     size: int = 300,
+    maps: Mapping[str, MapKind] | None = None,
 ) -> str:
     """Write a sheet of random images of other bands than 8-bit RGB, after a recipe, and return a line on it.
 
     channels, dtype: as `CocoReader` takes them; bands: as `batch_sheet` does. Without a recipe the images are fitted
-    into squares of `size`. The other arguments and errors as those of `preview_file`.
+    into squares of `size`. maps: as `CocoReader` takes them; the first one of classes is drawn. The other arguments
+    and errors as those of `preview_file`.
     """
     output_files({"output": output}, annotations, images, recipe, extensions=PICTURES)
     fit: list[Op] = [Resize((size, size), letterbox="center")]
     chain, named = (fit, "no recipe") if recipe is None else _recipe(None, recipe, ops, epoch)
-    reader, advice = _with_shapes(CocoReader, annotations, images, channels=channels, dtype=dtype)
+    reader, advice = _with_shapes(CocoReader, annotations, images, channels=channels, dtype=dtype, maps=maps)
     shown, columns = min(rows * (columns or 4), len(reader)), columns or 4
     _check_pixels(-(-shown // columns), columns, size)
     with Loader(reader, chain, shown, device="cpu", seed=seed) as loader:

@@ -27,6 +27,7 @@ from detaug.ops.resize import OwnSize
 from detaug.recipes.recipe import make_rendering_recipe
 from detaug.samples.samples import Samples, batch
 from detaug.sheets.captions import StepImage, count_boxes, describe_change, describe_draw
+from detaug.sheets.maps import SheetMaps
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sources.coco_reader import CocoReader
 
@@ -55,7 +56,7 @@ def draws_sheet(
     min_shown: with a fraction above 0, the recipe draws four times as often. Draws that show the source on less than
     this fraction of the image, so that the rest is fill, are left out if there are enough others.
     Raises InputError for an image that cannot be read or does not have the size in the JSON file.
-    Keypoints and rotated boxes are drawn if the reader has them.
+    Keypoints and rotated boxes are drawn if the reader has them. If it has maps, an image has a row for each of them.
     """
     check_at_least_one("columns", columns)
     photos = read_photos(reader, rows, notes)
@@ -63,8 +64,15 @@ def draws_sheet(
     captions = [
         count_boxes(len(result.samples.labels[index]), len(photo.boxes)) for index, photo in enumerate(result.photos)
     ]
-    draws = [result.tile(index, caption) for index, caption in enumerate(captions)]
-    lines = [[photo.tile(), *draws[start : start + columns]] for photo, start in zip(photos, count(step=columns))]
+    maps, of_draws = SheetMaps(reader, rows), [position for position in range(len(rows)) for _ in range(columns)]
+    lines = [list[Tile]() for _ in range(len(rows) * len(maps.names))]
+    for number, name in enumerate(maps.names):
+        own = maps.of_samples(result.samples, name, of_draws)
+        draws = [result.tile(index, caption)._replace(map=own[index]) for index, caption in enumerate(captions)]
+        for position, photo in enumerate(photos):
+            first = position * columns
+            source = photo.tile(maps.of_row(position, name), name)
+            lines[position * len(maps.names) + number] = [source, *draws[first : first + columns]]
     headings = ["source", *(f"draw {number}" for number in range(1, columns + 1))]
     return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])
 
@@ -86,9 +94,22 @@ def steps_sheet(
     """
     photos, ops = read_photos(reader, rows, notes), list(ops)
     results = [augment(photos, ops[:done], seed, reader.shapes) for done in range(len(ops) + 1)]
+    maps, positions = SheetMaps(reader, rows), range(len(photos))
+    after = {
+        (name, step): maps.of_samples(results[step].samples, name, positions)
+        for name in maps.names
+        for step in range(1, len(results))
+    }
     lines = [
-        [photo.tile(), *(step_tile(results, index, step) for step in range(1, len(results)))]
+        [
+            photo.tile(maps.of_row(index, name), name),
+            *(
+                step_tile(results, index, step)._replace(map=after[name, step][index])
+                for step in range(1, len(results))
+            ),
+        ]
         for index, photo in enumerate(photos)
+        for name in maps.names
     ]
     headings = ["source", *(type(op).__name__ for op in ops)]
     return make_sheet(lines, title=title, columns=headings, cell=(size, size), class_names=reader.class_names[1:])

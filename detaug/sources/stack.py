@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,10 @@ from detaug.sources.decoder import SourceDecoder
 from detaug.sources.derived import DerivedSource
 from detaug.sources.source import Source, check_sources
 
+IDS, MOST_CLASSES, SAME_NEIGHBORS = 256, 64, 0.9
+"""Of a band that is a map of classes: its values are below the first, at most so many, and so many of 1 are as that
+of their neighbor. A thermal or depth band has noise, or larger values."""
+
 
 class StackReader(DerivedSource):
     """Stack the bands of registered images, such as an RGB and a thermal one of the same scene, as one image.
@@ -26,6 +31,9 @@ class StackReader(DerivedSource):
     `sources`: readers of the same image ids and sizes, each with its own folder, `channels`, `dtype` and `bands`. Their
     bands follow each other in this order, with their values unchanged: where the types differ, in the larger type.
     Boxes, shapes and columns are those of the first source.
+
+    Bands are interpolated, so a label map is none: the first images that are read are looked at, and a band that holds
+    classes is warned of. Give it to the first reader as a map instead, `CocoReader(maps=)`.
 
     Files are decoded on the CPU. Raises InputError for clips, and for sources whose images are not the same.
 
@@ -51,6 +59,7 @@ class StackReader(DerivedSource):
         dtype = max((source.pixel_format.dtype for source in self.sources), key=dtypes.index)
         self.pixel_format = PixelFormat(sum(source.pixel_format.count for source in self.sources), dtype)
         self._decoders = [SourceDecoder(source) for source in self.sources]
+        self._looked = False
 
     def read(self, index: int) -> bytes:
         """Return an image with all bands, as a TIFF. Raises OSError as `contents` does."""
@@ -76,10 +85,30 @@ class StackReader(DerivedSource):
             path = os.fspath(source.path(int(positions[0])))
             raise OSError(error.errno or errno.EIO, error.strerror or str(error), path) from None
         bands = source.pixel_format.bands
-        return images if bands is None else [image[:, :, bands] for image in images]
+        images = images if bands is None else [image[:, :, bands] for image in images]
+        if images and not self._looked:  # once in a process: it takes a millisecond
+            self._looked = number == len(self.sources) - 1
+            _warn_of_classes(source, images[0])
+        return images
 
     def _choice(self) -> bytes:
         return b"\0"  # the fingerprints of the sources say all
+
+
+def _warn_of_classes(source: Source, image: NDArray[Any]) -> None:
+    """Warn of bands whose values are classes: few, small whole numbers, in areas of one value."""
+    for position in range(image.shape[2] if image.shape[2] != 3 else 0):  # three are colors
+        band = image[:, :, position]
+        if band.dtype.kind not in "ui" or int(band.max()) >= IDS:
+            continue
+        count, same = len(np.unique(band)), float((band[:, 1:] == band[:, :-1]).mean()) if band.shape[1] > 1 else 0.0
+        if 2 <= count <= MOST_CLASSES and same >= SAME_NEIGHBORS:
+            warnings.warn(
+                f"band {position} of {source.origin} has only {count} values, in areas, as a map of classes has; bands "
+                "are interpolated, which makes other classes of two: leave it out of StackReader, and give the first "
+                'reader maps={"semantic": da.ClassMap(FOLDER)}',
+                stacklevel=2,
+            )
 
 
 def _same_images(first: Source, source: Source) -> Ints:

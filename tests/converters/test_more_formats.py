@@ -196,7 +196,7 @@ def test_outlines_of_hugging_face(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- other things
 
 
-def test_a_panoptic_json_is_named_by_every_command(tmp_path: Path) -> None:
+def test_a_panoptic_json_is_named_by_other_commands(tmp_path: Path) -> None:
     segments = [{"id": 3, "category_id": 1, "bbox": [1, 1, 9, 9], "area": 81, "iscrowd": 0}]
     content = {
         "images": [{"id": 1, "file_name": "a.jpg", "width": 100, "height": 80}],
@@ -205,8 +205,7 @@ def test_a_panoptic_json_is_named_by_every_command(tmp_path: Path) -> None:
     }
     root = data_set(tmp_path / "set", {"panoptic.json": json.dumps(content)}, "a.jpg")
     file = root / "panoptic.json"
-    for command in (["convert", file, "-o", tmp_path / "out.json"], ["check", file, root]):
-        assert "is a COCO panoptic JSON file; converters/panoptic2detection_coco_format.py" in usage_error(*command)
+    assert "is a COCO panoptic JSON file; convert it: detaug convert FILE" in usage_error("check", file, root)
     with pytest.raises(da.AnnotationError, match="is a COCO panoptic JSON file"):
         da.CocoReader(root, file)
 
@@ -217,7 +216,9 @@ def test_a_panoptic_json_that_is_too_large_to_be_parsed_first(tmp_path: Path, mo
     annotations = [{"image_id": 1, "file_name": "1.png", "segments_info": []}]
     content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
     root = data_set(tmp_path / "set", {"panoptic.json": json.dumps(content)}, "1.jpg")
-    assert "is a COCO panoptic JSON file; " in refused(root)
+    remedy = "convert it: detaug convert FILE -o OUT.json --from coco-panoptic"
+    assert f"is a COCO panoptic JSON file; {remedy}" in refused(root)
+    assert "a.png is not there" not in refused(root, format="coco-panoptic")
 
 
 def test_images_inside_of_labelme_jsons(tmp_path: Path) -> None:

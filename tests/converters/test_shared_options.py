@@ -62,7 +62,7 @@ OWN: dict[str, Callable[[Path], None]] = {
     "segment-anything": segment_anything,
     "mot": sequences,
 }
-LISTED = {"coco", *SHARDS, *OWN, *(form.split("/")[0] for form in SCRIPT.WRITERS)}
+LISTED = {"coco", "coco-panoptic", *SHARDS, *OWN, *(form.split("/")[0] for form in SCRIPT.WRITERS)}
 OWN |= {name: partial(module.write_set, count=COUNT) for name, module in modules_of_other_formats(LISTED)}
 FORMS = sorted({*SCRIPT.WRITERS, *OWN})
 

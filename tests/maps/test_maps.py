@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +360,7 @@ def two(tmp_path: Path, **more: Any) -> da.CocoReader:
     return Files(tmp_path, [np.full((48, 64), value, np.uint8) for value in (3, 5)]).reader(da.ClassMap("maps", **more))
 
 
+@pytest.mark.filterwarnings("ignore:MixUp:UserWarning")
 def test_of_averaged_images_the_larger_share_counts(tmp_path: Path) -> None:
     loader = da.Loader(two(tmp_path), [da.Resize((48, 64)), da.MixUp(p=1)], 2, device="cpu")
     seen = set()
@@ -374,6 +376,21 @@ def test_of_averaged_images_the_larger_share_counts(tmp_path: Path) -> None:
                     assert pair.second[index].unique().tolist() == [3 if share > 0.5 else 5]
                     assert float(pair.fraction[index].unique()) == pytest.approx(max(share, 1 - share), abs=0.02)
     assert seen == {3, 5}
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1, 32])
+def test_an_average_of_halves_is_warned_of_once(tmp_path: Path, alpha: float) -> None:
+    """Of Beta(alpha, alpha), half of all weights are within 0.25 of a half at 1; at 0.2 a quarter is."""
+    ops = [da.Resize((48, 64)), da.MixUp(alpha=alpha)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        list(da.Loader(two(tmp_path), da.Stages([(0, ops), (1, ops)]), 2, device="cpu"))
+    messages = [str(each.message) for each in caught]
+    assert len(messages) == int(alpha >= 1)
+    assert all("MixUp" in message and "batch.map_pair(name)" in message for message in messages)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        da.Loader(da.CocoReader(tmp_path / "images", tmp_path / "boxes.json"), ops, 2, device="cpu")
 
 
 def test_what_is_alone_is_its_own_pair(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +205,45 @@ def test_scores_are_those_of_the_images_own_json(tmp_path: Path) -> None:
             found = [{**target, "scores": torch.ones(len(target["labels"]))} for target in batch.targets()]
             evaluator.update(batch, found)
     assert evaluator.compute().AP > 0.999
+
+
+def classes(count: int = 4) -> Array:
+    """Return (H, W, 1): vertical strips of some classes."""
+    height, width = SIZE
+    return np.tile(np.arange(width) * count // width, (height, 1)).astype(np.uint8)[:, :, None]
+
+
+@pytest.mark.parametrize(
+    ("band", "is_warned"),
+    [
+        (classes(), True),
+        (classes(2) * 255, True),
+        (np.where(np.random.default_rng(0).random((*SIZE, 1)) < 0.5, 3, 4).astype(np.uint8), False),
+        (classes(1), False),
+        (np.arange(SIZE[0] * SIZE[1]).reshape(*SIZE, 1).astype(np.uint8), False),
+    ],
+    ids=["classes", "a mask", "noise", "nothing", "many values"],
+)
+def test_a_band_of_classes_is_warned_of_once(tmp_path: Path, band: Array, is_warned: bool) -> None:
+    data_set(tmp_path / "visible", {f"{at}.png": encode(values(3, "uint8", seed=at), "png") for at in range(2)})
+    data_set(tmp_path / "thermal", {f"{at}.png": encode(band, "png") for at in range(2)})
+    reader = da.StackReader(readers(tmp_path, "uint8"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for index in (0, 1, 0):
+            reader.contents(np.array([index]))
+    assert len(caught) == int(is_warned)
+    assert all("band 0 of " in str(each.message) and "da.ClassMap(FOLDER)" in str(each.message) for each in caught)
+
+
+def test_the_remedy_of_a_band_of_classes_keeps_the_classes(tmp_path: Path) -> None:
+    data_set(tmp_path / "visible", {"0.png": encode(values(3, "uint8", seed=0), "png")})
+    data_set(tmp_path / "thermal", {"0.png": encode(classes() * 40, "png")})
+    visible, labels = readers(tmp_path, "uint8")
+    with pytest.warns(UserWarning, match="as a map of classes has"):
+        batch = next(iter(da.Loader(da.StackReader([visible, labels]), [da.Resize((37, 91))], 1, device="cpu")))
+    assert len(batch.images[0, 3].unique()) > 4
+    maps = {"semantic": da.ClassMap(tmp_path / "thermal")}
+    reader = da.CocoReader(tmp_path / "visible", tmp_path / "visible/images.json", maps=maps)
+    batch = next(iter(da.Loader(reader, [da.Resize((37, 91))], 1, device="cpu")))
+    assert batch.maps["semantic"].unique().tolist() == [0, 40, 80, 120]

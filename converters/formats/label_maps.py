@@ -1,0 +1,324 @@
+"""Folders of maps, a PNG beside each image: Pascal VOC's masks, Cityscapes, and classes of pixels alone.
+
+Sources: the VOC2012 development kit, sections 2.4 and 5.2; README.md and helpers/labels.py of
+https://github.com/mcordts/cityscapesScripts; https://github.com/CSAILVision/sceneparsing, README.md (ADE20K);
+config_v1.2.json of Mapillary Vistas; class_names.txt of https://github.com/wkentaro/labelme, labelmap.txt of CVAT.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detaug.converters.records.images import Images
+from detaug.converters.records.record import (
+    AnnotationFiles,
+    Contents,
+    Mask,
+    Object,
+    ObjectError,
+    Record,
+    contents_of_files,
+    read_objects,
+)
+from detaug.converters.voc import masks as voc
+from detaug.errors import ConversionError
+from detaug.files.formats import MAP_FOLDERS
+from detaug.files.image_headers import IMAGE_EXTENSIONS, PILLOW_ERRORS, ImageError, read_image_header
+from detaug.files.large_images import ANY_NUMBER, allow_pixels
+from detaug.files.matching import OTHER_FOLDER
+from detaug.files.paths import last_part, list_files, stem_of
+from detaug.findings.finding import Finding
+from detaug.machine.cores import available_cores
+from detaug.machine.parallel import map_ahead
+from detaug.maps.kinds import CITYSCAPES
+
+VOC_CLASSES = (
+    "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
+    "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+"""By the number in SegmentationClass."""
+
+CITYSCAPES_CLASSES = (
+    "road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign", "vegetation", "terrain",
+    "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle",
+)  # fmt: skip
+"""By trainId."""
+
+INSTANCES = {number: CITYSCAPES_CLASSES[CITYSCAPES[number]] for number in (24, 25, 26, 27, 28, 31, 32, 33)}
+"""The classes of objects, by id."""
+IGNORED = {29: "caravan", 30: "trailer"}
+"""Those of objects that Cityscapes' evaluation ignores."""
+FIRST_INSTANCE = 1000
+"""Of `instanceIds`: id * 1000 + n is the n-th object of a class, a number below that is of no single object."""
+
+UNKNOWN = frozenset((0, voc.VOID))
+
+
+def pixels_of(path: Path) -> NDArray[Any]:
+    """Return the numbers of a PNG, (H, W), or its colors (H, W, 3 or 4). Raises ObjectError, also for a palette."""
+    from PIL import Image  # slow to import, and only masks need it
+
+    try:
+        with allow_pixels(ANY_NUMBER), Image.open(path, formats=("PNG",)) as image:
+            is_palette, pixels = image.mode == "P", np.asarray(image)
+    except PILLOW_ERRORS as error:
+        raise ObjectError(f"{path} cannot be read: {error}") from None
+    if is_palette:
+        raise ObjectError(f"{path} has a palette, where numbers or colors are expected")
+    return pixels
+
+
+# ------------------------------------------------------------------------------------------------ images and maps
+
+
+def _pairs(source: AnnotationFiles, stem_of_image: Callable[[str], str]) -> dict[str, str]:
+    """Return the image of each map that has one: of its name, and of several the one in the most alike folder."""
+    by_stem: dict[str, list[str]] = defaultdict(list)
+    for name in _images(source):
+        by_stem[stem_of(last_part(name))].append(name)
+    pairs = {}
+    for file in source.files:
+        candidates = by_stem.get(stem_of_image(last_part(file)), [])
+        alike = [_common(file, name) for name in candidates]
+        best = [name for name, number in zip(candidates, alike, strict=True) if number == max(alike)]
+        if len(best) == 1:
+            pairs[file] = best[0]
+    return pairs
+
+
+def _images(source: AnnotationFiles) -> list[str]:
+    """Return the images, which the folders of maps do not have."""
+    names = list_files(source.images, IMAGE_EXTENSIONS)
+    return [name for name in names if MAP_FOLDERS.isdisjoint(name.split("/")[:-1])]
+
+
+def _common(one: str, other: str) -> int:
+    """Count the names of folders, from the last one on, that two paths share."""
+    shared = 0
+    for a, b in zip(one.split("/")[-2::-1], other.split("/")[-2::-1], strict=False):
+        if a != b:
+            break
+        shared += 1
+    return shared
+
+
+def _contents(
+    source: AnnotationFiles,
+    pairs: Mapping[str, str],
+    read: Callable[[Record, Path, tuple[int, int]], None],
+    **more: Any,
+) -> Contents:
+    """Return the contents of maps. read: fills a record from a map, for an image of size (height, width)."""
+    if not pairs:
+        raise ConversionError(
+            f"{source.images} has the image of none of {len(source.files)} maps, the first is {source.files[0]}; give "
+            "the folder of the images, --images"
+        )
+    contents = contents_of_files(
+        source, partial(_read, fill=read), images=sorted(pairs.values()), find=_no_image, **more
+    )
+    return contents._replace(records=(Record(file, image=pairs.get(file, "")) for file in source.files))
+
+
+def _no_image(_: Images, record: Record) -> tuple[str | None, int]:
+    if not record.findings:
+        note = "no image, or several, have the name of the map; give the folder of the images, --images"
+        record.findings.append(Finding(record.file, "image-missing", note=note))
+    return None, OTHER_FOLDER
+
+
+def _read(source: AnnotationFiles, record: Record, *, fill: Callable[[Record, Path, tuple[int, int]], None]) -> None:
+    if not record.image:
+        return
+    try:
+        header = read_image_header(os.path.join(source.images, record.image))
+    except ImageError:
+        return  # it becomes a finding when its size is read
+    fill(record, Path(source.name(record.file)), (header.height, header.width))
+
+
+def _check_size(path: Path, numbers: NDArray[Any], size: tuple[int, int]) -> None:
+    if numbers.shape[:2] != size:
+        height, width = numbers.shape[:2]
+        raise ObjectError(f"{path} has {width} x {height} pixels, and its image {size[1]} x {size[0]}")
+
+
+def _numbers(path: Path, size: tuple[int, int]) -> NDArray[np.int64]:
+    """Return (H, W) the numbers of a map: of a palette its indices, of VOC's colors their positions."""
+    numbers = voc.read_masks(str(path), size)
+    if isinstance(numbers, str):
+        raise ObjectError(f"{path} {numbers or 'is not there'}")
+    return numbers
+
+
+def maps_argument(source: AnnotationFiles, pairs: Mapping[str, str], files: Sequence[str], more: str = "") -> str:
+    """Return the argument of a reader for the maps, as text. files: those of the pairs, in a folder of their own."""
+    folder = source.folder / os.path.commonpath([os.path.dirname(file) for file in files])
+    return f', maps={{"semantic": da.ClassMap("{folder}"{more})}}'
+
+
+# --------------------------------------------------------------------------------------------------- Pascal VOC
+
+
+def read_voc_masks(source: AnnotationFiles) -> Contents:
+    """Read the objects of SegmentationObject, each of the class that most of its pixels have in SegmentationClass.
+
+    The box is that of the mask; 0 and 255 are no object. Classes are those of class_names.txt or labelmap.txt, or VOC's
+    where ImageSets/Segmentation is, else "class N".
+    """
+    pairs = _pairs(source, stem_of)
+    names = names_of_classes(source.folder, source.files[0])
+    maps = maps_argument(source, pairs, [_class_file(file) for file in source.files])
+    read = partial(_read_voc, names=names)
+    return _contents(source, pairs, read, class_names=_without_background(names), keeps_unused=False, maps=maps)
+
+
+def _class_file(file: str) -> str:
+    return "SegmentationClass".join(file.rsplit(voc.FOLDER, 1))
+
+
+def _read_voc(record: Record, path: Path, size: tuple[int, int], *, names: Sequence[str]) -> None:
+    objects = _numbers(path, size)
+    of_pixels = _numbers(Path(_class_file(str(path))), size)
+    present = [number for number in np.unique(objects).tolist() if number not in UNKNOWN]
+    read_objects(record, present, lambda number: _voc_object(objects == number, of_pixels, names, number))
+
+
+def _voc_object(mask: NDArray[np.bool_], of_pixels: NDArray[np.int64], names: Sequence[str], number: int) -> Object:
+    values, counts = np.unique(of_pixels[mask], return_counts=True)
+    known = {
+        value: count for value, count in zip(values.tolist(), counts.tolist(), strict=True) if value not in UNKNOWN
+    }
+    if not known:
+        raise ObjectError(f"object {number} has no class: SegmentationClass has 0 or 255 on all of its pixels")
+    return Object(name_of(max(known, key=lambda value: known[value]), names), masks=[Mask(mask)])
+
+
+def name_of(number: int, names: Sequence[str]) -> str:
+    """Return the name of a class. Raises ObjectError for a number without one, where others have names."""
+    if names and number >= len(names):
+        raise ObjectError(f"class {number} has no name, of {len(names)}; add it to the file of names")
+    return names[number] if names else f"class {number}"
+
+
+def _without_background(names: Sequence[str]) -> list[str]:
+    return [name for number, name in enumerate(names) if number]
+
+
+def names_of_classes(folder: Path, file: str) -> list[str]:
+    """Return the names of the classes 0, 1, ...: those of a file in a folder above a map, [] where none is.
+
+    `class_names.txt` has one per line, from LabelMe with __ignore__ first, which is -1; `labelmap.txt` has
+    name:r,g,b:parts:actions; objectInfo150.txt of ADE20K has tables with the names last; config*.json of Mapillary has
+    `labels`.
+    """
+    for above in (folder / file).parents:
+        if path := _first(above, "class_names.txt"):
+            names = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+            return names[1:] if names[:1] == ["__ignore__"] else names
+        if path := _first(above, "labelmap.txt"):
+            lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
+            return [line.partition(":")[0] for line in lines if line and not line.startswith("#")]
+        if path := _first(above, "objectInfo150.txt"):
+            rows = [line.split("\t") for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+            return [row[-1].strip() for row in rows if row[0].strip().isdecimal()]
+        if path := _first(above, "config*.json"):
+            labels = json.loads(path.read_text("utf-8-sig")).get("labels")
+            return [str(row.get("readable") or row.get("name")) for row in labels or ()]
+        if (above / "ImageSets/Segmentation").is_dir():
+            return list(VOC_CLASSES)
+        if above in (folder, *folder.parents):
+            break
+    return []
+
+
+def _first(folder: Path, pattern: str) -> Path | None:
+    return next((path for path in sorted(folder.glob(pattern)) if path.is_file()), None)
+
+
+# --------------------------------------------------------------------------------------------------- Cityscapes
+
+INSTANCE_ENDS = ("_instanceIds", "_labelIds")
+
+
+def read_cityscapes(source: AnnotationFiles) -> Contents:
+    """Read the objects of *_instanceIds.png: id * 1000 + n; id alone is a group, a crowd; caravans are ignored."""
+    pairs = _pairs(source, _stem_of_city)
+    kind = stem_of(source.files[0]).removesuffix("_instanceIds").rpartition("_")[2]  # gtFine or gtCoarse
+    maps = maps_argument(source, pairs, source.files, f', suffix="_{kind}_labelIds", table="cityscapes"')
+    return _contents(source, pairs, _read_city, class_names=list(INSTANCES.values()), maps=maps)
+
+
+def _stem_of_city(name: str) -> str:
+    return f"{stem_of(name).removesuffix('_instanceIds').rpartition('_')[0]}_leftImg8bit"
+
+
+def _read_city(record: Record, path: Path, size: tuple[int, int]) -> None:
+    numbers = pixels_of(path)
+    if numbers.ndim != 2:
+        raise ObjectError(f"{path} has colors, where id * 1000 + n are expected")
+    _check_size(path, numbers, size)
+    read_objects(record, np.unique(numbers).tolist(), partial(_city_object, numbers=numbers))
+
+
+def _city_object(number: int, numbers: NDArray[Any]) -> Object | None:
+    class_id = number // FIRST_INSTANCE if number >= FIRST_INSTANCE else number
+    name = INSTANCES.get(class_id) or IGNORED.get(class_id)
+    if name is None and (number >= FIRST_INSTANCE or number > max(CITYSCAPES)):
+        raise ObjectError(f"{number} is no instanceId: id * 1000 + n for ids {min(INSTANCES)} to {max(INSTANCES)}")
+    if name is None:
+        return None
+    is_ignored = class_id in IGNORED
+    masks = [Mask(numbers == number)]
+    return Object(name, masks=masks, is_crowd=number < FIRST_INSTANCE, is_ignored=is_ignored)
+
+
+# ---------------------------------------------------------------------------------------- classes of pixels alone
+
+
+def read_semantic(source: AnnotationFiles) -> Contents:
+    """Read which images have a map, and the names of its classes: the JSON file has no boxes, and goes with maps=.
+
+    Category n + 1 is number n of the map. Maps are read with `maps=` of a reader; here only their sizes are compared.
+    """
+    pairs = _pairs(source, stem_of)
+    names = names_of_classes(source.folder, source.files[0])
+    is_ade = any(_first(above, "objectInfo150.txt") for above in (source.folder / source.files[0]).parents[:4])
+    maps = maps_argument(source, pairs, source.files, ', table="ade20k"' if is_ade else "")
+    names = names or [f"class {number}" for number in range(_classes(source) + 1)]
+    return _contents(source, pairs, _read_semantic, class_names=names, maps=maps)
+
+
+def _classes(source: AnnotationFiles) -> int:
+    """Return the largest number of all maps but 255, which is ignored. Raises ConversionError for colors."""
+
+    def largest(file: str) -> int:
+        numbers = voc.read_masks(str(source.folder / file), None)
+        if isinstance(numbers, str):
+            raise ConversionError(
+                f"{source.folder / file} {numbers}; read such maps with da.MapReader(images, masks, table=)"
+            )
+        return int(numbers[numbers != voc.VOID].max(initial=0))
+
+    return max(map_ahead(largest, source.files, available_cores()))
+
+
+def _read_semantic(record: Record, path: Path, size: tuple[int, int]) -> None:
+    from PIL import Image  # slow to import, and only maps need it
+
+    try:
+        with Image.open(path, formats=("PNG",)) as image:
+            width, height = image.size
+    except PILLOW_ERRORS as error:
+        raise ObjectError(f"{path} cannot be read: {error}") from None
+    if abs(height * size[1] - width * size[0]) > max(size):  # smaller maps are read, too
+        raise ObjectError(f"{path} has {width} x {height} pixels, and its image {size[1]} x {size[0]}")

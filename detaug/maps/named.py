@@ -1,0 +1,80 @@
+"""Read maps as the command line names them: NAME=FOLDER,KEY=VALUE,..., such as semantic=SegmentationClass,ignore=0."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from detaug.coco.classes_and_images import read_class_names
+from detaug.errors import InputError
+from detaug.maps.kinds import PRESETS, ClassMap, DepthMap, MapKind
+
+KINDS: Mapping[str, type[MapKind]] = {"classes": ClassMap, "depth": DepthMap}
+"""By the value of `kind=`."""
+
+EXAMPLE = "semantic=SegmentationClass or semantic=masks,ignore=0,suffix=_mask"
+
+
+def read_map(text: str) -> tuple[str, MapKind]:
+    """Return the name and the kind of a map. Raises InputError for text that names none.
+
+    Its kind is `kind=classes` or `kind=depth`, by default depth for the name "depth". Other keys are the arguments of
+    `ClassMap` and `DepthMap`; `classes` is a,b,c or a file, one name per line; `table` is a preset, or a JSON file of
+    numbers or colors "r,g,b" to classes.
+
+    >>> from detaug.maps.named import read_map
+    >>> read_map("semantic=masks,ignore=0")[1].ignore
+    0
+    """
+    name, equals, rest = text.partition("=")
+    folder, *settings = re.split(r",(?=\w+=)", rest)
+    if not (name and equals and folder):
+        raise InputError(f"map must be NAME=FOLDER, such as {EXAMPLE}, got {text!r}")
+    given = dict(setting.split("=", 1) for setting in settings)
+    kind = given.pop("kind", "depth" if name == "depth" else "classes")
+    if kind not in KINDS:
+        raise InputError(f"kind of the map {name!r} must be {' or '.join(KINDS)}, got {kind!r}")
+    names = {each.name for each in fields(KINDS[kind])} & _READ.keys()
+    for key in given:
+        if key not in names:
+            raise InputError(f"the map {name!r} must have keys of {', '.join(sorted(names))} and kind, got {key!r}")
+    return name, KINDS[kind](folder, **{key: _READ[key](key, value) for key, value in given.items()})
+
+
+def _number(read: Callable[[str], Any]) -> Callable[[str, str], Any]:
+    def number(key: str, text: str) -> Any:
+        try:
+            return read(text)
+        except (ValueError, ZeroDivisionError):
+            raise InputError(f"{key} of a map must be a number, got {text!r}") from None
+
+    return number
+
+
+def _table(_: str, text: str) -> Any:
+    if text in PRESETS:
+        return text
+    rule = f"table of a map must be {', '.join(PRESETS)} or a JSON file of numbers or colors to classes"
+    try:
+        content = json.loads(Path(text).read_text("utf-8-sig"))
+        pairs = [([int(part) for part in key.split(",")], value) for key, value in content.items()]
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f'{rule}, such as {{"0": 0, "255": 1}} or {{"128,64,128": 0}}; {text}: {error}') from None
+    return {key[0] if len(key) == 1 else tuple(key): value for key, value in pairs}
+
+
+_READ: Mapping[str, Callable[[str, str], Any]] = {
+    "ignore": _number(int),
+    "scale": _number(lambda text: float(Fraction(text))),
+    "invalid": _number(float),
+    "suffix": lambda _, text: text,
+    "missing": lambda _, text: text,
+    "classes": lambda _, text: tuple(read_class_names(text)),
+    "table": _table,
+}
+"""By key, from text to the argument of a kind."""

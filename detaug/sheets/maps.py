@@ -1,0 +1,102 @@
+"""The maps of images on contact sheets: as their files have them, and after the ops of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from detaug.boxes.fields import Field
+from detaug.boxes.layers import Drawing
+from detaug.drawing.maps import MapMarks, depth_limits
+from detaug.errors import InputError
+from detaug.loading.batch import Batch
+from detaug.loading.batch_maps import MapsOfBatch, MapsOfPixels
+from detaug.maps.kinds import ClassMap, MapKind
+from detaug.samples.samples import Samples
+from detaug.sources.coco_reader import CocoReader
+
+Limits = tuple[float, float]
+
+
+class SheetMaps:
+    """The maps of some images of a reader."""
+
+    def __init__(self, reader: CocoReader, rows: Sequence[int]) -> None:
+        self.kinds: Mapping[str, MapKind] = {name: own.kind for name, own in reader.maps.items()}
+        self._of_rows = [{name: own.read(row) for name, own in reader.maps.items()} for row in rows]
+        self._limits = {
+            name: depth_limits(own[name].pixels() for own in self._of_rows)
+            for name, kind in self.kinds.items()
+            if not isinstance(kind, ClassMap)
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the maps, each of which has a row of its own; "" for a reader without maps."""
+        return [*self.kinds] or [""]
+
+    def of_row(self, position: int, name: str) -> MapMarks | None:
+        """Return the map of the image at a position among the rows."""
+        if not name:
+            return None
+        own = self._of_rows[position][name]
+        values = own.pixels().reshape(own.shape) if own.pixels().size else np.full((1, 1), self.kinds[name].empty)
+        return map_marks(self.kinds[name], values, self._limits.get(name))
+
+    def of_samples(self, samples: Samples, name: str, rows: Sequence[int]) -> list[MapMarks | None]:
+        """Return the map of each sample. rows: the position of its image among the rows."""
+        if not name:
+            return [None] * len(samples)
+        of_images = {index: self._of_rows[row] for index, row in enumerate(rows)}
+        values = _maps_of_samples(samples, MapsOfBatch(self.kinds, of_images), name)
+        return [map_marks(self.kinds[name], own, self._limits.get(name)) for own in values]
+
+
+@dataclass(frozen=True, eq=False)
+class _MapOfSample(MapsOfPixels):
+    images: Tensor
+    image_size: Tensor
+    drawing: Drawing
+    distortion: Field | None
+    maps_of_images: MapsOfBatch
+
+
+def _maps_of_samples(samples: Samples, maps: MapsOfBatch, name: str) -> Iterable[NDArray[Any]]:
+    """Yield (H, W) the map of each sample, which may differ in size."""
+    views = samples.plan.views
+    drawing = views.drawing_or_whole().of_source(np.arange(len(samples)))
+    for index, image in enumerate(samples.images):
+        size = image.shape[:2] if image.shape[2] == 3 else image.shape[1:]
+        one = np.array([index])
+        field = None if views.field is None else views.field[one]
+        sample = _MapOfSample(torch.empty(1, 1, *size), torch.tensor([size]), drawing[one], field, maps)
+        yield sample.map(name)[0].numpy()
+
+
+def map_marks(kind: MapKind, values: NDArray[Any], limits: Limits | None) -> MapMarks:
+    """Return a map to draw. limits: of depths, see `depth_limits`."""
+    if not isinstance(kind, ClassMap):
+        return MapMarks(values, kind.empty, limits=limits or depth_limits([values]))
+    numbers = np.unique(values).tolist()
+    return MapMarks(values, kind.empty, {number: kind.class_name(number) for number in numbers})
+
+
+def maps_of_batch(batch: Batch, name: str | None) -> list[MapMarks | None]:
+    """Return the map of each image of a batch: that of this name, by default its first one of classes, or else the
+    first one; None for a batch without maps. Raises InputError for a name that it does not have.
+    """
+    kinds = batch.maps_of_images.kinds
+    if name is not None and name not in kinds:
+        raise InputError(f"map must be one of the batch's maps, {', '.join(kinds) or 'which has none'}; got {name!r}")
+    if not kinds:
+        return [None] * len(batch)
+    name = name or next((key for key, kind in kinds.items() if isinstance(kind, ClassMap)), next(iter(kinds)))
+    values = list(batch.maps[name].cpu().numpy())
+    limits = None if isinstance(kinds[name], ClassMap) else depth_limits(values)
+    return [map_marks(kinds[name], own, limits) for own in values]
