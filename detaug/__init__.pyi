@@ -36,6 +36,7 @@ from detaug.loading.samplers import RepeatFactorSampler as RepeatFactorSampler
 from detaug.loading.samplers import SourceWeightSampler as SourceWeightSampler
 from detaug.maps.kinds import ClassMap as ClassMap
 from detaug.maps.kinds import DepthMap as DepthMap
+from detaug.maps.kinds import PanopticMap as PanopticMap
 from detaug.ops.affine import RandomAffine as RandomAffine
 from detaug.ops.affine import RandomPerspective as RandomPerspective
 from detaug.ops.affine import RandomRotation as RandomRotation
