@@ -20,6 +20,8 @@ from detaug.evaluation.errors import DetectionErrors as DetectionErrors
 from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
 from detaug.evaluation.masks import MaskMetrics as MaskMetrics
 from detaug.evaluation.merging import merge_tiles as merge_tiles
+from detaug.evaluation.panoptic import PanopticEvaluator as PanopticEvaluator
+from detaug.evaluation.panoptic import PanopticMetrics as PanopticMetrics
 from detaug.evaluation.rotated import RotatedMetrics as RotatedMetrics
 from detaug.evaluation.semantic import SemanticEvaluator as SemanticEvaluator
 from detaug.evaluation.semantic import SemanticMetrics as SemanticMetrics

@@ -169,7 +169,8 @@ class PanopticFiles(FileMaps):
                 "there, or write the map again"
             )
         values = np.searchsorted(np.append(0, ids), present)[of_pixel].reshape(numbers.shape).astype(np.int32)
-        return values, Segments.of(self._rows[own], self._labels[own], self._columns.crowd[own])
+        columns = self._columns
+        return values, Segments.of(self._rows[own], self._labels[own], columns.crowd[own], columns.places[own])
 
 
 def _listed(ids: Ints) -> str:

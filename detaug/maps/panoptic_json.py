@@ -44,6 +44,8 @@ class SegmentColumns(NamedTuple):
     """(S,)"""
     boxes: Floats
     """(S, 4) XYXY pixels; NaN of those without `bbox`."""
+    places: Ints
+    """(S,): numbers in the order of the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,7 @@ class PanopticJson:
             classes=np.array([position[number] for number in categories], np.int64)[order],
             crowd=np.array(crowds, bool)[order],
             boxes=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)[order],
+            places=order,
         )
 
     def _entry(self, name: str | None) -> str:

@@ -25,11 +25,13 @@ class Segments:
     """(S + 1,): the class of each, a position in `PanopticMap.class_names`; -1 of void."""
     crowd: Bools
     """(S + 1,): whether it is a group of objects, `iscrowd`."""
+    place: Ints
+    """(S + 1,): numbers in the order of `segments_info`, where values are in that of the ids; -1 of void."""
 
     @classmethod
-    def of(cls, row: Ints, label: Ints, crowd: Bools) -> Segments:
+    def of(cls, row: Ints, label: Ints, crowd: Bools, place: Ints) -> Segments:
         """Return the segments of an image; arrays (S,)."""
-        columns: Any = (row, VOID), (label, -1), (crowd, False)
+        columns: Any = (row, VOID), (label, -1), (crowd, False), (place, -1)
         return cls(*(np.insert(column, 0, void) for column, void in columns))
 
     def with_rows(self, rows: Ints) -> Segments:
@@ -43,5 +45,5 @@ class Segments:
         return replace(self, label=np.where(self.label >= 0, table[self.label], -1))
 
 
-NO_SEGMENTS = Segments(np.array([VOID]), np.array([-1]), np.array([False]))
+NO_SEGMENTS = Segments(np.array([VOID]), np.array([-1]), np.array([False]), np.array([-1]))
 """Those of an image without a map."""
