@@ -68,7 +68,7 @@ class PanopticFiles(FileMaps):
         super().__init__(kind, name, images, file_names, sizes)
         self._columns = self.json.columns([None if path is None else self._name(path) for path in self._paths])
         labels, self.kind = _joined_classes(kind, self.json.classes, objects)
-        self._labels = labels[self._columns.classes]
+        self._labels, self.classes = labels[self._columns.classes], self.json.classes
         self.dropped: dict[str, int] = {}
         self._rows = self._rows_of(objects)
         del self.json  # large

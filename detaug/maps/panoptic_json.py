@@ -132,6 +132,8 @@ def read_panoptic(path: Path, classes: PanopticClasses | None = None) -> Panopti
         raise InputError(f"{path} {form}; give PanopticMap(annotations=) the JSON file of the maps")
     if classes is None:
         classes = _classes(path, document.get("categories"))
+    else:
+        _check_same(path, document.get("categories", []), classes)
     entries: dict[str, tuple[int, list[Any]]] = {}
     for index, entry in enumerate(document["annotations"]):
         name = os.path.normpath(entry["file_name"])
@@ -142,6 +144,18 @@ def read_panoptic(path: Path, classes: PanopticClasses | None = None) -> Panopti
         entries[name] = index, entry["segments_info"]
     images = document.get("images", [])
     return PanopticJson(path, classes, images if isinstance(images, list) else [], entries)
+
+
+def _check_same(path: Path, rows: Any, classes: PanopticClasses) -> None:
+    """Raise InputError for categories with other names than those of the ground truth."""
+    names = dict(zip(classes.ids, classes.names, strict=True))
+    for row in rows if isinstance(rows, list) else []:
+        own = row.get("name") if isinstance(row, dict) else None
+        if own is not None and is_whole(row.get("id")) and names.get(row["id"], own) != own:
+            wanted = names[row["id"]]
+            raise InputError(
+                f"{path}: the category {row['id']} must be {wanted!r}, as in the ground truth, got {own!r}"
+            )
 
 
 def _is_entry(entry: Any) -> bool:
