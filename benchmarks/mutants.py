@@ -1245,6 +1245,30 @@ MUTANTS: list[Mutant] = [
         "    if False:",
         "tests/converters/test_coco_panoptic.py::test_pngs_that_are_not_there_or_outside",
     ),
+    Mutant(
+        "detaug/loading/panoptic_tables.py",
+        "key = int(boxes.layers.copy[number, layer]), image",
+        "key = 0, image",
+        "tests/maps/test_panoptic.py::test_copies_of_an_object_are_masks_of_their_own",
+    ),
+    Mutant(
+        "detaug/maps/segments.py",
+        "new_row[rows] = np.arange(len(rows))",
+        "new_row[rows] = rows",
+        "tests/maps/test_panoptic.py::test_tiles_have_the_rows_of_their_own_boxes",
+    ),
+    Mutant(
+        "detaug/evaluation/panoptic.py",
+        "shared[number, other] - shared[0, other]",
+        "shared[number, other]",
+        "tests/evaluation/test_panoptic_scores.py::test_scores_are_those_of_panopticapi",
+    ),
+    Mutant(
+        "detaug/evaluation/panoptic.py",
+        "if label in crowd_of else 0",
+        "if label < 0 else 0",
+        "tests/evaluation/test_panoptic_scores.py::test_scores_are_those_of_panopticapi",
+    ),
 ]
 
 

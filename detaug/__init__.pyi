@@ -20,6 +20,8 @@ from detaug.evaluation.errors import DetectionErrors as DetectionErrors
 from detaug.evaluation.keypoints import KeypointMetrics as KeypointMetrics
 from detaug.evaluation.masks import MaskMetrics as MaskMetrics
 from detaug.evaluation.merging import merge_tiles as merge_tiles
+from detaug.evaluation.panoptic import PanopticEvaluator as PanopticEvaluator
+from detaug.evaluation.panoptic import PanopticMetrics as PanopticMetrics
 from detaug.evaluation.rotated import RotatedMetrics as RotatedMetrics
 from detaug.evaluation.semantic import SemanticEvaluator as SemanticEvaluator
 from detaug.evaluation.semantic import SemanticMetrics as SemanticMetrics
@@ -36,6 +38,7 @@ from detaug.loading.samplers import RepeatFactorSampler as RepeatFactorSampler
 from detaug.loading.samplers import SourceWeightSampler as SourceWeightSampler
 from detaug.maps.kinds import ClassMap as ClassMap
 from detaug.maps.kinds import DepthMap as DepthMap
+from detaug.maps.kinds import PanopticMap as PanopticMap
 from detaug.ops.affine import RandomAffine as RandomAffine
 from detaug.ops.affine import RandomPerspective as RandomPerspective
 from detaug.ops.affine import RandomRotation as RandomRotation

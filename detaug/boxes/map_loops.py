@@ -15,13 +15,15 @@ from detaug.compiled import compiled
 
 
 @compiled
-def sample(scene, first, shown, maps, y, x, keeps_erased, linear, empty, out, second, fraction):
+def sample(scene, first, shown, maps, tables, y, x, keeps_erased, linear, empty, out, second, fraction):
     """Write to `out` (R, C) the values that the image shows whose layers begin at `first`, `empty` where nothing is.
 
     `scene`: as of `mask_loops`. `shown`: (N * L,) which map each layer shows, below 0 for none, see `Layers.of_source`.
     `maps`: the values of all maps, one behind the other, and of each map where it begins, (height, width), and scale
-    and offset x, y. `y`, `x`: (R, C) points in units, before a field; far away where there is nothing. `second`,
-    `fraction`, of the same shape, or empty: the value of what is averaged with it, and the share of the first.
+    and offset x, y. `tables`: (N * L,) where the table of each layer begins, and all tables, by which a value of its
+    map becomes one of the batch; both empty where values stay. `y`, `x`: (R, C) points in units, before a field; far
+    away where there is nothing. `second`, `fraction`, of the same shape, or empty: the value of what is averaged with
+    it, and the share of the first.
     """
     for line in range(out.shape[0]):
         for column in range(out.shape[1]):
@@ -29,15 +31,23 @@ def sample(scene, first, shown, maps, y, x, keeps_erased, linear, empty, out, se
             top, other = -1, -1
             if point_y >= 0 and point_x >= 0:
                 top, other = _on_top(scene, first, shown, point_y, point_x, keeps_erased)
-            out[line, column] = _value(scene, top, shown, maps, point_y, point_x, linear, empty)
+            value = _value(scene, top, shown, maps, point_y, point_x, linear, empty)
+            out[line, column] = _looked_up(tables, top, value)
             if second.size:
                 second[line, column], fraction[line, column] = out[line, column], ONE_SHARE
                 if other >= 0:
-                    second[line, column] = _value(scene, other, shown, maps, point_y, point_x, linear, empty)
+                    value = _value(scene, other, shown, maps, point_y, point_x, linear, empty)
+                    second[line, column] = _looked_up(tables, other, value)
                     fraction[line, column] = _share(scene[0], top)
 
 
 ONE_SHARE, HALF, ZERO, FULL = np.float32(1), np.float32(0.5), np.float32(0), 1 - 1e-9
+
+
+@compiled
+def _looked_up(tables, number, value):
+    starts, values = tables
+    return values[starts[max(number, 0)] + np.int64(value)] if starts.size else value
 
 
 @compiled

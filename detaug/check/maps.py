@@ -20,7 +20,7 @@ from detaug.findings.finding import counted
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import Progress, map_ahead, with_progress
 from detaug.maps.files import FileMaps
-from detaug.maps.kinds import IDS, ClassMap, DepthMap, MapError, MapKind, Pixels, pixels_of
+from detaug.maps.kinds import IDS, ClassMap, DepthMap, MapError, MapKind, Pixels, PlainMap, pixels_of
 
 NEAR, FAR = 0.1, 1000.0
 """Meters: a map whose middle depth lies outside of these has another unit. Indoors it is 1 to 5, on roads 10 to 50."""
@@ -45,7 +45,7 @@ class MapSummary:
     """The least and the largest one in meters, of a map of depths that has one."""
     of_rows: Mapping[int, Path] = field(repr=False)
     """The file of each image that has one, by its position in the JSON file."""
-    kind: MapKind = field(repr=False)
+    kind: PlainMap = field(repr=False)
 
     def lines(self) -> Iterator[str]:
         """Yield what `detaug check` prints."""
@@ -88,8 +88,11 @@ def check_maps(
     names = [table.file_names[index] for index in rows]
     messages, summaries = dict[str, dict[int, list[str]]](), list[MapSummary]()
     for name, kind in kinds.items():
-        if not isinstance(kind, MapKind):
-            raise InputError(f"maps[{name!r}] must be a da.ClassMap or da.DepthMap, got {kind!r}")
+        if not isinstance(kind, PlainMap):
+            raise InputError(
+                f"maps[{name!r}] must be a da.ClassMap or da.DepthMap, got {kind!r}; a PanopticMap is "
+                "checked by CocoReader(maps=), which refuses what it does not understand"
+            )
         maps = FileMaps(kind, name, folder, names, table.sizes[rows])
         if rows and not maps.lossy:
             maps.refuse_none()
@@ -129,28 +132,30 @@ def _check_kind(
         messages.setdefault("map-bits", {}).update(binary)
     depths = (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
     of_rows = {rows[index]: path for index in present if (path := maps.path(index)) is not None}
+    assert isinstance(maps.kind, PlainMap)
     fractions = _fractions(maps.kind, counts)
     return messages, MapSummary(maps.name, maps.folder, files, fractions, depths, of_rows, maps.kind)
 
 
 def _look(maps: FileMaps, index: int) -> _Looked:
-    path = maps.path(index)
+    path, kind = maps.path(index), maps.kind
     assert path is not None
+    assert isinstance(kind, PlainMap)
     try:
         pixels = pixels_of(path)
-        values = maps.kind.values_from(pixels, path)
+        values = kind.values_from(pixels, path)
         maps.check_size(index, path, values)
     except MapError as error:
         return _Looked({error.finding: str(error)})
     except OSError as error:
         return _Looked({"map-broken": f"{path} cannot be read ({error.strerror or error})"})
-    if isinstance(maps.kind, DepthMap):
-        return _look_at_depths(maps.kind, pixels, values, path)
+    if isinstance(kind, DepthMap):
+        return _look_at_depths(kind, pixels, values, path)
     findings, counts = {}, np.bincount(values.ravel(), minlength=IDS)
     if pixels.mode == "1":
         findings["map-bits"] = f"{path} has one bit per pixel, read as 0 and 1; other programs read 0 and 255"
-    if counts[maps.kind.ignore] == values.size:
-        findings["map-empty"] = f"{path} has only the value {maps.kind.ignore}, which is ignored"
+    if counts[kind.ignore] == values.size:
+        findings["map-empty"] = f"{path} has only the value {kind.ignore}, which is ignored"
     tall, wide = maps.image_size(index)
     if values.shape != (tall, wide):
         findings["map-scaled"] = f"{path} has {values.shape[1]} x {values.shape[0]} pixels, the image {wide} x {tall}"
@@ -187,7 +192,7 @@ def _binary(kind: ClassMap, counts: Ints, of_maps: Mapping[int, Ints]) -> dict[i
     return {row: message for row, own in of_maps.items() if own[kind.ignore]}
 
 
-def _fractions(kind: MapKind, counts: Ints) -> dict[str, float]:
+def _fractions(kind: PlainMap, counts: Ints) -> dict[str, float]:
     total = int(counts.sum())
     if not total:
         return {}

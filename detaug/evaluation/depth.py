@@ -58,11 +58,10 @@ class DepthEvaluator:
         check("min_depth", min_depth, is_number(min_depth) and min_depth > 0, "a number above 0")
         good = max_depth is None or (is_number(max_depth) and max_depth > min_depth)
         check("max_depth", max_depth, good, "a number above min_depth, or None")
-        self._map, self._least, self._most = map, min_depth, inf if max_depth is None else float(max_depth)
-        self._rows: list[list[float]] = []
+        self._map, self._errors = map, DepthErrors(min_depth, inf if max_depth is None else float(max_depth))
 
     def __repr__(self) -> str:
-        return f"DepthEvaluator(map={self._map!r}, {len(self._rows)} images)"
+        return f"DepthEvaluator(map={self._map!r}, {len(self._errors)} images)"
 
     def update(self, batch: Batch, predictions: Tensor) -> None:
         """Count a batch of an evaluation recipe, which mixes no images.
@@ -76,16 +75,40 @@ class DepthEvaluator:
         check("predictions", tuple(predictions.shape), good, shape)
         for image, own in enumerate(predictions):
             true, points = batch.map_in_source(self._map, image)
-            known = (true > 0) & (true >= self._least) & (true <= self._most)
-            if not known.any():
-                continue
-            found = at_points(own.reshape(1, *own.shape[-2:]), points, batch.images.shape[-2:])[0].cpu()[known]
-            if not found.isfinite().all():
-                raise InputError("predictions must be finite, got NaN or infinity")
-            self._rows.append(_errors(found.clamp(self._least, self._most), true[known].double()))
+            found = at_points(own.reshape(1, *own.shape[-2:]), points, batch.images.shape[-2:])[0].cpu()
+            self._errors.add(true, found)
 
     def compute(self) -> DepthMetrics:
         """Return the metrics of all batches so far."""
+        return self._errors.metrics()
+
+
+class DepthErrors:
+    """The errors of each image with known depths in `least`..`most`, meters."""
+
+    def __init__(self, least: float, most: float) -> None:
+        self._least, self._most = least, most
+        self._rows: list[list[float]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def known(self, true: Tensor) -> Tensor:
+        """Return which pixels are counted."""
+        return (true > 0) & (true >= self._least) & (true <= self._most)
+
+    def add(self, true: Tensor, found: Tensor) -> None:
+        """Count an image: its depths (H, W), float64 if predicted. Raises InputError for some that are not finite."""
+        known = self.known(true)
+        if not known.any():
+            return
+        found = found[known]
+        if not found.isfinite().all():
+            raise InputError("predictions must be finite, got NaN or infinity")
+        self._rows.append(_errors(found.clamp(self._least, self._most), true[known].double()))
+
+    def metrics(self) -> DepthMetrics:
+        """Return the means over images."""
         if not self._rows:
             raise InputError("nothing to score: call update(batch, predictions) first, with a map of known depths")
         means = np.mean(self._rows, axis=0).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,39 @@ class SemanticMetrics:
         return f"mIoU {self.mIoU:.3f}  accuracy {self.accuracy:.3f}  mean accuracy {self.mean_accuracy:.3f}"
 
 
+class SemanticCounts:
+    """Counts of pixels by true and predicted class. Source of the rules: the confusion matrix of
+    https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py.
+    """
+
+    def __init__(self, classes: int, names: Sequence[str] | None, device: torch.device | str = "cpu") -> None:
+        self.names = tuple(names) if names else tuple(map(str, range(classes)))
+        self._counts = torch.zeros((classes, classes + 1), dtype=torch.int64, device=device)
+
+    def add(self, truth: Tensor, found: Tensor, ignore: int, name: str) -> None:
+        """Count an image: the classes of its pixels, (H, W). Raises InputError for a true one that is not known."""
+        classes, known = len(self._counts), (truth != ignore).to(found.device)
+        truth, found = truth.to(found.device)[known].long(), found[known]
+        if len(truth) and int(truth.max()) >= classes:
+            raise InputError(f"the map {name!r} has the class {int(truth.max())}, num_classes is {classes}")
+        found = found.where((found >= 0) & (found < classes), classes)  # of no class: wrong
+        pairs = truth * (classes + 1) + found
+        self._counts += torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
+
+    def metrics(self) -> SemanticMetrics:
+        """Return the metrics of all images so far."""
+        counts = self._counts.double().cpu()
+        right, is_of, predicted = counts.diagonal(), counts.sum(1), counts[:, :-1].sum(0)
+        iou = right / (is_of + predicted - right)
+        return SemanticMetrics(
+            mIoU=iou.nanmean().item(),
+            accuracy=(right.sum() / is_of.sum()).item(),
+            mean_accuracy=(right / is_of).nanmean().item(),
+            iou=dict(zip(self.names, iou.tolist(), strict=True)),
+            pixels=int(is_of.sum()),
+        )
+
+
 class SemanticEvaluator:
     """Counts predicted and true classes of pixels batch by batch, and returns mIoU and accuracies of all.
 
@@ -56,8 +90,7 @@ class SemanticEvaluator:
     def __init__(self, num_classes: int | None = None, *, map: str = "semantic") -> None:
         check("num_classes", num_classes, num_classes is None or is_whole(num_classes, 1), "a whole number, or None")
         self._classes, self._map = num_classes, map
-        self._names: tuple[str, ...] | None = None
-        self._counts: Tensor | None = None
+        self._counts: SemanticCounts | None = None
 
     def update(self, batch: Batch, predictions: Tensor) -> None:
         """Count a batch of an evaluation recipe, which mixes no images.
@@ -73,9 +106,8 @@ class SemanticEvaluator:
         good = good and (predictions.ndim == 3 or predictions.shape[1] == classes)
         shape = f"({len(batch)}, {classes}, h, w) scores, or ({len(batch)}, h, w) classes"
         check("predictions", tuple(predictions.shape), good, shape)
-        self._names = self._names or (None if kind.classes is None else tuple(kind.classes))
         if self._counts is None:
-            self._counts = torch.zeros((classes, classes + 1), dtype=torch.int64, device=predictions.device)
+            self._counts = SemanticCounts(classes, kind.classes, predictions.device)
         for image, own in enumerate(predictions):
             truth, points = batch.map_in_source(self._map, image)
             size = batch.images.shape[-2:]
@@ -83,26 +115,10 @@ class SemanticEvaluator:
                 found = at_points(own, points, size).argmax(0)
             else:
                 found = at_points(own[None], points, size, nearest=True)[0].long()
-            known = (truth != kind.ignore).to(own.device)
-            truth, found = truth.to(own.device)[known].long(), found[known]
-            if len(truth) and int(truth.max()) >= classes:
-                raise InputError(f"the map {self._map!r} has the class {int(truth.max())}, num_classes is {classes}")
-            found = found.where((found >= 0) & (found < classes), classes)  # of no class: wrong
-            pairs = truth * (classes + 1) + found
-            self._counts += torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
+            self._counts.add(truth, found, kind.ignore, self._map)
 
     def compute(self) -> SemanticMetrics:
         """Return the metrics of all batches so far."""
         if self._counts is None:
             raise InputError("nothing to score: call update(batch, predictions) first")
-        counts = self._counts.double().cpu()
-        right, is_of, predicted = counts.diagonal(), counts.sum(1), counts[:, :-1].sum(0)
-        iou = right / (is_of + predicted - right)
-        names = self._names or tuple(map(str, range(len(right))))
-        return SemanticMetrics(
-            mIoU=iou.nanmean().item(),
-            accuracy=(right.sum() / is_of.sum()).item(),
-            mean_accuracy=(right / is_of).nanmean().item(),
-            iou=dict(zip(names, iou.tolist(), strict=True)),
-            pixels=int(is_of.sum()),
-        )
+        return self._counts.metrics()

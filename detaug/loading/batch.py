@@ -181,17 +181,17 @@ class Batch(OldNames, MapsOfPixels, MasksOfBoxes, InSourcePixels):
         """Return the inputs of Mask2Former and OneFormer of transformers: `model(**batch.as_mask2former())`.
 
         `pixel_values` (N, 3, H, W); `pixel_mask` (N, H, W) int64, 0 where padded; `mask_labels`: N tensors (M_i, H, W)
-        float32, 0 or 1; `class_labels`: N tensors (M_i,) int64, from 0. `map`: the name of a `ClassMap`, whose classes
-        are the masks instead, one for each class that an image shows; what is to be ignored is in no mask. Raises
-        InputError for a source without masks, or without this map.
+        float32, 0 or 1; `class_labels`: N tensors (M_i,) int64, from 0. `map`: the name of a map whose masks are taken
+        instead. Of a `ClassMap`, one for each class that an image shows; of a `PanopticMap`, one for each box of which
+        it shows a pixel, in their order, and then one for each class of stuff, and labels are positions in its
+        `class_names`. Ignored pixels and void are in no mask. Raises InputError for a source without masks, or without
+        this map.
         """
         if map is None:
             targets = self.targets(masks=True)
             masks, classes = [target["masks"] for target in targets], [target["labels"] - 1 for target in targets]
         else:
-            ignore, values = self.maps_of_images.classes(map).ignore, self.maps[map].long()
-            classes = [present[present != ignore] for present in (image.unique() for image in values)]
-            masks = [image == own[:, None, None] for image, own in zip(values, classes, strict=True)]
+            masks, classes = self._masks_of_classes(map)
         return {
             "pixel_values": self.images,
             "pixel_mask": (~padding_mask(self.images, self.image_size)).long(),

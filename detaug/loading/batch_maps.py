@@ -9,19 +9,22 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from detaug.arguments import check, is_whole
 from detaug.arrays import Ints
 from detaug.boxes.fields import Field
-from detaug.boxes.layers import Drawing
+from detaug.boxes.layers import Drawing, Layers
 from detaug.boxes.map_loops import sample
 from detaug.boxes.masks import objects_of, pixel_grid
 from detaug.boxes.placement import Placement
 from detaug.errors import InputError
 from detaug.gpu.streams import to_device
 from detaug.loading.map_feed import MapsOfImages
-from detaug.maps.kinds import ClassMap, DepthMap, MapKind
+from detaug.loading.panoptic_tables import BoxesOfLayers, tables_of_layers
+from detaug.maps.kinds import ClassMap, DepthMap, MapKind, PanopticMap
+from detaug.maps.segments import NO_SEGMENTS, VOID, Segments
 
 K = TypeVar("K")
 
@@ -33,6 +36,10 @@ class MapsOfBatch:
     kinds: Mapping[str, MapKind] = field(default_factory=dict)
     images: MapsOfImages = field(default_factory=dict)
     """Maps by name, of each image by its position in the source."""
+    first_rows: Mapping[int, int] = field(default_factory=dict)
+    """The first annotation of each of these images, a row of the source."""
+    annotations: int = 0
+    """How many annotations the source has."""
 
     def kind(self, name: str) -> MapKind:
         """Return the kind of a map. Raises InputError for a name that the source does not have."""
@@ -44,6 +51,10 @@ class MapsOfBatch:
     def classes(self, name: str) -> ClassMap:
         """Return the kind of a map of classes. Raises InputError for another."""
         return self._of(name, ClassMap, "one of classes is needed")
+
+    def panoptic(self, name: str) -> PanopticMap:
+        """Return the kind of a map of segments. Raises InputError for another."""
+        return self._of(name, PanopticMap, "one of segments is needed")
 
     def depths(self, name: str) -> DepthMap:
         """Return the kind of a map of depths. Raises InputError for another."""
@@ -92,18 +103,23 @@ class MapsOfPixels:
 
     Values are never averaged: a pixel has the value of the nearest pixel of the image that it shows, and of two that
     are averaged, of that with the larger share. What an op filled or erased, and padding, has the value of what is not
-    known: `ignore` of a `ClassMap`, 0 of a `DepthMap`. Ops that change colors change no map.
+    known: `ignore` of a `ClassMap`, 0 of a `DepthMap`, -1 of a `PanopticMap`. Ops that change colors change no map.
     """
 
     images: Tensor
     image_size: Tensor
+    labels: Tensor
+    rows: Tensor | None
+    layer_of_box: Tensor | None
     drawing: Drawing | None
     distortion: Field | None
     maps_of_images: MapsOfBatch
 
     @cached_property
     def maps(self) -> Mapping[str, Tensor]:
-        """Return the maps by name, (N, H, W) on the batch's device: uint8 of a `ClassMap`, float32 of a `DepthMap`.
+        """Return the maps by name, (N, H, W) on the batch's device.
+
+        uint8 of a `ClassMap`, float32 of a `DepthMap`, int32 of a `PanopticMap`, whose values are rows of annotations.
 
         >>> maps = {"semantic": da.ClassMap("SegmentationClass", missing="ignore")}  # beside JPEGImages
         >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json", maps=maps)
@@ -129,11 +145,31 @@ class MapsOfPixels:
         self.maps_of_images.classes(name)
         return self.images, self.maps[name].long()
 
+    def _masks_of_classes(self, name: str) -> tuple[list[Tensor], list[Tensor]]:
+        """Return N masks (M_i, H, W) bool of what a map shows, and their classes (M_i,), from 0.
+
+        One mask for each class of a `ClassMap`; of a `PanopticMap` for each object, in the order of their boxes, and
+        then for each class of stuff.
+        """
+        kind = self.maps_of_images.kind(name)
+        if isinstance(kind, PanopticMap):
+            values, none = self._sampled(name, 1, pair=False, as_places=True)[0].long(), VOID
+        else:
+            none, values = self.maps_of_images.classes(name).ignore, self.maps[name].long()
+        present = [own[own != none] for own in (image.unique() for image in values)]
+        masks = [image == own[:, None, None] for image, own in zip(values, present, strict=True)]
+        if isinstance(kind, PanopticMap):
+            every = torch.arange(len(kind.class_names), device=values.device)
+            labels = self.labels.to(values.device) - 1
+            present = [torch.cat([own, every])[places] for own, places in zip(labels, present, strict=True)]
+        return masks, present
+
     def map_in_source(self, name: str, image: int) -> tuple[Tensor, Tensor]:
         """Return the map of an image as its file has it, (H, W), and where the centers of its pixels are in the output.
 
         These are (H, W, 2) float32 x, y; on the CPU, both. Pixels that the output does not show are as those that are
-        not known. Raises InputError for an image that is mixed of several, or bent.
+        not known. A `PanopticMap` has positions in `segments_in_source`. Raises InputError for an image that is mixed
+        of several, or bent.
         """
         kind, drawing = self.maps_of_images.kind(name), self.drawing
         assert drawing is not None, "a source with maps keeps the drawing of its batches"
@@ -153,7 +189,13 @@ class MapsOfPixels:
         values = np.where(shown, own.pixels().reshape(own.shape), kind.empty).astype(kind.dtype)
         return torch.from_numpy(values), torch.from_numpy(points)
 
-    def _sampled(self, name: str, stride: int, *, pair: bool) -> tuple[Tensor, ...]:
+    def segments_in_source(self, name: str, image: int) -> Segments:
+        """Return what the values of `map_in_source` of a `PanopticMap` are; of an image without a map, void alone."""
+        assert self.drawing is not None, "a source with maps keeps the drawing of its batches"
+        shown = int(self.drawing.layers.image[image, 0])
+        return self.maps_of_images.images[shown][name].segments or NO_SEGMENTS
+
+    def _sampled(self, name: str, stride: int, *, pair: bool, as_places: bool = False) -> tuple[Tensor, ...]:
         check("stride", stride, is_whole(stride, 1), "a whole number of at least 1")
         kind, drawing = self.maps_of_images.kind(name), self.drawing
         assert drawing is not None, "a source with maps keeps the drawing of its batches"
@@ -169,14 +211,26 @@ class MapsOfPixels:
         second, fraction = np.empty(shape if pair else 0, kind.dtype), np.empty(shape if pair else 0, np.float32)
         of_one = np.empty((0, 0), kind.dtype), np.empty((0, 0), np.float32)
         straight = [np.ascontiguousarray(each) for each in np.broadcast_arrays(grid.y[0, :, None], grid.x)]
+        tables: Any = np.zeros(0, np.int64), np.zeros(0, kind.dtype)
+        if isinstance(kind, PanopticMap):
+            tables = self._tables(name, kind, layers, as_places)
         rules: Any = kind.erased == "keep", kind.is_linear, kind.dtype(kind.empty)
         for image in range(n):
             y, x = straight
             if self.distortion is not None and self.distortion.bends[image]:
                 x, y = self.distortion.undistorted_units(image, grid.x[0], grid.y[0, :, None], rim=0.5)
             further = (second[image], fraction[image]) if pair else of_one
-            sample(scene, image * count, shown, maps, y, x, *rules, out[image], *further)
+            sample(scene, image * count, shown, maps, tables, y, x, *rules, out[image], *further)
         return tuple(to_device(each, self.images.device) for each in (out, second, fraction)[: 3 if pair else 1])
+
+    def _tables(self, name: str, kind: PanopticMap, layers: Layers, as_places: bool) -> tuple[Ints, NDArray[np.int32]]:
+        """Return the tables of the layers of a panoptic map, see `map_loops.sample`."""
+        assert self.rows is not None, "a source with maps has rows of annotations"
+        rows, own = self.rows.cpu().numpy(), self.maps_of_images
+        layer = np.zeros_like(rows) if self.layer_of_box is None else self.layer_of_box.cpu().numpy()
+        boxes = BoxesOfLayers(layers, rows, layer)
+        annotations = None if as_places else own.annotations
+        return tables_of_layers(name, kind, own.images, boxes, own.first_rows, annotations)
 
 
 def _maps_of_layers(maps: MapsOfBatch, name: str, images: Ints) -> tuple[Ints, tuple[Any, ...]]:

@@ -247,9 +247,15 @@ def make_batch(
         moved=targets.moved,
         params=params,
         epoch=epoch,
-        maps_of_images=MapsOfBatch({name: own.kind for name, own in reader.maps.items()}, maps or {}),
+        maps_of_images=_maps_of_batch(reader, maps or {}),
         **{column.name: getattr(targets, column.name) for column in _COLUMNS if column.name != "keypoints"},
     )
+
+
+def _maps_of_batch(reader: Source, maps: MapsOfImages) -> MapsOfBatch:
+    first = {image: int(reader._box_offsets[image]) for image in maps}
+    kinds = {name: own.kind for name, own in reader.maps.items()}
+    return MapsOfBatch(kinds, maps, first, int(reader._box_offsets[-1]))
 
 
 def _clip_batch(

@@ -13,6 +13,7 @@ from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files.paths import list_files
 from detaug.maps.kinds import EXTENSIONS, LOSSY, MapError, MapKind
+from detaug.maps.segments import Segments
 from detaug.maps.values import MapValues, no_map
 
 KEPT = 2 << 30
@@ -90,13 +91,18 @@ class FileMaps:
             if self.kind.missing == "error":
                 raise InputError(f"{self._images / self._file_names[index]} {self.why_absent(index)}")
             return no_map(self.kind.dtype)
-        values = self.kind.values_of(path)
-        self.check_size(index, path, values)
-        result = MapValues.of(values, self._sizes[index], in_runs=not self.kind.is_linear)
+        values, segments = self._decoded(index, path)
+        result = MapValues.of(values, self._sizes[index], in_runs=not self.kind.is_linear, segments=segments)
         if not self.kind.is_linear and self._bytes < KEPT:
             self._kept[index] = result
             self._bytes += result.nbytes
         return result
+
+    def _decoded(self, index: int, path: Path) -> tuple[NDArray[Any], Segments | None]:
+        """Return the values of a file, (H, W), and what they are, where that is more than a number."""
+        values = self.kind.values_of(path)
+        self.check_size(index, path, values)
+        return values, None
 
     def why_absent(self, index: int) -> str:
         """Return that an image has no map, and what to do, as the end of a sentence about its file."""
@@ -167,20 +173,3 @@ def _files_by_stem(folder: Path, extensions: tuple[str, ...]) -> dict[str, list[
     for name in list_files(folder, extensions):
         files.setdefault(os.path.splitext(name)[0], []).append(folder / name)
     return files
-
-
-def find_maps(
-    maps: Mapping[str, Any] | None, images: Path, file_names: Sequence[str], sizes: Ints
-) -> dict[str, FileMaps]:
-    """Return the maps of images by name. Raises InputError for what is no map."""
-    if maps is None:
-        return {}
-    if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps):
-        raise InputError(f'maps must be a dict, such as {{"semantic": da.ClassMap("masks")}}, got {maps!r}')
-    for name, kind in maps.items():
-        if not isinstance(kind, MapKind):
-            raise InputError(f"maps[{name!r}] must be a da.ClassMap or da.DepthMap, got {kind!r}")
-    found = {name: FileMaps(kind, name, images, file_names, sizes) for name, kind in maps.items()}
-    for own in found.values():
-        own.refuse_none()
-    return found

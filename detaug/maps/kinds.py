@@ -1,4 +1,4 @@
-"""`ClassMap` and `DepthMap`: files beside the images with a value for each pixel, and what the values mean.
+"""`ClassMap`, `PanopticMap`, `DepthMap`: files beside the images with a value for each pixel, and what values mean.
 
 Such files are read with Pillow, which alone returns all of them as they are: DALI, OpenCV and imagecodecs return
 colors for a palette, and 0 and 255 for one bit.
@@ -7,7 +7,8 @@ colors for a palette, and 0 and 255 for one bit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
@@ -236,10 +237,73 @@ class DepthMap:
         return np.where(valid, found * scale, 0).astype(np.float32)
 
 
-for _kind in (ClassMap, DepthMap):
+@dataclass(frozen=True)
+class PanopticMap:
+    """A map with the segment of each pixel, in COCO's panoptic form: `Batch.maps` has it as int32.
+
+    `folder`: of PNG files with the names of the images; the id of a segment is R + 256 G + 65536 B, 0 is void. Files
+    with one band have the ids themselves. `annotations`: the JSON file with the `segments_info` of each, by default
+    FOLDER.json, beside the folder or in `annotations` beside it. `suffix`, `missing`, `erased`: as of `ClassMap`.
+
+    A segment is an annotation of the reader if both have one class, by name, and their boxes have an IoU of at least
+    0.5; of several such pairs those with the highest IoU. In batches its pixels have the row of this annotation, as
+    `Batch.rows`. Stuff, classes with `isthing` 0 and without annotations, is A + C there: A is the number of the
+    reader's annotations and C the position of the class in `class_names`. -1 is void: fill, crowds, objects whose box
+    an op dropped, and segments without an annotation, which are counted in `dropped` of the reader's map.
+
+    >>> print(da.PanopticMap("panoptic_train2017", annotations="annotations/panoptic_train2017.json").missing)
+    error
+    """
+
+    folder: PathLike
+    annotations: PathLike | None = None
+    suffix: str = ""
+    missing: Missing = "error"
+    erased: Erased = "ignore"
+    class_names: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
+    """Once a reader has it, `reader.maps["panoptic"].kind`: those of the reader, then those of the JSON file alone."""
+    is_thing: tuple[bool, ...] = field(default=(), init=False, repr=False, compare=False)
+    """Whether each class is of objects that are counted."""
+
+    dtype: ClassVar[Any] = np.int32
+    is_linear: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        good = self.annotations is None or isinstance(self.annotations, str | Path)
+        check("annotations", self.annotations, good, "the path of a JSON file, or None")
+        _check_choices(self)
+
+    @property
+    def empty(self) -> int:
+        """Return the value of void in the maps of a reader, where segments are 1, 2, ... of each image."""
+        return 0
+
+    def named(self, class_names: Sequence[str], is_thing: Sequence[bool]) -> PanopticMap:
+        """Return the same with classes."""
+        result = copy(self)
+        object.__setattr__(result, "class_names", tuple(class_names))
+        object.__setattr__(result, "is_thing", tuple(map(bool, is_thing)))
+        return result
+
+    def values_of(self, path: Path) -> NDArray[Any]:
+        """Return (H, W) int64, the ids of a file. Raises InputError for one that cannot be one."""
+        found, mode = pixels_of(path)
+        if mode == "P":  # what makes files smaller without loss writes few colors so
+            with Image.open(path) as image:
+                found = np.asarray(image.convert("RGB"))
+        if found.dtype.kind not in "ui" or (found.ndim == 3 and (found.dtype != np.uint8 or found.shape[2] < 3)):
+            raise MapError(f"{path} has pixels of the kind {mode}, where ids are colors of 8 bits, or whole numbers")
+        ids: NDArray[Any] = found.astype(np.int64)
+        return ids if ids.ndim == 2 else np.dot(ids[..., :3], COLOR_UNITS)
+
+
+for _kind in (ClassMap, DepthMap, PanopticMap):
     _kind.__init__ = checks_names(_kind.__init__)  # type: ignore[method-assign]
 
-MapKind: TypeAlias = ClassMap | DepthMap
+MapKind: TypeAlias = ClassMap | DepthMap | PanopticMap
+
+PlainMap: TypeAlias = ClassMap | DepthMap
+"""A map whose values mean the same in all files, unlike the segments of a `PanopticMap`."""
 
 
 def _check_choices(kind: Any) -> None:

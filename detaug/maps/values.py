@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Floats, Ints
+from detaug.maps.segments import Segments
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +29,13 @@ class MapValues:
     """Pixels of the map for a pixel of the image: x, y."""
     offset: tuple[float, float] = (0.0, 0.0)
     """Where the image's first pixel begins in the map: x, y."""
+    segments: Segments | None = None
+    """What the values of a panoptic map are."""
 
     @classmethod
-    def of(cls, values: NDArray[Any], image_size: Ints, *, in_runs: bool) -> MapValues:
+    def of(
+        cls, values: NDArray[Any], image_size: Ints, *, in_runs: bool, segments: Segments | None = None
+    ) -> MapValues:
         """Return a map (H, W) of an image of `image_size` (height, width)."""
         (height, width), flat = values.shape, values.ravel()
         scale = width / float(image_size[1]), height / float(image_size[0])
@@ -38,7 +43,7 @@ class MapValues:
             return cls(flat, None, (height, width), scale)
         first = np.flatnonzero(np.append(True, flat[1:] != flat[:-1]))
         lengths = np.diff(np.append(first, len(flat))).astype(np.int32)
-        return cls(flat[first], lengths, (height, width), scale)
+        return cls(flat[first], lengths, (height, width), scale, segments=segments)
 
     def of_part(self, window: Floats, size: Ints) -> MapValues:
         """Return the map of a part of the image, `window` XYWH in its pixels, that is shown at `size` (height, width).

@@ -17,7 +17,7 @@ from detaug.drawing.maps import MapMarks, depth_limits
 from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.loading.batch_maps import MapsOfBatch, MapsOfPixels
-from detaug.maps.kinds import ClassMap, MapKind
+from detaug.maps.kinds import ClassMap, PlainMap
 from detaug.samples.samples import Samples
 from detaug.sources.coco_reader import CocoReader
 
@@ -25,11 +25,13 @@ Limits = tuple[float, float]
 
 
 class SheetMaps:
-    """The maps of some images of a reader."""
+    """The maps of some images of a reader, but for panoptic ones, which are not drawn."""
 
     def __init__(self, reader: CocoReader, rows: Sequence[int]) -> None:
-        self.kinds: Mapping[str, MapKind] = {name: own.kind for name, own in reader.maps.items()}
-        self._of_rows = [{name: own.read(row) for name, own in reader.maps.items()} for row in rows]
+        self.kinds: Mapping[str, PlainMap] = {
+            name: own.kind for name, own in reader.maps.items() if isinstance(own.kind, PlainMap)
+        }
+        self._of_rows = [{name: reader.maps[name].read(row) for name in self.kinds} for row in rows]
         self._limits = {
             name: depth_limits(own[name].pixels() for own in self._of_rows)
             for name, kind in self.kinds.items()
@@ -79,7 +81,7 @@ def _maps_of_samples(samples: Samples, maps: MapsOfBatch, name: str) -> Iterable
         yield sample.map(name)[0].numpy()
 
 
-def map_marks(kind: MapKind, values: NDArray[Any], limits: Limits | None) -> MapMarks:
+def map_marks(kind: PlainMap, values: NDArray[Any], limits: Limits | None) -> MapMarks:
     """Return a map to draw. limits: of depths, see `depth_limits`."""
     if not isinstance(kind, ClassMap):
         return MapMarks(values, kind.empty, limits=limits or depth_limits([values]))
@@ -89,11 +91,12 @@ def map_marks(kind: MapKind, values: NDArray[Any], limits: Limits | None) -> Map
 
 def maps_of_batch(batch: Batch, name: str | None) -> list[MapMarks | None]:
     """Return the map of each image of a batch: that of this name, by default its first one of classes, or else the
-    first one; None for a batch without maps. Raises InputError for a name that it does not have.
+    first one; None for a batch without maps. Raises InputError for a name that it does not have, or has a panoptic map.
     """
-    kinds = batch.maps_of_images.kinds
+    kinds = {name: kind for name, kind in batch.maps_of_images.kinds.items() if isinstance(kind, PlainMap)}
     if name is not None and name not in kinds:
-        raise InputError(f"map must be one of the batch's maps, {', '.join(kinds) or 'which has none'}; got {name!r}")
+        names = ", ".join(kinds) or "which has none"
+        raise InputError(f"map must be one of the batch's maps of classes or depths, {names}; got {name!r}")
     if not kinds:
         return [None] * len(batch)
     name = name or next((key for key, kind in kinds.items() if isinstance(kind, ClassMap)), next(iter(kinds)))

@@ -19,8 +19,9 @@ from detaug.errors import InputError
 from detaug.files import heif
 from detaug.files.image_file import short_digest
 from detaug.files.paths import PathLike
-from detaug.maps.files import find_maps
+from detaug.maps.find import find_maps
 from detaug.maps.kinds import MapKind
+from detaug.maps.panoptic import ObjectsOfImages
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.clips import Tracks
@@ -141,11 +142,17 @@ class CocoReader(FolderSource):
         # of no image a file is there: it is the folder that is wrong, and no loader could skip them
         if len(self.missing) == len(self):
             self.check_files()
-        self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes)
+        objects = self._objects_of_images(data.crowd[keep])
+        self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes, objects)
         if found:  # `check` knows nothing of maps
             self.remedy = "replace the file, or leave its image out of the JSON file"
         self._without_map = {index: each.why_absent(index) for each in found.values() for index in each.refused}
         self.missing = np.union1d(self.missing, [*self._without_map]).astype(np.int64)
+
+    def _objects_of_images(self, crowd: Bools) -> ObjectsOfImages:
+        """Return the annotations, for panoptic maps."""
+        boxes = self._boxes * np.tile(np.repeat(self.sizes[:, ::-1], np.diff(self._box_offsets), 0), 2)
+        return ObjectsOfImages(self.class_names[1:], self._box_offsets, self._labels, boxes, crowd)
 
     def _keep_columns(self, data: Annotations) -> None:
         """Keep what a subclass needs of the JSON file besides images, boxes and classes."""

@@ -17,6 +17,7 @@ from detaug.arrays import Bools, Bytes, Ints, pairs
 from detaug.errors import InputError
 from detaug.files.image_file import short_digest
 from detaug.maps.derived import DerivedMaps
+from detaug.maps.kinds import PanopticMap
 from detaug.sources.clips import Tracks
 from detaug.sources.source import Source
 from detaug.storage.storage import Upcoming
@@ -96,11 +97,16 @@ class DerivedSource(Source):
 
     def _derived_maps(self) -> dict[str, DerivedMaps]:
         """Return the maps that at least one source has, by name."""
-        names = dict.fromkeys(name for source in self.sources for name in source.maps)
-        return {
-            name: DerivedMaps(name, [source.maps.get(name) for source in self.sources], partial(self._with_map, name))
-            for name in names
-        }
+        found: dict[str, DerivedMaps] = {}
+        for name in dict.fromkeys(name for source in self.sources for name in source.maps):
+            own = [source.maps.get(name) for source in self.sources]
+            found[name] = DerivedMaps(name, own, partial(self._with_map, name), self.class_names[1:])
+            if self._items is not None and own[0] is None and isinstance(found[name].kind, PanopticMap):
+                raise InputError(
+                    f"the panoptic map {name!r} must be one of the first source, whose boxes its segments are; give "
+                    "the first source maps="
+                )
+        return found
 
     def _with_map(self, name: str, index: int) -> tuple[int, int]:
         """Return the place of the image whose map an image has: of several that it shows, the first one with it."""

@@ -10,7 +10,7 @@ from detaug.errors import InputError
 from detaug.files.addresses import check_on_disk
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.paths import PathLike, list_files
-from detaug.maps.files import find_maps
+from detaug.maps.find import find_maps
 from detaug.maps.kinds import ClassMap, Missing, Table
 from detaug.sources.scanned_folder import ScannedFolder
 from detaug.sources.size_cache import stat_files, with_sizes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -101,11 +103,16 @@ class TileReader(DerivedSource):
         }
         super().__init__([reader], self.pictures, of_images(reader, self.pictures, objects.rows) | cut)
         self.rounds = None if grids == 1 else own.grids.T
-        self.maps = {name: TileMaps(maps, self.windows, self.sizes) for name, maps in self.maps.items()}
+        self.maps = {name: TileMaps(maps, self._cut_of, self.windows, self.sizes) for name, maps in self.maps.items()}
         self._read = ImageParts(reader, parse_size("memory", memory))
 
     def __repr__(self) -> str:
         return f"TileReader({self.reader!r})  # {len(self)} tiles, {len(self._boxes)} boxes"
+
+    def _cut_of(self, index: int) -> Ints:
+        """Return which annotations of its source image a tile has, counted from the image's first one."""
+        rows = self.cut.rows[slice(*self._box_offsets[index : index + 2].tolist())]
+        return np.asarray(rows - self.reader._box_offsets[self.pictures[index]])
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the threads behind: another process starts its own."""
@@ -168,9 +175,10 @@ class TileReader(DerivedSource):
 class TileMaps:
     """The maps of one name of tiles: the parts of those of the source images, which are read once for all tiles."""
 
-    def __init__(self, maps: SourceMap, windows: Ints, sizes: Ints) -> None:
-        self.kind, self._maps, self._windows, self._sizes = maps.kind, maps, windows, sizes
+    def __init__(self, maps: SourceMap, cut: Callable[[int], Ints], windows: Ints, sizes: Ints) -> None:
+        self.kind, self._maps, self._cut, self._windows, self._sizes = maps.kind, maps, cut, windows, sizes
 
     def read(self, index: int) -> MapValues:
         """Return the map of a tile."""
-        return self._maps.read(index).of_part(self._windows[index].astype(np.float64), self._sizes[index])
+        part = self._maps.read(index).of_part(self._windows[index].astype(np.float64), self._sizes[index])
+        return part if part.segments is None else replace(part, segments=part.segments.with_rows(self._cut(index)))

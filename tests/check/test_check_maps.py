@@ -119,7 +119,7 @@ CASES: list[tuple[str, Callable[[Path], Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "change", "message", "settings"), CASES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("kind", "change", "message", "settings"), CASES, ids=[each[0] for each in CASES])
 def test_each_kind_is_found_and_its_remedy_works(
     tmp_path: Path, kind: str, change: Callable[[Path], Any], message: str, settings: str
 ) -> None:

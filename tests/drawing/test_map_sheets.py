@@ -122,5 +122,7 @@ def test_a_batch_is_drawn_with_one_map(reader: da.CocoReader) -> None:
     first, named = batch_sheet(batch, reader.class_names), batch_sheet(batch, reader.class_names, map="semantic")
     assert first.tobytes() == named.tobytes()
     assert batch_sheet(batch, reader.class_names, map="depth").tobytes() != named.tobytes()
-    with pytest.raises(InputError, match="map must be one of the batch's maps, semantic, depth; got 'x'"):
+    with pytest.raises(
+        InputError, match="map must be one of the batch's maps of classes or depths, semantic, depth; got 'x'"
+    ):
         batch_sheet(batch, map="x")

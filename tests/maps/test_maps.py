@@ -259,7 +259,7 @@ def test_images_without_a_map(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("maps", "message"),
     [
-        ({"a": "maps"}, "must be a da.ClassMap or da.DepthMap"),
+        ({"a": "maps"}, "must be a da.ClassMap, da.PanopticMap or da.DepthMap"),
         (["maps"], "maps must be a dict, such as"),
         ({"a": da.ClassMap("nowhere")}, "the map 'a': no such folder: nowhere, .*nowhere"),
         ({"a": da.ClassMap("maps", suffix="_x")}, "none of 3 images has a map 'a' there; it would be 0_x.png"),

@@ -1,0 +1,38 @@
+"""Find the maps of a reader's images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from detaug.arrays import Ints
+from detaug.errors import InputError
+from detaug.maps.files import FileMaps
+from detaug.maps.kinds import MapKind, PanopticMap
+from detaug.maps.panoptic import ObjectsOfImages, PanopticFiles
+
+
+def find_maps(
+    maps: Mapping[str, Any] | None,
+    images: Path,
+    file_names: Sequence[str],
+    sizes: Ints,
+    objects: ObjectsOfImages | None = None,
+) -> dict[str, FileMaps]:
+    """Return the maps of images by name. `objects`: their annotations. Raises InputError for what is no map."""
+    if maps is None:
+        return {}
+    if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps):
+        raise InputError(f'maps must be a dict, such as {{"semantic": da.ClassMap("masks")}}, got {maps!r}')
+    found: dict[str, FileMaps] = {}
+    for name, kind in maps.items():
+        if not isinstance(kind, MapKind):
+            raise InputError(f"maps[{name!r}] must be a da.ClassMap, da.PanopticMap or da.DepthMap, got {kind!r}")
+        if isinstance(kind, PanopticMap):
+            found[name] = PanopticFiles(kind, name, images, file_names, sizes, objects)
+        else:
+            found[name] = FileMaps(kind, name, images, file_names, sizes)
+    for own in found.values():
+        own.refuse_none()
+    return found
