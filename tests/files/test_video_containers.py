@@ -215,17 +215,17 @@ def test_a_broken_packet_has_a_number(tmp_path: Path, container: str) -> None:
 def writable(folder: Path, container: str, encoder: str, needed: set[str]) -> Iterator[tuple[Coded, Path]]:
     """Yield the videos of an encoder that FFmpeg writes in a container, and reads from their first frame to the last.
 
-    Large ones only of codecs that the container is for, `needed`.
+    Large ones, and all variants, only of codecs that the container is for, `needed`.
 
     It does not read all that it writes: MPEG's streams do not name codecs that are foreign to them.
     """
     if (encoder, container) == ("rpza", "mov"):
         return  # FFmpeg marks all its frames as key frames, which they are not
     sizes = [SIZE, LARGE] if encoder in OPTIONS else [(288, 352)] if encoder in ("h261", "h263") else [SIZE]
-    for variant in OPTIONS.get(encoder, {"": {}}):
+    for number, variant in enumerate(OPTIONS.get(encoder, {"": {}})):
         for size in sizes:
             coded = Coded(encoder, variant, container, size)
-            if size == LARGE and coded.short not in needed:
+            if (size == LARGE or number) and coded.short not in needed:
                 continue
             path = folder / f"{encoder}.{variant}.{size[0]}.{container}"
             with suppress(av.FFmpegError, ValueError, OSError, IndexError):

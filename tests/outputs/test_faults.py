@@ -73,7 +73,7 @@ def watched() -> Iterator[None]:
 
 
 def chosen(faults: Faults, known: Set[str] = frozenset()) -> list[tuple[int, str]]:
-    """Return faults at the first, the middle and the last call of each point, but for those that are `known`.
+    """Return faults at the first and the last call of each point, but for those that are `known`.
 
     The kinds of faults of a point take turns at these calls; each kind comes at least once.
     """
@@ -82,7 +82,7 @@ def chosen(faults: Faults, known: Set[str] = frozenset()) -> list[tuple[int, str
         calls.setdefault(call.point, []).append(at)
     picked = set()
     for each in (each for point, each in calls.items() if point not in known):
-        places, kinds = sorted({each[0], each[len(each) // 2], each[-1]}), faults.calls[each[0]].kinds
+        places, kinds = sorted({each[0], each[-1]}), faults.calls[each[0]].kinds
         for turn in range(max(len(places), len(kinds))):
             at, kind = places[turn % len(places)], kinds[turn % len(kinds)]
             picked.add((at if kind in faults.calls[at].kinds else each[0], kind))
