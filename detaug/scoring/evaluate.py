@@ -25,6 +25,7 @@ from detaug.loading.loader import Loader
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import output_files
 from detaug.sheets import Detections, detections_sheet
+from detaug.sheets.detections import LEAST
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.reader import TileReader
 from detaug.training.detectors import images_for
@@ -182,12 +183,13 @@ def evaluate_model(
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)
             if tiles is None and {*ids}.intersection(batch.image_id.tolist()):
-                drawn += [one for one in Detections.of(batch, predictions, min_score) if one.image_id in ids]
+                found = Detections.of(batch, predictions, min_score, LEAST)
+                drawn += [one for one in found if one.image_id in ids]
             done += len(batch)
             if progress:
                 progress(done, len(source))
     evaluation = _evaluation(os.fspath(model), reader, evaluators, min_score)
-    return replace(evaluation, drawn=tuple(drawn or _of_images(reader, evaluation.evaluator, ids, min_score)))
+    return replace(evaluation, drawn=tuple(drawn or _of_images(reader, evaluation.evaluator, ids, min_score, LEAST)))
 
 
 def _spaced_ids(reader: CocoReader, count: int) -> list[int]:
@@ -199,14 +201,15 @@ def _spaced_ids(reader: CocoReader, count: int) -> list[int]:
 
 
 def _of_images(
-    reader: CocoReader, evaluator: CocoEvaluator[Metrics], ids: Sequence[int], min_score: float
+    reader: CocoReader, evaluator: CocoEvaluator[Metrics], ids: Sequence[int], min_score: float, least: int = 0
 ) -> list[Detections]:
-    """Return the boxes of at least `min_score` in the images of these ids."""
+    """Return the boxes of at least `min_score` in the images of these ids, and of each the `least` highest."""
     labels = {category: label for label, category in enumerate(reader.category_ids)}
     found = []
     for image_id in ids:
         of_image = evaluator.detections[image_id]
         high = of_image.scores >= min_score
+        high[np.argsort(-of_image.scores, kind="stable")[:least]] = True
         classes = [labels[category] for category in of_image.category_ids[high].tolist()]
         found.append(Detections(image_id, of_image.shapes[high], classes, of_image.scores[high].tolist()))
     return found
@@ -228,7 +231,8 @@ def evaluate_results(
     reader = CocoReader(images, annotations)
     evaluator = CocoEvaluator(reader, max_detections=max_detections).load(detections)
     evaluation = _evaluation(os.fspath(detections), reader, {"bbox": evaluator}, min_score)
-    return replace(evaluation, drawn=tuple(_of_images(reader, evaluator, _spaced_ids(reader, draw), min_score)))
+    drawn = _of_images(reader, evaluator, _spaced_ids(reader, draw), min_score, LEAST)
+    return replace(evaluation, drawn=tuple(drawn))
 
 
 def _evaluation(

@@ -20,6 +20,9 @@ from detaug.loading.batch_shapes import marks_of_classes
 from detaug.sheets.photos import Photo, read_photos
 from detaug.sources.coco_reader import CocoReader
 
+LEAST = 3
+"""Detections of each image to keep for a sheet of a model that is not sure of any, as after a short training."""
+
 
 class Detections(NamedTuple):
     """The detections in one image."""
@@ -37,23 +40,29 @@ class Detections(NamedTuple):
     """(K, 4, 2) x, y in source pixels, of rotated boxes; they may lie outside of the image."""
 
     @staticmethod
-    def of(batch: Batch, predictions: Sequence[Mapping[str, Tensor]], min_score: float = SCORE) -> list[Detections]:
+    def of(
+        batch: Batch, predictions: Sequence[Mapping[str, Tensor]], min_score: float = SCORE, least: int = 0
+    ) -> list[Detections]:
         """Return the detections of at least `min_score` in each image of a batch, see `in_image`.
+
+        least: the highest so many of an image are kept even if they have less.
 
         predictions: N dicts with boxes, scores and labels, and maybe keypoints, masks or corners, as torchvision's
         detectors and `RotatedFCOS` return them.
         """
         drawn = []
         for prediction in predictions:
-            high = prediction["scores"] >= min_score
+            of_image = prediction["scores"]
+            high = of_image >= min_score
+            high[of_image.topk(min(least, len(of_image))).indices] = True
             names = ("boxes", "labels", "scores", "keypoints", "masks", "corners")
             drawn.append({name: prediction[name][high] for name in names if name in prediction})
-        boxes = [of_image.double().cpu().numpy() for of_image in batch.to_source([one["boxes"] for one in drawn])]
+        boxes = [own.double().cpu().numpy() for own in batch.to_source([one["boxes"] for one in drawn])]
         labels, scores = [one["labels"].tolist() for one in drawn], [one["scores"].tolist() for one in drawn]
         keypoints, corners = (_points_in_source(batch, drawn, name) for name in ("keypoints", "corners"))
         masks: list[NDArray[np.bool_] | None] = [None] * len(drawn)
         if drawn and "masks" in drawn[0]:
-            masks = [of_image.cpu().numpy() for of_image in batch.masks_to_source([one["masks"] for one in drawn])]
+            masks = [own.cpu().numpy() for own in batch.masks_to_source([one["masks"] for one in drawn])]
         rows = zip(batch.image_id.tolist(), boxes, labels, scores, keypoints, masks, corners, strict=True)
         sizes = batch.source_size.tolist()
         return [Detections(*row).in_image(*size) for row, size in zip(rows, sizes, strict=True)]
@@ -66,14 +75,18 @@ class Detections(NamedTuple):
         boxes = self.boxes.clip(0, [width, height] * 2)
         written = boxes.round(3)  # as in a JSON file
         left = np.flatnonzero((written[:, 2:] - written[:, :2] >= THIN).all(1))
+        return self._replace(boxes=boxes).at(left)
+
+    def at(self, rows: NDArray[np.int64]) -> Detections:
+        """Return the detections in these rows."""
         return Detections(
             self.image_id,
-            boxes[left],
-            [self.labels[row] for row in left],
-            [self.scores[row] for row in left],
-            None if self.keypoints is None else self.keypoints[left],
-            None if self.masks is None else self.masks[left],
-            None if self.corners is None else self.corners[left],
+            self.boxes[rows],
+            [self.labels[row] for row in rows],
+            [self.scores[row] for row in rows],
+            None if self.keypoints is None else self.keypoints[rows],
+            None if self.masks is None else self.masks[rows],
+            None if self.corners is None else self.corners[rows],
         )
 
 
@@ -93,13 +106,19 @@ def detections_sheet(
     """Draw two images per row, each with its annotated boxes on the left and its detections on the right.
 
     Annotated difficult objects are dashed and crowds hatched. Detections carry their scores. Keypoints, masks and
-    rotated boxes are drawn if the reader has them.
+    rotated boxes are drawn if the reader has them. Where no image has a detection of at least `min_score`, those below
+    are drawn, and the title of the column says so.
     """
+    high = [np.flatnonzero(np.array(of_image.scores) >= min_score) for of_image in detections]
+    is_sure = any(map(len, high))
+    if is_sure:
+        detections = [of_image.at(rows) for of_image, rows in zip(detections, high, strict=True)]
     rows = [np.flatnonzero(reader.image_ids == of_image.image_id).item() for of_image in detections]
     photos = read_photos(reader, rows)
     pairs = [_pair(photo, of_image, reader) for photo, of_image in zip(photos, detections, strict=True)]
     lines = [[tile for pair in pairs[start : start + 2] for tile in pair] for start in range(0, len(pairs), 2)]
-    columns = ["annotated", f"detected, score {min_score:g} or more"] * min(2, len(pairs))
+    detected = f"detected, score {min_score:g} or more" if is_sure else f"detected, none with score {min_score:g}"
+    columns = ["annotated", detected] * min(2, len(pairs))
     return make_sheet(lines, title=title, columns=columns, class_names=reader.class_names[1:])
 
 

@@ -13,6 +13,7 @@ from detaug.drawing import save_picture
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections, detections_sheet
+from detaug.sheets.detections import LEAST
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.detectors import images_for
 from detaug.training.model_table import DETECTORS
@@ -47,7 +48,7 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
         for evaluator in evaluators.values():
             evaluator.update(batch, predictions)
         if len(detections) < PICTURES:
-            detections += Detections.of(batch, predictions)
+            detections += Detections.of(batch, predictions, least=LEAST)
         after_batch()
     for evaluator in evaluators.values():
         evaluator.gather()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from coco_files import document, write, write_images
 from command import detaug, usage_error
 from numpy.typing import NDArray
@@ -226,6 +227,28 @@ def test_beside_detections_a_difficult_object_is_dashed_and_a_crowd_is_hatched(t
     assert shares_outline(one) == 1
     assert 0.3 < shares_outline(dashed) < 0.8
     assert Image.fromarray((hatched != 90).any(2)).getbbox() == (40, 80, 240, 200)
+
+
+def test_unsure_detections_are_drawn_where_none_is_sure(tmp_path: Path) -> None:
+    images = [{"id": number, "file_name": f"{number}.png", "width": 300, "height": 300} for number in (1, 2)]
+    for number in (1, 2):
+        Image.new("RGB", (300, 300), (90, 90, 90)).save(tmp_path / f"{number}.png")
+    box = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [40, 80, 200, 120]}
+    reader = da.CocoReader(tmp_path, write_json(tmp_path / "t.json", images, [box], ["cat"]))
+    first, second = (np.array([[50.0, 100, 250, 200]]) for _ in range(2))
+    for score, is_drawn in ((0.39, True), (0.4, False)):
+        found = [Detections(1, first, [1], [0.1]), Detections(2, second, [1], [score])]
+        sheet = np.asarray(detections_sheet(reader, found))
+        top, left = page.MARGIN + page.strip(1, page.HEADING), page.MARGIN + 300 + 2 * page.GAP
+        assert (sheet[top : top + 300, left : left + 300] != 90).any() == is_drawn
+
+
+def test_the_highest_detections_are_kept_without_a_sure_one(tmp_path: Path) -> None:
+    batch = next(iter(da.Loader(white_reader(tmp_path), [da.Resize((60, 60))], 1, device="cpu", train=False)))
+    boxes = torch.tensor([[0.0, 0, 20, 20]]).repeat(5, 1)
+    predictions = [{"boxes": boxes, "labels": torch.ones(5).long(), "scores": torch.tensor([0.1, 0.5, 0.2, 0.05, 0.3])}]
+    for least, scores in ((0, [0.5]), (3, [0.5, 0.2, 0.3]), (9, [0.1, 0.5, 0.2, 0.05, 0.3])):
+        assert Detections.of(batch, predictions, 0.4, least)[0].scores == pytest.approx(scores)
 
 
 def annotated(folder: Path, image: dict, annotation: dict) -> Pixels:

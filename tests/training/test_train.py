@@ -882,6 +882,8 @@ def test_a_torchvision_of_another_index(painted: Folder, tmp_path: Path, capsys:
     assert "operator torchvision::nms does not exist" in line
     assert "pip install --force-reinstall torch torchvision" in line
     assert not output.exists()
+    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+        del sys.modules[name]  # the stub, which later tests would find
 
 
 @pytest.fixture
