@@ -761,7 +761,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/sheets/detections.py",
-        "self.corners[left],",
+        "self.corners[rows],",
         "self.corners,",
         "tests/training/test_rotated_fcos.py::test_the_json_of_predictions",
     ),
@@ -1079,8 +1079,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/check/maps.py",
-        "if counts[maps.kind.ignore] == values.size:",
-        "if counts[maps.kind.ignore] > 0:",
+        "if counts[kind.ignore] == values.size:",
+        "if counts[kind.ignore] > 0:",
         "tests/check/test_check_maps.py::test_each_kind_is_found_and_its_remedy_works",
     ),
     Mutant(
