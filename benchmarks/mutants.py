@@ -1000,6 +1000,18 @@ MUTANTS: list[Mutant] = [
         "tests/maps/test_maps.py::test_maps_follow_pixels",
     ),
     Mutant(
+        "detaug/boxes/layers.py",
+        "none = np.where(self.image == ERASED, ERASED_SHOWN, NOTHING_SHOWN)",
+        "none = ERASED_SHOWN",
+        "tests/maps/test_maps.py::test_the_fill_of_a_pasted_image_is_ignored_also_where_what_is_erased_is_kept",
+    ),
+    Mutant(
+        "detaug/boxes/layers.py",
+        "none = np.where(self.image == ERASED, ERASED_SHOWN, NOTHING_SHOWN)",
+        "none = NOTHING_SHOWN",
+        "tests/maps/test_maps.py::test_what_is_erased_is_ignored_or_kept",
+    ),
+    Mutant(
         "detaug/boxes/map_loops.py",
         "at_x = np.floor(source_x * SINGLE_ONE + HALF) / ONE * scale_x + left",
         "at_x = source_x * scale_x + left",
@@ -1250,6 +1262,36 @@ MUTANTS: list[Mutant] = [
         "key = int(boxes.layers.copy[number, layer]), image",
         "key = 0, image",
         "tests/maps/test_panoptic.py::test_copies_of_an_object_are_masks_of_their_own",
+    ),
+    Mutant(
+        "detaug/maps/panoptic.py",
+        'near = near[np.argsort(-iou[near], kind="stable")]',
+        'near = near[np.argsort(iou[near], kind="stable")]',
+        "tests/maps/test_panoptic.py::test_each_segment_is_the_annotation_whose_box_fits_best",
+    ),
+    Mutant(
+        "detaug/maps/panoptic.py",
+        'near = near[np.argsort(-iou[near], kind="stable")]',
+        "near = near[np.arange(len(near))]",
+        "tests/maps/test_panoptic.py::test_each_segment_is_the_annotation_whose_box_fits_best",
+    ),
+    Mutant(
+        "detaug/maps/panoptic.py",
+        "iou >= SAME_OBJECT",
+        "iou > SAME_OBJECT",
+        "tests/maps/test_panoptic.py::test_each_segment_is_the_annotation_whose_box_fits_best",
+    ),
+    Mutant(
+        "detaug/maps/panoptic.py",
+        "SAME_OBJECT = 0.5",
+        "SAME_OBJECT = 0.45",
+        "tests/maps/test_panoptic.py::test_each_segment_is_the_annotation_whose_box_fits_best",
+    ),
+    Mutant(
+        "detaug/maps/panoptic.py",
+        "if found[one] < 0 and not taken[other]:",
+        "if found[one] < 0:",
+        "tests/maps/test_panoptic.py::test_each_segment_is_the_annotation_whose_box_fits_best",
     ),
     Mutant(
         "detaug/maps/segments.py",

@@ -408,9 +408,13 @@ def test_what_is_erased_is_ignored_or_kept(tmp_path: Path, op: Op) -> None:
     assert torch.equal(kept.images, ignored.images)
 
 
-def test_the_fill_of_a_pasted_image_is_ignored_also_where_what_is_erased_is_kept(tmp_path: Path) -> None:
-    """It covers what lies below it, as what is erased does, and is not erased."""
-    ops = [da.RandomRotation((30, 31)), da.Resize((48, 64)), da.Mosaic(), da.CutMix(p=1)]
+@pytest.mark.parametrize("op", [da.RandomRotation((30, 31)), da.RandomZoomOut(p=1)])
+def test_the_fill_of_a_pasted_image_is_ignored_also_where_what_is_erased_is_kept(tmp_path: Path, op: Op) -> None:
+    """It covers what lies below it, as what is erased does, and is not erased.
+
+    A rotated image fills its rectangle with its own fill; around one that is zoomed out there is a hole.
+    """
+    ops = [op, da.Resize((48, 64)), da.Mosaic(), da.CutMix(p=1)]
     ignored, kept = (
         next(iter(da.Loader(Files(tmp_path / each, coded(count=8)).reader(da.ClassMap("maps", erased=each)), ops, 8)))
         for each in ("ignore", "keep")

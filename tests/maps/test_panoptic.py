@@ -250,8 +250,57 @@ def test_stuff_with_boxes_has_rows_and_one_mask(tmp_path: Path) -> None:
         assert (labels < 2).sum() <= len(own.unique())
 
 
-def test_each_segment_is_the_annotation_whose_box_fits_best(tmp_path: Path) -> None:
-    """Boxes of a JSON file of instances, which are not exactly those of the segments, in another order."""
+WIDE = 160, 16
+"""The width and height of an image whose segments are strips."""
+
+
+@pytest.mark.parametrize(
+    ("segments", "annotations", "rows"),
+    [
+        # IoUs of 0.67, 0.92; 0.85, 0.85: the order from the lowest one, and that of the file, give rows 0, 1
+        ([(20, 120), (32, 132)], [(40, 140), (24, 124)], [1, 0]),
+        # IoUs of 0.67, 0.85; 0.54, 0.96: the first segment fits the second annotation better than its own
+        ([(20, 120), (30, 130)], [(0, 100), (28, 128)], [0, 1]),
+        # the first two have IoUs of 10 / 20 and 10 / 21 with the only annotations near them
+        ([(0, 10), (40, 50), (100, 150)], [(0, 20), (40, 61), (100, 150)], [0, -1, 2]),
+        # one annotation near two segments
+        ([(0, 50), (0, 45)], [(0, 46)], [-1, 0]),
+    ],
+    ids=["crossed", "taken by a better one", "half", "one to one"],
+)
+@pytest.mark.filterwarnings("ignore:.*1 no annotation:UserWarning")
+def test_each_segment_is_the_annotation_whose_box_fits_best(
+    tmp_path: Path, segments: list[tuple[int, int]], annotations: list[tuple[int, int]], rows: list[int]
+) -> None:
+    """Boxes of one class, as high as the image, from and to x; of pairs with an IoU from 0.5 on the highest first."""
+    width, height = WIDE
+    for name in ("images", "panoptic"):
+        (tmp_path / name).mkdir()
+    strip = np.minimum(np.arange(width) * len(segments) // width, len(segments) - 1)
+    Image.fromarray(as_color(np.tile(strip + 1, (height, 1)))).save(tmp_path / "panoptic/0.png")
+    Image.fromarray(np.full((height, width, 3), 90, np.uint8)).save(tmp_path / "images/0.png")
+
+    def boxes(of: list[tuple[int, int]]) -> list[dict[str, Any]]:
+        same = {"category_id": 3, "iscrowd": 0, "image_id": 1}
+        return [
+            same | {"id": number + 1, "bbox": [low, 0, high - low, height], "area": (high - low) * height}
+            for number, (low, high) in enumerate(of)
+        ]
+
+    images = [{"id": 1, "file_name": "0.png", "height": height, "width": width}]
+    categories = [{"id": 3, "name": "dog", "isthing": 1}]
+    entries = [{"image_id": 1, "file_name": "0.png", "segments_info": boxes(segments)}]
+    for name, own in (("things", boxes(annotations)), ("panoptic", entries)):
+        content = {"images": images, "annotations": own, "categories": categories}
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    maps = {"panoptic": da.PanopticMap("panoptic")}
+    reader = da.CocoReader(tmp_path / "images", tmp_path / "things.json", maps=maps)
+    values = evaluate(reader, da.Resize((height, width))).maps["panoptic"][0].numpy()
+    assert (values == np.array(rows)[strip]).all()
+
+
+def test_boxes_need_not_be_exactly_those_of_the_segments(tmp_path: Path) -> None:
+    """Boxes of a JSON file of instances, in another order."""
     data, rng = PaintedPanoptic(tmp_path), np.random.default_rng(3)
     order = rng.permutation(len(data.things))
     data.things = [data.things[index] for index in order]
