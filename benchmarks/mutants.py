@@ -1013,6 +1013,36 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/map_loops.py",
+        "HALF_UNIT = 0.5 / ONE",
+        "HALF_UNIT = 0.0",
+        "tests/maps/test_maps.py::test_maps_follow_random_chains",
+    ),
+    Mutant(
+        "detaug/boxes/layers.py",
+        "rectangle = parts.rectangle.clip(low, high)",
+        "rectangle = parts.rectangle",
+        "tests/maps/test_maps.py::test_maps_follow_random_chains",
+    ),
+    Mutant(
+        "detaug/sources/stack.py",
+        "for name in source.maps:",
+        "for name in ():",
+        "tests/maps/test_maps.py::test_stacked_sources_have_maps_of_other_names",
+    ),
+    Mutant(
+        "detaug/samples/annotations.py",
+        "size in (shape[:2], shape[-2:])",
+        "size == shape",
+        "tests/maps/test_maps.py::test_compose_refuses_what_would_stay_behind",
+    ),
+    Mutant(
+        "detaug/loading/loader.py",
+        "if reader.frames is not None:",
+        "if False:",
+        "tests/maps/test_maps.py::test_clips_refuse_maps",
+    ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
         "at_x = np.floor(source_x * SINGLE_ONE + HALF) / ONE * scale_x + left",
         "at_x = source_x * scale_x + left",
         "tests/maps/test_maps.py::test_ties_go_to_one_side_also_where_a_scale_is_no_binary_fraction",

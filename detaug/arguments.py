@@ -32,6 +32,9 @@ SCORE = 0.4
 LARGEST_SEED = 2**63 - 1
 """The largest that torch takes, without those that it reads as negative ones."""
 
+ELSEWHERE = {"maps": "maps are of images: give maps= to a da.CocoReader of these images, or use da.MapReader"}
+"""Arguments that only some functions have, and which."""
+
 _INFINITE = float("inf")
 
 
@@ -45,7 +48,8 @@ def check_names(function: str, names: Iterable[str], known: Sequence[str]) -> No
     """Raise TypeError for the name of an argument that a function does not have; it lists those that there are."""
     for name in names:
         if name not in known:
-            raise TypeError(f"{function} has no argument {name!r}; it has {', '.join(known) or 'none'}")
+            remedy = f"; {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+            raise TypeError(f"{function} has no argument {name!r}; it has {', '.join(known) or 'none'}{remedy}")
 
 
 def checks_names(function: Callable[P, R]) -> Callable[P, R]:

@@ -115,6 +115,8 @@ class Loader(NoDataLoader, Generic[T]):
         return_params: bool = False,
     ) -> None:
         _check_source(reader)
+        if reader.maps:
+            _check_images(reader)
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a fraction of the images, in 0..1")
         check_cache(cache)
@@ -417,6 +419,16 @@ def _check_source(source: object) -> None:
     if not all(hasattr(type(source), name) for name in needed):  # of the type: its properties may cost seconds
         kind = source.__name__ if isinstance(source, type) else type(source).__name__
         raise TypeError(f"reader must be a source, such as da.CocoReader(images, JSON), got {kind}")
+
+
+def _check_images(reader: Source) -> None:
+    """Raise InputError for a source of clips that has maps, which a `ClipBatch` does not have."""
+    if reader.frames is not None:
+        names = ", ".join(map(repr, reader.maps))
+        raise InputError(
+            f"{reader.origin}: a source of clips must have no maps, got {names}; read the frames as images with "
+            "da.CocoReader(maps=)"
+        )
 
 
 def _check_positive(name: str, value: int) -> int:

@@ -164,7 +164,9 @@ def _folder_of(kind: MapKind, name: str, images: Path) -> Path:
     for place in places:
         if place.is_dir():
             return place.absolute()
-    raise InputError(f"the map {name!r}: no such folder: {', '.join(map(str, dict.fromkeys(places)))}")
+    raise InputError(
+        f"the map {name!r}: no such folder: {', '.join(map(str, dict.fromkeys(places)))}; give the folder's whole path"
+    )
 
 
 def _files_by_stem(folder: Path, extensions: tuple[str, ...]) -> dict[str, list[Path]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from detaug.arrays import Floats, Ints, padded
@@ -61,7 +62,7 @@ def read_target(
     Labels that are text are 0 for ops. `columns`: the names of entries with a row for each box.
     Raises InputError for a target without boxes or labels, of other shapes, or labels that are no whole numbers from 1.
     """
-    _check_entries(target)
+    _check_entries(target, size, columns)
     boxes = target["boxes"]
     if getattr(boxes, "canvas_size", size) != size:
         raise InputError(f"canvas_size of the boxes must be the size of the image, {size}, got {boxes.canvas_size}")
@@ -106,7 +107,7 @@ def like_target(target: Target, views: Views, size: tuple[int, int], columns: Se
     return {**target, **entries, "boxes": boxes}
 
 
-def _check_entries(target: Any) -> None:
+def _check_entries(target: Any, size: tuple[int, int], columns: Sequence[str]) -> None:
     if not isinstance(target, dict):
         raise TypeError(f"the target must be a dict with boxes and labels, got {type(target).__name__}")
     if missing := [name for name in ("boxes", "labels") if name not in target]:
@@ -117,10 +118,23 @@ def _check_entries(target: Any) -> None:
     if not isinstance(labels, Tensor | np.ndarray | list | tuple) or (hasattr(labels, "ndim") and labels.ndim == 0):
         raise InputError(f"target['labels'] must be a tensor, an array or a list, got {type(labels).__name__}")
     for name, entry in target.items():
-        if name not in ("boxes", "keypoints", "masks") and is_tv_tensor(entry):
+        if name in ("boxes", "keypoints", "masks", *columns):
+            continue
+        if is_tv_tensor(entry) or _has_pixels(entry, size):
             raise InputError(
-                f"target[{name!r}] would stay behind: Compose moves boxes, keypoints and masks only, so leave it out"
+                f"target[{name!r}] would stay behind: Compose moves boxes, keypoints and masks only; leave it out, or "
+                "read maps with da.CocoReader(maps=) or da.MapReader, and augment them with a da.Loader"
             )
+
+
+def _has_pixels(entry: Any, size: tuple[int, int]) -> bool:
+    """Return whether an entry, or one of a dict or a list, has a value for each pixel of an image of `size`."""
+    if isinstance(entry, dict | list | tuple):
+        return any(_has_pixels(part, size) for part in (entry.values() if isinstance(entry, dict) else entry))
+    if isinstance(entry, Image.Image):
+        return entry.size == size[::-1]
+    shape = tuple(entry.shape) if isinstance(entry, Tensor | np.ndarray) else ()
+    return len(shape) > 1 and size in (shape[:2], shape[-2:])
 
 
 def _format(boxes: Any) -> str:

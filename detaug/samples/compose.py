@@ -42,8 +42,8 @@ class Compose:
     which all are moved; continuous pixels. Rotated BoundingBoxes stay rotated: the smallest rectangles around them.
     `masks` are (M, H, W), or a tv_tensors.Mask, 0 where an object is not, and keep their values, such as 255; a box
     whose mask is out of view is dropped.
-    All other entries stay whole. Raises InputError for images and targets of another shape or type, and for boxes
-    outside of the image.
+    All other entries stay whole. Raises InputError for images and targets of another shape or type, for boxes outside
+    of the image, and for other entries with a value for each pixel, such as maps: a `Loader` moves these.
 
     >>> transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((300, 300))])
     >>> image = np.zeros((100, 200, 3), np.uint8)

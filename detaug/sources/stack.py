@@ -30,7 +30,7 @@ class StackReader(DerivedSource):
 
     `sources`: readers of the same image ids and sizes, each with its own folder, `channels`, `dtype` and `bands`. Their
     bands follow each other in this order, with their values unchanged: where the types differ, in the larger type.
-    Boxes, shapes and columns are those of the first source.
+    Boxes, shapes and columns are those of the first source. Each source may have maps of its own, with other names.
 
     Bands are interpolated, so a label map is none: the first images that are read are looked at, and a band that holds
     classes is warned of. Give it to the first reader as a map instead, `CocoReader(maps=)`.
@@ -52,6 +52,7 @@ class StackReader(DerivedSource):
     @checks_names
     def __init__(self, sources: Sequence[Source]) -> None:
         check_sources(sources, clips="StackReader stacks images, no clips")
+        _check_maps(sources)
         positions = [_same_images(sources[0], source) for source in sources]
         first = np.cumsum([0, *(len(source) for source in sources[:-1])])
         super().__init__(sources, np.stack(positions, axis=1) + first)
@@ -109,6 +110,18 @@ def _warn_of_classes(source: Source, image: NDArray[Any]) -> None:
                 'reader maps={"semantic": da.ClassMap(FOLDER)}',
                 stacklevel=2,
             )
+
+
+def _check_maps(sources: Sequence[Source]) -> None:
+    """Raise InputError for a map that several sources have: an image of the stack would have that of one alone."""
+    of_name: dict[str, Source] = {}
+    for source in sources:
+        for name in source.maps:
+            if (other := of_name.setdefault(name, source)) is not source:
+                raise InputError(
+                    f"the map {name!r} must be of one stacked source, got it of {other.origin} and of {source.origin}; "
+                    "give maps= to one of them, or another name"
+                )
 
 
 def _same_images(first: Source, source: Source) -> Ints:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from seeds import slow
 
 import detaug as da
 from detaug.errors import DataError, InputError
@@ -43,6 +44,49 @@ RECIPES: dict[str, list[Op]] = {
 @pytest.mark.parametrize("name", RECIPES)
 def test_maps_follow_pixels(name: str) -> None:
     assert da.testing.assert_maps_follow_pixels(RECIPES[name]) > 100_000
+
+
+MOVED: list[Op] = [
+    da.RandomHorizontalFlip(),
+    da.RandomVerticalFlip(),
+    da.RandomRotate90(),
+    da.RandomRotation(40, fill=BLACK),
+    da.RandomAffine(degrees=20, scale=(0.7, 1.4), translate=(0.1, 0.1), shear=10, fill=BLACK),
+    da.RandomPerspective(distortion_scale=0.4, p=1, fill=BLACK),
+    da.RandomIoUCrop(),
+    da.RandomCrop((150, 180), fill=BLACK),
+    da.RandomZoomOut(max_ratio=2, fill=BLACK),
+    da.Pad(9, fill=BLACK),
+]
+RESIZED: list[Op] = [
+    da.Resize(SIZE),
+    *(da.Resize(SIZE, letterbox=place, fill=BLACK) for place in ("center", "top-left")),
+]
+COVERED: list[Op] = [
+    da.Mosaic(),
+    da.CutMix(p=1),
+    da.CopyPaste(p=1),
+    da.RandomErasing(p=1, value=BLACK),
+    da.GridMask(value=BLACK),
+    da.SanitizeBoundingBoxes(min_size=8),
+]
+BENT: list[Op] = [da.OpticalDistortion(p=1, fill=BLACK), da.ElasticTransform(p=1, fill=BLACK)]
+
+
+def random_chain(seed: int) -> list[Op]:
+    """Return up to four ops that move an image, a `Resize`, up to three that cover parts, and seldom one that bends."""
+    rng = np.random.default_rng(seed)
+    moved, covered, bent = (
+        [ops[at] for at in rng.choice(len(ops), rng.integers(0, most, endpoint=True), replace=False)]
+        for ops, most in ((MOVED, 4), (COVERED, 3), (BENT, 1))
+    )
+    return [*moved, RESIZED[rng.integers(len(RESIZED))], *covered, *bent]
+
+
+@pytest.mark.parametrize("seed", [97, 103, *slow(*range(40))])
+def test_maps_follow_random_chains(seed: int) -> None:
+    """In the first two, points of a bent image are exactly on the seam of two tiles."""
+    assert da.testing.assert_maps_follow_pixels(random_chain(seed), seed=seed) > 20_000
 
 
 def test_a_map_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -452,6 +496,80 @@ def test_a_batch_without_maps_says_so(tmp_path: Path) -> None:
         batch.as_semantic()
     with pytest.raises(KeyError):
         batch.maps["semantic"]
+
+
+# ------------------------------------------------------------------------- what has no maps refuses them
+
+
+def one_box(**more: Any) -> dict[str, Any]:
+    return {"boxes": torch.tensor([[0.0, 0, 2, 2]]), "labels": torch.tensor([1]), **more}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        torch.zeros(48, 64), np.zeros((1, 48, 64)), np.zeros((48, 64, 3)), Image.new("L", (64, 48)),
+        {"semantic": np.zeros((48, 64))}, [torch.zeros(48, 64)],
+    ],
+    ids=["tensor", "one band", "colors", "PIL", "dict", "list"],
+)  # fmt: skip
+def test_compose_refuses_what_would_stay_behind(entry: Any) -> None:
+    transform, image = da.Compose([da.RandomHorizontalFlip(p=1)]), np.zeros((48, 64, 3), np.uint8)
+    with pytest.raises(InputError, match=r"target\['depth'\] would stay behind: .*; leave it out, or read maps with"):
+        transform(image, one_box(depth=entry))
+    kept = {"size": torch.tensor([48, 64]), "text": "a", "rows": torch.zeros(64, 48), "ids": [1, 2]}
+    assert transform(image, one_box(**kept))[1].keys() == one_box(**kept).keys()
+    named = da.Compose([da.RandomHorizontalFlip(p=1)], columns=["rows"])  # has a row for each box
+    assert named(np.zeros((1, 5, 3), np.uint8), one_box(boxes=torch.tensor([[0.0, 0, 1, 1]]), rows=np.ones((1, 5))))
+
+
+@pytest.mark.parametrize("call", [da.batch, da.ClipReader, da.VideoReader, da.ImageFolder, da.Compose, da.Loader])
+def test_what_has_no_maps_says_who_has(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"no argument 'maps'; .*; maps are of images: give maps= to a da.CocoReader"):
+        call(maps={"semantic": da.ClassMap("maps")})
+
+
+def test_clips_refuse_maps(tmp_path: Path) -> None:
+    """A source of one's own can have both; the remedy is a reader of the frames."""
+    reader = Files(tmp_path, coded()).reader()
+    content = json.loads((tmp_path / "boxes.json").read_text())
+    content["videos"] = [{"id": 1, "name": "video"}]
+    for index, image in enumerate(content["images"]):
+        image.update(video_id=1, frame_id=index, width=64, height=48)
+    (tmp_path / "clips.json").write_text(json.dumps(content))
+    clips = da.ClipReader(tmp_path / "images", tmp_path / "clips.json", frames=2)
+    clips.maps = reader.maps
+    with pytest.raises(InputError, match=r"clips.json: a source of clips must have no maps, got 'semantic'; read the"):
+        da.Loader(clips, [da.Resize((48, 64))], 1)
+    assert evaluate(reader).maps["semantic"].shape == (3, 48, 64)
+
+
+def test_stacked_sources_have_maps_of_other_names(tmp_path: Path) -> None:
+    files = Files(tmp_path, coded())
+    (tmp_path / "further").mkdir()
+    for index, values in enumerate(coded(seed=1)):
+        Image.fromarray(values).save(tmp_path / f"further/{index}.png")
+    reader = files.reader()
+    with pytest.raises(InputError, match=r"the map 'semantic' must be of one stacked source, got it of .*another name"):
+        da.StackReader([reader, files.reader(da.ClassMap("further"))])
+    maps = {"further": da.ClassMap("further")}
+    other = da.CocoReader(tmp_path / "images", tmp_path / "boxes.json", maps=maps)
+    stacked = evaluate(da.StackReader([reader, other])).maps
+    assert torch.equal(stacked["semantic"], evaluate(reader).maps["semantic"])
+    assert torch.equal(stacked["further"], evaluate(other).maps["further"])
+
+
+def test_maps_of_packed_images_are_in_the_folder_where_they_were(tmp_path: Path) -> None:
+    pytest.importorskip("webdataset", reason="shards are an extra")
+    from detaug.converters import pack_coco
+
+    files = Files(tmp_path / "data", coded())
+    pack_coco(tmp_path / "data/boxes.json", tmp_path / "data/images", tmp_path / "shards")
+    packed = tmp_path / "shards", tmp_path / "shards/boxes.json"
+    with pytest.raises(InputError, match=r"the map 'semantic': no such folder: .*; give the folder's whole path"):
+        da.CocoReader(*packed, maps={"semantic": da.ClassMap("nowhere")})
+    reader = da.CocoReader(*packed, maps={"semantic": da.ClassMap(tmp_path / "data/maps")})
+    assert torch.equal(evaluate(reader).maps["semantic"], evaluate(files.reader()).maps["semantic"])
 
 
 # ---------------------------------------------------------------------------------------- depth, targets
