@@ -1013,8 +1013,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/map_loops.py",
-        "HALF_UNIT = 0.5 / ONE",
-        "HALF_UNIT = 0.0",
+        "_in_bounds(layers[number], y + HALF, x + HALF)",
+        "_in_bounds(layers[number], y, x)",
         "tests/maps/test_maps.py::test_maps_follow_random_chains",
     ),
     Mutant(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from detaug.boxes.layers import ERASED_SHOWN
-from detaug.boxes.mask_loops import SINGLE_ONE, _in_stencil, _sum, _to_source
-from detaug.boxes.units import BOUNDS, INTERVAL, ONE, RECTANGLE, STENCIL
+from detaug.boxes.mask_loops import SINGLE_ONE, _in_bounds, _in_stencil, _sum, _to_source
+from detaug.boxes.units import INTERVAL, ONE, RECTANGLE, STENCIL
 from detaug.compiled import compiled
 
 
@@ -42,7 +42,6 @@ def sample(scene, first, shown, maps, tables, y, x, keeps_erased, linear, empty,
 
 
 ONE_SHARE, HALF, ZERO, FULL = np.float32(1), np.float32(0.5), np.float32(0), 1 - 1e-9
-HALF_UNIT = 0.5 / ONE
 
 
 @compiled
@@ -99,15 +98,16 @@ def _value(scene, number, shown, maps, y, x, linear, empty):
         return empty
     values, starts, sizes, places = maps
     start, (height, width) = starts[shown[number]], sizes[shown[number]]
-    source_x, source_y, depth = _to_source(layers[number], y, x)
-    if height == 0 or not (depth > ZERO and _in_bounds(layers[number], source_y, source_x)):
+    # Half a unit further right and below: on the seam of two tiles, where both round, this is in one of them.
+    if height == 0 or not _in_bounds(layers[number], y + HALF, x + HALF):
         return empty
     # This, and the test of rectangles in `_on_top`, is also in `mask_loops._is_seen`: functions for both, which take
     # the arrays, make this loop several times slower.
-    pixel_x, pixel_y = np.float32(x) / SINGLE_ONE, np.float32(y) / SINGLE_ONE
+    pixel_x, pixel_y = np.float32(x + HALF) / SINGLE_ONE, np.float32(y + HALF) / SINGLE_ONE
     for side in range(borders.shape[1]):
         if not _sum(borders[number, side], 0, pixel_y, pixel_x) >= ZERO:
             return empty
+    source_x, source_y, _ = _to_source(layers[number], y, x)
     scale_x, scale_y, left, top = places[shown[number]]
     # In whole units, so that a point on the edge of two pixels is in the same one wherever it is computed.
     at_x = np.floor(source_x * SINGLE_ONE + HALF) / ONE * scale_x + left
@@ -116,16 +116,6 @@ def _value(scene, number, shown, maps, y, x, linear, empty):
         return _between(values, start, height, width, at_y - 0.5, at_x - 0.5, empty)
     row = min(max(np.int64(np.floor(at_y)), 0), height - 1)
     return values[start + row * width + min(max(np.int64(np.floor(at_x)), 0), width - 1)]
-
-
-@compiled
-def _in_bounds(layer, y, x):
-    """Return whether a source point is in the source's bounds, or at most half a unit beside them.
-
-    On the seam of two tiles both round: without the half unit neither would show its source there.
-    """
-    across = layer[BOUNDS] - HALF_UNIT <= x <= layer[BOUNDS + 2] + HALF_UNIT
-    return across and layer[BOUNDS + 1] - HALF_UNIT <= y <= layer[BOUNDS + 3] + HALF_UNIT
 
 
 @compiled
