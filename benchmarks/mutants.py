@@ -1037,7 +1037,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/loading/loader.py",
-        "if reader.frames is not None:",
+        "if source.maps and source.frames is not None:",
         "if False:",
         "tests/maps/test_maps.py::test_clips_refuse_maps",
     ),

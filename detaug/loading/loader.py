@@ -115,8 +115,6 @@ class Loader(NoDataLoader, Generic[T]):
         return_params: bool = False,
     ) -> None:
         _check_source(reader)
-        if reader.maps:
-            _check_images(reader)
         check("on_error", on_error, on_error in ("raise", "skip"), "'raise' or 'skip'")
         check("max_skipped", max_skipped, is_number(max_skipped, 0, 1), "a fraction of the images, in 0..1")
         check_cache(cache)
@@ -414,19 +412,15 @@ def _return_batch(batch: Batch) -> Batch:
     return batch
 
 
-def _check_source(source: object) -> None:
+def _check_source(source: Any) -> None:
     needed = [name for name in vars(Source) if not name.startswith("_")]
     if not all(hasattr(type(source), name) for name in needed):  # of the type: its properties may cost seconds
         kind = source.__name__ if isinstance(source, type) else type(source).__name__
         raise TypeError(f"reader must be a source, such as da.CocoReader(images, JSON), got {kind}")
-
-
-def _check_images(reader: Source) -> None:
-    """Raise InputError for a source of clips that has maps, which a `ClipBatch` does not have."""
-    if reader.frames is not None:
-        names = ", ".join(map(repr, reader.maps))
+    if source.maps and source.frames is not None:  # a `ClipBatch` does not have them
+        names = ", ".join(map(repr, source.maps))
         raise InputError(
-            f"{reader.origin}: a source of clips must have no maps, got {names}; read the frames as images with "
+            f"{source.origin}: a source of clips must have no maps, got {names}; read the frames as images with "
             "da.CocoReader(maps=)"
         )
 
