@@ -143,9 +143,7 @@ class Loader(NoDataLoader, Generic[T]):
         )
         _warn_of_repeats(self._order, reader.origin)
         _warn_of_mixing(self._order, mixing)
-        _warn_of_long_images(reader, [stage.recipe.ops for stage in stages])
-        if reader.maps:
-            _warn_of_averaged_maps([op for stage in stages for op in stage.recipe.ops])
+        _warn_of_recipes(reader, [stage.recipe.ops for stage in stages])
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
         self._epoch: EpochIterator[T] | None = None  # Lightning sets an attribute `_iterator` of any loader to None
         self._process = os.getpid()
@@ -375,6 +373,12 @@ def _warn_of_mixing(order: EpochOrder, mixing_op: Op | None) -> None:
         )
 
 
+def _warn_of_recipes(reader: Source, recipes: Sequence[Sequence[Op]]) -> None:
+    _warn_of_long_images(reader, recipes)
+    if reader.maps:
+        _warn_of_averaged_maps(op for ops in recipes for op in ops)
+
+
 def _warn_of_averaged_maps(ops: Iterable[Op]) -> None:
     """Warn of averages of about one half: Beta(alpha, alpha) is flat at 1, and above it has most in the middle."""
     mixup = next((op for op in ops if isinstance(op, MixUp) and op.alpha >= 1 and op.p > 0), None)
@@ -382,7 +386,7 @@ def _warn_of_averaged_maps(ops: Iterable[Op]) -> None:
         warnings.warn(
             f"{mixup!r} averages images about half and half, and a map has the value of the one with the larger "
             "fraction: give MixUp an alpha below 1, such as 0.2, or take both from batch.map_pair(name)",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -402,7 +406,7 @@ def _warn_of_long_images(reader: Source, recipes: Iterable[Sequence[Op]]) -> Non
                 f"{resize!r} makes an image of {long} x {short} pixels {length:.0f} x {resize.size}, "
                 f"{resize.size * length * 12 / 1e9:.1f} GB for each image of its batch ({name}): give Resize a "
                 "max_size, or leave the image out",
-                stacklevel=4,
+                stacklevel=5,
             )
             return
 
