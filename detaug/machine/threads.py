@@ -118,7 +118,8 @@ def _end_all() -> None:
 
     But not for ever: a Ctrl-C in `future.cancel()` may leave the lock taken for which a thread of the pool waits.
     """
-    for tasks, owner in [*_open.items()]:
+    # A copy makes no tuples, whose allocation may collect garbage and so end other pools meanwhile.
+    for tasks, owner in _open.copy().items():
         if pool := owner():
             pool.close(wait=False)
         else:
