@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ def find_maps(
     images: Path,
     file_names: Sequence[str],
     sizes: Ints,
-    objects: ObjectsOfImages | None = None,
+    objects: Callable[[], ObjectsOfImages] | None = None,
 ) -> dict[str, FileMaps]:
-    """Return the maps of images by name. `objects`: their annotations. Raises InputError for what is no map."""
+    """Return the maps of images by name. `objects`: returns their annotations. Raises InputError for what is no map."""
     if maps is None:
         return {}
     if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps):
@@ -30,7 +30,7 @@ def find_maps(
         if not isinstance(kind, MapKind):
             raise InputError(f"maps[{name!r}] must be a da.ClassMap, da.PanopticMap or da.DepthMap, got {kind!r}")
         if isinstance(kind, PanopticMap):
-            found[name] = PanopticFiles(kind, name, images, file_names, sizes, objects)
+            found[name] = PanopticFiles(kind, name, images, file_names, sizes, None if objects is None else objects())
         else:
             found[name] = FileMaps(kind, name, images, file_names, sizes)
     for own in found.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,7 +142,7 @@ class CocoReader(FolderSource):
         # of no image a file is there: it is the folder that is wrong, and no loader could skip them
         if len(self.missing) == len(self):
             self.check_files()
-        objects = self._objects_of_images(data.crowd[keep])
+        objects = partial(self._objects_of_images, data.crowd[keep])
         self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes, objects)
         if found:  # `check` knows nothing of maps
             self.remedy = "replace the file, or leave its image out of the JSON file"
