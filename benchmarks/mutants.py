@@ -1258,9 +1258,9 @@ MUTANTS: list[Mutant] = [
         "tests/converters/test_label_maps.py::test_faults_of_class_maps",
     ),
     Mutant(
-        "converters/formats/coco_panoptic.py",
-        "UNITS = 1, 256, 65536",
-        "UNITS = 65536, 256, 1",
+        "detaug/maps/kinds.py",
+        "COLOR_UNITS = 1, 256, 65536",
+        "COLOR_UNITS = 65536, 256, 1",
         "tests/converters/test_coco_panoptic.py::test_things_have_the_masks_of_their_segments",
     ),
     Mutant(

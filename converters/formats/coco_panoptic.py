@@ -37,9 +37,7 @@ from detaug.errors import ConversionError, InputError
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.paths import is_below, list_files
 from detaug.findings.finding import Finding, shown
-
-UNITS = 1, 256, 65536
-"""Of red, green and blue, in the id of a segment."""
+from detaug.maps.kinds import numbers_of_colors
 
 _SEGMENT = ("id", "category_id", "iscrowd", "bbox", "area")
 _ENTRY = ("image_id", "file_name", "segments_info")
@@ -145,7 +143,7 @@ def _read(
     pixels = pixels_of(path)
     if pixels.ndim != 3:
         raise ObjectError(f"{path} has no colors, which would be the ids of segments")
-    ids = pixels[..., :3].astype(np.int64) @ np.array(UNITS)
+    ids = numbers_of_colors(pixels)
     record.size = ids.shape[1], ids.shape[0]
     segments = list_of(entry.get("segments_info"), "segments_info")
     known = {id_of(segment.get("id")) for segment in segments if isinstance(segment, dict)}

@@ -143,7 +143,7 @@ def _look(maps: FileMaps, index: int) -> _Looked:
     assert isinstance(kind, PlainMap)
     try:
         pixels = pixels_of(path)
-        values = kind.values_from(pixels, path)
+        values = kind.values_of(pixels, path)
         maps.check_size(index, path, values)
     except MapError as error:
         return _Looked({error.finding: str(error)})

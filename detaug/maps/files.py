@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files.paths import list_files
-from detaug.maps.kinds import EXTENSIONS, LOSSY, MapError, MapKind
+from detaug.maps.kinds import EXTENSIONS, LOSSY, MapError, MapKind, pixels_of
 from detaug.maps.segments import Segments
 from detaug.maps.values import MapValues, no_map
 
@@ -100,7 +100,7 @@ class FileMaps:
 
     def _decoded(self, index: int, path: Path) -> tuple[NDArray[Any], Segments | None]:
         """Return the values of a file, (H, W), and what they are, where that is more than a number."""
-        values = self.kind.values_of(path)
+        values = self.kind.values_of(pixels_of(path), path)
         self.check_size(index, path, values)
         return values, None
 

@@ -129,12 +129,8 @@ class ClassMap:
     def _has_colors(self) -> bool:
         return isinstance(self.table, Mapping) and any(map(_is_color, self.table))
 
-    def values_of(self, path: Path) -> NDArray[Any]:
+    def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
         """Return (H, W) the values of a file, of `dtype`. Raises MapError for one that cannot be one."""
-        return self.values_from(pixels_of(path), path)
-
-    def values_from(self, pixels: Pixels, path: Path) -> NDArray[Any]:
-        """Return `values_of` a file that was decoded already."""
         found = pixels.values
         if found.ndim == 3:
             if not self._has_colors:
@@ -143,7 +139,7 @@ class ClassMap:
                     "color, {(128, 64, 128): 0, ...}",
                     "map-colors",
                 )
-            found = found[..., :3].astype(np.int64) @ np.array(COLOR_UNITS)
+            found = numbers_of_colors(found)
         elif self._has_colors:
             raise MapError(
                 f"{path} has numbers, and the table of its ClassMap is one of colors; give it numbers", "map-colors"
@@ -219,12 +215,8 @@ class DepthMap:
         """Return the value of what shows nothing that is known: fill, padding, what was erased."""
         return 0
 
-    def values_of(self, path: Path) -> NDArray[Any]:
+    def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
         """Return (H, W) the values of a file, of `dtype`. Raises MapError for one that cannot be one."""
-        return self.values_from(pixels_of(path), path)
-
-    def values_from(self, pixels: Pixels, path: Path) -> NDArray[Any]:
-        """Return `values_of` a file that was decoded already."""
         found = pixels.values
         if pixels.mode == "P":
             raise MapError(f"{path} has a palette, whose numbers are no depths", "map-colors")
@@ -285,16 +277,15 @@ class PanopticMap:
         object.__setattr__(result, "is_thing", tuple(map(bool, is_thing)))
         return result
 
-    def values_of(self, path: Path) -> NDArray[Any]:
-        """Return (H, W) int64, the ids of a file. Raises InputError for one that cannot be one."""
-        found, mode = pixels_of(path)
+    def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
+        """Return (H, W) int64, the ids of a file. Raises MapError for one that cannot be one."""
+        found, mode = pixels
         if mode == "P":  # what makes files smaller without loss writes few colors so
             with Image.open(path) as image:
                 found = np.asarray(image.convert("RGB"))
         if found.dtype.kind not in "ui" or (found.ndim == 3 and (found.dtype != np.uint8 or found.shape[2] < 3)):
             raise MapError(f"{path} has pixels of the kind {mode}, where ids are colors of 8 bits, or whole numbers")
-        ids: NDArray[Any] = found.astype(np.int64)
-        return ids if ids.ndim == 2 else np.dot(ids[..., :3], COLOR_UNITS)
+        return found.astype(np.int64) if found.ndim == 2 else numbers_of_colors(found)
 
 
 for _kind in (ClassMap, DepthMap, PanopticMap):
@@ -322,6 +313,11 @@ def _as_number(key: int | Color) -> int:
 
 def _as_color(number: int) -> Color:
     return number % 256, number // 256 % 256, number // 65536
+
+
+def numbers_of_colors(colors: NDArray[Any]) -> NDArray[np.int64]:
+    """Return (H, W) r + 256 g + 256^2 b of colors (H, W, 3 or 4)."""
+    return np.asarray(colors[..., :3].astype(np.int64) @ np.array(COLOR_UNITS))
 
 
 class Pixels(NamedTuple):

@@ -178,7 +178,7 @@ def _with_map(image: Image.Image, summary: CheckSummary, finding: CheckFinding) 
         return draw_map(image, MapMarks(known, 0, limits=depth_limits([known])), {})
     name: Callable[[int], str] = str  # of a value that is no class, which is drawn, too
     try:
-        values = kind.values_from(pixels, path)
+        values = kind.values_of(pixels, path)
         name = kind.class_name
     except InputError:
         pass
@@ -188,7 +188,7 @@ def _with_map(image: Image.Image, summary: CheckSummary, finding: CheckFinding) 
 
 def values_of_depths(pixels: Pixels, kind: DepthMap) -> Array:
     """Return (H, W) the depths of a file, those of a palette too."""
-    return kind.values_from(Pixels(pixels.values, ""), Path())
+    return kind.values_of(Pixels(pixels.values, ""), Path())
 
 
 def _finite(values: Any, width: int) -> Array | None:
