@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -329,11 +331,18 @@ class Pixels(NamedTuple):
     """Pillow's name of their kind: "P" with a palette, "1" with one bit each."""
 
 
+ONE_PARSER = Lock()
+"""NumPy parses the header of a .npy file with `ast`, which raises SystemError in several threads before Python 3.11.8
+and 3.12.2 (https://github.com/python/cpython/issues/106905)."""
+
+
 def pixels_of(path: Path) -> Pixels:
     """Return the pixels of a file as they are. Raises MapError for a file that no map is read from."""
     if path.suffix.lower() == ".npy":
         try:
-            return Pixels(np.asarray(np.load(path, allow_pickle=False)), "array")
+            content = BytesIO(path.read_bytes())
+            with ONE_PARSER:
+                return Pixels(np.asarray(np.load(content, allow_pickle=False)), "array")
         except (ValueError, EOFError) as error:
             raise MapError(f"{path} is no array of NumPy ({error})") from None
     try:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from seeds import slow
 
 import detaug as da
 from detaug.errors import DataError, InputError
+from detaug.maps.kinds import pixels_of
 from detaug.ops.op import Op
 
 BLACK = (0, 0, 0)
@@ -749,3 +753,34 @@ def test_an_image_whose_header_is_broken_is_named_with_what_to_do(tmp_path: Path
         InputError, match=r"1 of 3 images cannot be used, .*1.png, which .*; replace the file, or remove"
     ):
         evaluate(da.MapReader(tmp_path / "images", tmp_path / "maps"))
+
+
+class Slow:
+    """Garbage, at whose end another thread goes on."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        time.sleep(0)
+
+
+def test_many_threads_read_arrays(tmp_path: Path) -> None:
+    """NumPy parses headers with `ast`, which is for one thread alone before Python 3.11.8 and 3.12.2.
+
+    It shows where the garbage collector runs in a parser, and changes threads.
+    """
+    path = tmp_path / "depth.npy"
+    np.save(path, np.ones((3, 4), np.float32))
+
+    def read(_: int) -> float:
+        Slow()
+        return float(pixels_of(path).values.sum())
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(20)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert {*pool.map(read, range(8000))} == {12}
+    finally:
+        gc.set_threshold(*threshold)
