@@ -39,7 +39,7 @@ from detaug.files.paths import last_part, list_files, stem_of
 from detaug.findings.finding import Finding
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import map_ahead
-from detaug.maps.kinds import CITYSCAPES
+from detaug.maps.kinds import CITYSCAPES, ClassMap
 from detaug.maps.values import is_scaled
 
 VOC_CLASSES = (
@@ -161,10 +161,10 @@ def _numbers(path: Path, size: tuple[int, int]) -> NDArray[np.int64]:
     return numbers
 
 
-def maps_argument(source: AnnotationFiles, pairs: Mapping[str, str], files: Sequence[str], more: str = "") -> str:
-    """Return the argument of a reader for the maps, as text. files: those of the pairs, in a folder of their own."""
+def _class_map(source: AnnotationFiles, files: Sequence[str], classes: Sequence[str], **more: Any) -> ClassMap:
+    """Return the maps of classes that files are, in a folder of their own. classes: their names, if they are known."""
     folder = source.folder / os.path.commonpath([os.path.dirname(file) for file in files])
-    return f', maps={{"semantic": da.ClassMap("{folder}"{more})}}'
+    return ClassMap(os.fspath(folder), classes=tuple(classes) or None, **more)
 
 
 # --------------------------------------------------------------------------------------------------- Pascal VOC
@@ -178,9 +178,9 @@ def read_voc_masks(source: AnnotationFiles) -> Contents:
     """
     pairs = _pairs(source, stem_of)
     names = names_of_classes(source.folder, source.files[0])
-    maps = maps_argument(source, pairs, [_class_file(file) for file in source.files])
+    map = _class_map(source, [_class_file(file) for file in source.files], names)
     read = partial(_read_voc, names=names)
-    return _contents(source, pairs, read, class_names=_without_background(names), keeps_unused=False, maps=maps)
+    return _contents(source, pairs, read, class_names=_without_background(names), keeps_unused=False, map=map)
 
 
 def _class_file(file: str) -> str:
@@ -253,8 +253,8 @@ def read_cityscapes(source: AnnotationFiles) -> Contents:
     """Read the objects of *_instanceIds.png: id * 1000 + n; id alone is a group, a crowd; caravans are ignored."""
     pairs = _pairs(source, _stem_of_city)
     kind = stem_of(source.files[0]).removesuffix("_instanceIds").rpartition("_")[2]  # gtFine or gtCoarse
-    maps = maps_argument(source, pairs, source.files, f', suffix="_{kind}_labelIds", table="cityscapes"')
-    return _contents(source, pairs, _read_city, class_names=list(INSTANCES.values()), maps=maps)
+    map = _class_map(source, source.files, CITYSCAPES_CLASSES, suffix=f"_{kind}_labelIds", table="cityscapes")
+    return _contents(source, pairs, _read_city, class_names=list(INSTANCES.values()), map=map)
 
 
 def _stem_of_city(name: str) -> str:
@@ -292,9 +292,9 @@ def read_semantic(source: AnnotationFiles) -> Contents:
     pairs = _pairs(source, stem_of)
     names = names_of_classes(source.folder, source.files[0])
     is_ade = any(_first(above, "objectInfo150.txt") for above in (source.folder / source.files[0]).parents[:4])
-    maps = maps_argument(source, pairs, source.files, ', table="ade20k"' if is_ade else "")
     names = names or [f"class {number}" for number in range(_classes(source) + 1)]
-    return _contents(source, pairs, _read_semantic, class_names=names, maps=maps)
+    map = _class_map(source, source.files, names, table="ade20k" if is_ade else None)
+    return _contents(source, pairs, _read_semantic, class_names=names, map=map)
 
 
 def _classes(source: AnnotationFiles) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from detaug.coco.boxes import BoxNumbers
     from detaug.converters.records.images import Images
     from detaug.converters.records.placing import Placed
+    from detaug.maps.kinds import ClassMap
 
 Edges = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -176,8 +177,8 @@ class Contents(NamedTuple):
     """Kind of the finding about an image without a file, if the format has one for each; "dropped" leaves it out."""
     compares_images: bool = False
     """Whether images with the same bytes are findings."""
-    maps: str = ""
-    """The argument `maps=` of a reader, if images have maps of the classes: `, maps={...}`. Classes need no object."""
+    map: ClassMap | None = None
+    """Of images that have maps of their classes, which then need no object."""
     title: str = ""
     """What the JSON file says it was converted from, if it is not the name of the format."""
     info: Mapping[str, Any] = {}

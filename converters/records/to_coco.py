@@ -34,6 +34,7 @@ from detaug.files.paths import PathLike
 from detaug.findings.finding import Finding, counted, has_error, shown
 from detaug.findings.kinds import KINDS
 from detaug.machine.parallel import Progress, map_in_jobs
+from detaug.maps.named import python_text
 from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
 from detaug.outputs.part import Part
 from detaug.outputs.summary import (
@@ -139,12 +140,13 @@ def records_to_coco(
         findings=tuple(findings),
         report=report,
         other_splits=tuple(contents.other_splits),
+        map=contents.map,
         next_step=how_to_load(
             paths["output"],
             image_folder,
             [contents.videos.get(name, {}) for name in videos_of(dataset.images)],
             [*dataset.shapes, *(["keypoints"] if any(dataset.key_points.values()) else [])],
-            contents.maps,
+            "" if contents.map is None else f', maps={{"semantic": {python_text(contents.map)}}}',
         ),
     )
 

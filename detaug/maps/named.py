@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -12,6 +13,7 @@ from typing import Any
 
 from detaug.coco.classes_and_images import read_class_names
 from detaug.errors import InputError
+from detaug.files.atomic import write_atomically, write_json
 from detaug.maps.kinds import PRESETS, ClassMap, DepthMap, MapKind
 
 KINDS: Mapping[str, type[MapKind]] = {"classes": ClassMap, "depth": DepthMap}
@@ -44,6 +46,37 @@ def read_map(text: str) -> tuple[str, MapKind]:
         if key not in names:
             raise InputError(f"the map {name!r} must have keys of {', '.join(sorted(names))} and kind, got {key!r}")
     return name, KINDS[kind](folder, **{key: _READ[key](key, value) for key, value in given.items()})
+
+
+def python_text(kind: ClassMap) -> str:
+    """Return Python that makes a map, without the names of its classes, which may be many.
+
+    >>> from detaug.maps.named import python_text
+    >>> python_text(da.ClassMap("masks", table="ade20k", classes=["wall", "building"]))
+    'da.ClassMap("masks", table="ade20k")'
+    """
+    arguments = [json.dumps(os.fspath(kind.folder))]
+    arguments += [f"{key}={json.dumps(value)}" for key, value in _settings(kind).items()]
+    return f"da.ClassMap({', '.join(arguments)})"
+
+
+def map_text(name: str, kind: ClassMap, folder: Path) -> str:
+    """Return a map as `read_map` takes it. The names of its classes, and a table, become files in `folder`."""
+    settings = _settings(kind)
+    if kind.classes is not None:
+        settings["classes"] = folder / "class_names.txt"
+        write_atomically(settings["classes"], ["".join(f"{each}\n" for each in kind.classes)])
+    if isinstance(kind.table, Mapping):
+        settings["table"] = folder / "table.json"
+        keys = [",".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in kind.table]
+        write_json(settings["table"], dict(zip(keys, kind.table.values(), strict=True)))
+    return ",".join([f"{name}={os.fspath(kind.folder)}", *(f"{key}={value}" for key, value in settings.items())])
+
+
+def _settings(kind: ClassMap) -> dict[str, Any]:
+    """Return the arguments of a map that are not its defaults, but for the folder and the names of classes."""
+    given = {each.name: getattr(kind, each.name) for each in fields(kind) if each.default != getattr(kind, each.name)}
+    return {key: value for key, value in given.items() if key not in ("folder", "classes")}
 
 
 def _number(read: Callable[[str], Any]) -> Callable[[str, str], Any]:

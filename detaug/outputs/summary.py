@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from detaug.errors import ConversionError
 from detaug.files.atomic import json_written_with
@@ -21,6 +21,9 @@ from detaug.findings.finding import (
 )
 from detaug.findings.kinds import KINDS
 from detaug.outputs.guards import OnError
+
+if TYPE_CHECKING:
+    from detaug.maps.kinds import ClassMap
 
 _MOST_PROBLEMS_SHOWN = 100
 _MOST_NAMES_SHOWN = 8
@@ -54,6 +57,8 @@ class Summary:
     """How many of the boxes are crowds (iscrowd 1), which are not trained on."""
     other_splits: tuple[str, ...] = ()
     """Splits of the dataset that were not converted."""
+    map: ClassMap | None = field(default=None, repr=False)
+    """The maps of the classes of the images, of datasets that have such."""
 
     @property
     def boxes(self) -> int:
