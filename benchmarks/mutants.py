@@ -1084,9 +1084,9 @@ MUTANTS: list[Mutant] = [
         "tests/maps/test_maps.py::test_tables",
     ),
     Mutant(
-        "detaug/maps/files.py",
-        "abs(height * wide - width * tall) <= max(wide, tall)",
-        "abs(height * wide - width * tall) <= 100 * max(wide, tall)",
+        "detaug/maps/values.py",
+        "<= max(image)",
+        "<= 100 * max(image)",
         "tests/maps/test_maps.py::test_a_map_that_cannot_be_used_is_named_or_skipped",
     ),
     Mutant(
@@ -1253,7 +1253,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "converters/formats/label_maps.py",
-        "if abs(height * size[1] - width * size[0]) > max(size):",
+        "if not is_scaled((height, width), size):",
         "if False:",
         "tests/converters/test_label_maps.py::test_faults_of_class_maps",
     ),

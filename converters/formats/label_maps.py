@@ -40,6 +40,7 @@ from detaug.findings.finding import Finding
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import map_ahead
 from detaug.maps.kinds import CITYSCAPES
+from detaug.maps.values import is_scaled
 
 VOC_CLASSES = (
     "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
@@ -247,8 +248,6 @@ def _first(folder: Path, pattern: str) -> Path | None:
 
 # --------------------------------------------------------------------------------------------------- Cityscapes
 
-INSTANCE_ENDS = ("_instanceIds", "_labelIds")
-
 
 def read_cityscapes(source: AnnotationFiles) -> Contents:
     """Read the objects of *_instanceIds.png: id * 1000 + n; id alone is a group, a crowd; caravans are ignored."""
@@ -320,5 +319,5 @@ def _read_semantic(record: Record, path: Path, size: tuple[int, int]) -> None:
             width, height = image.size
     except PILLOW_ERRORS as error:
         raise ObjectError(f"{path} cannot be read: {error}") from None
-    if abs(height * size[1] - width * size[0]) > max(size):  # smaller maps are read, too
+    if not is_scaled((height, width), size):
         raise ObjectError(f"{path} has {width} x {height} pixels, and its image {size[1]} x {size[0]}")

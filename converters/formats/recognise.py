@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 from detaug.errors import ConversionError, InputError
 from detaug.files.formats import BY_NAME, FORMATS, Form, Format
@@ -64,7 +64,9 @@ def recognise(path: PathLike, name: str | None = None) -> Recognised:
 
 def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     if name is not None and BY_NAME[name].folders:
-        return _of_folders(folder, [BY_NAME[name]])
+        if found := _of_folders(folder, [BY_NAME[name]]):
+            return found
+        raise ConversionError(f"{folder} has no maps in the folders of {BY_NAME[name].title}; leave --from out")
     groups: dict[tuple[str, str], list[str]] = {}
     for file in list_files(folder, ("",), regular=False):
         if not file.lower().endswith(IMAGE_EXTENSIONS):
@@ -75,7 +77,7 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     for file, form in forms.items():
         if form and form.format and not (form.format == "coco" and _is_output(folder / file)):
             by_format.setdefault(form.format, []).append(file)
-    if name is None and not by_format and (found := _of_folders(folder, FORMATS, is_sure=False)):
+    if name is None and not by_format and (found := _of_folders(folder, FORMATS)):
         return found
     if name is None and len(by_format) != 1:
         raise ConversionError(_why_unclear(folder, by_format, forms))
@@ -93,21 +95,12 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     return Recognised(BY_NAME[name], folder, folder, files, sorted(unused))
 
 
-@overload
-def _of_folders(folder: Path, formats: Sequence[Format]) -> Recognised: ...
-@overload
-def _of_folders(folder: Path, formats: Sequence[Format], *, is_sure: bool) -> Recognised | None: ...
-def _of_folders(folder: Path, formats: Sequence[Format], *, is_sure: bool = True) -> Recognised | None:
-    """Return the first format whose folders of images and maps these are, the more special before others.
-
-    is_sure: it is the one that was named. Raises ConversionError where its folders are others.
-    """
+def _of_folders(folder: Path, formats: Sequence[Format]) -> Recognised | None:
+    """Return the first format whose folders of images and maps these are, the more special before others."""
     names = list_files(folder, ("",), regular=False)
     for format in sorted(formats, key=lambda row: row.name == "semantic"):
         if format.folders and (files := format.folders(names)):
             return Recognised(format, folder, folder, sorted(files))
-    if is_sure:
-        raise ConversionError(f"{folder} has no maps in the folders of {formats[0].title}; leave --from out")
     return None
 
 

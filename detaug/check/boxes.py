@@ -10,6 +10,7 @@ import numpy as np
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.check.similar_names import similar_names
+from detaug.coco.boxes import box_iou
 from detaug.coco.table import Table
 from detaug.findings.entries import Findings, about_json, from_messages
 from detaug.findings.finding import counted, shown
@@ -130,15 +131,6 @@ def close_pairs(boxes: Floats, image: Ints) -> tuple[Ints, Ints]:
         chunks.append(order[np.stack([close, close + step], axis=1)])
     pairs = np.concatenate(chunks)
     return pairs[:, 0], pairs[:, 1]
-
-
-def box_iou(first: Floats, second: Floats) -> Floats:
-    """Return (n,) the IoU of (n, 4) and (n, 4) XYXY boxes."""
-    sides = np.minimum(first[:, 2:], second[:, 2:]) - np.maximum(first[:, :2], second[:, :2])
-    overlap = np.clip(sides, 0, None).prod(axis=1)
-    areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) for boxes in (first, second)]
-    union: Floats = areas[0] + areas[1] - overlap
-    return np.asarray(overlap / union)
 
 
 def _unusual(table: Table, rows: Ints) -> Iterator[Findings]:

@@ -124,7 +124,8 @@ def check_coco(
         findings += check_groups(table, other.table, groups, one_folder=other.folder == folder)
     found, of_maps = check_maps(table, folder, headers, maps or {}, progress)
     findings += found
-    if maps and not len(table.boxes):  # what is learned is in the maps
+    only_maps = bool(maps) and not len(table.boxes)  # what is learned is in them
+    if only_maps:
         findings = [finding for finding in findings if finding.kind not in ("objects-none", "class-empty")]
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
@@ -134,7 +135,7 @@ def check_coco(
     _check_dropped(table, drop_classes)
     cleaned = None
     if clean is not None:
-        cleaned = write_clean(table, findings, paths["clean"], drop_classes, has_maps=bool(maps))
+        cleaned = write_clean(table, findings, paths["clean"], drop_classes, only_maps=only_maps)
     summary = _summary(
         table, folder, findings, cleaned, paths.get("report"), of_maps, decoded=decode, opened=opened, part=own
     )

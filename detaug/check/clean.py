@@ -85,13 +85,13 @@ def write_clean(
     path: Path,
     drop_classes: Sequence[str] = (),
     *,
-    has_maps: bool = False,
+    only_maps: bool = False,
 ) -> Cleaned | NotCleaned:
     """Write the JSON file without the rows that have errors and without the annotations of images and classes left out.
 
     All other rows stay, with their ids and all their keys, but for shapes that `CocoReader` would refuse. Nothing is
     written where no object would be left, or where those left would be wrong. drop_classes: names of classes to leave
-    out. has_maps: whether images have maps, so that they are of use without boxes.
+    out. only_maps: whether images have maps and no boxes, so that they are of use without an object.
     """
     findings = list(findings)
     errors = [finding for finding in findings if finding.severity == "error"]
@@ -106,7 +106,7 @@ def write_clean(
     usable["annotations"] = with_category & np.append(usable["images"], False)[table.image_index]
     new_ids = _new_ids(table, errors, usable["annotations"])
     usable["images"][list(joined)] = False
-    if reason := _fault(table, errors, usable, has_maps=has_maps and not len(table.boxes)):
+    if reason := _fault(table, errors, usable, only_maps=only_maps):
         return NotCleaned(path, reason)
     changes = {"annotations": _changes(table, usable["annotations"], new_ids, joined)}
     changes |= {"categories": dict[int, Row](), "images": dict[int, Row]()}
@@ -211,7 +211,7 @@ def _change_shapes(table: Table, findings: Sequence[Findings], changes: Mapping[
             changes[finding.where][row] = changes[finding.where].get(row, {}) | new
 
 
-def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Bools], *, has_maps: bool) -> str:
+def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Bools], *, only_maps: bool) -> str:
     """Return why the rows left would be no dataset; "" where they are one."""
     relative = [error.kind.partition("-")[0] for error in errors if error.kind.endswith("-relative")]
     if relative:
@@ -222,7 +222,7 @@ def _fault(table: Table, errors: Sequence[Findings], usable: dict[Where, Bools],
         if not usable[where].any():
             return f"since none of the {where} can be used"
     has_class = bool((table.image_categories[usable["images"]] >= 0).any())
-    if not has_maps and not has_class and not (usable["annotations"] & ~table.crowd).any():
+    if not only_maps and not has_class and not (usable["annotations"] & ~table.crowd).any():
         return "since no object would be left to train on"
     return ""
 

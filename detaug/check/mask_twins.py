@@ -8,7 +8,8 @@ import numpy as np
 from pycocotools import mask as coco_mask
 
 from detaug.arrays import Floats, Ints
-from detaug.check.boxes import SAME_IOU, box_iou, close_pairs
+from detaug.check.boxes import SAME_IOU, close_pairs
+from detaug.coco.boxes import box_iou
 from detaug.coco.outlines import OutlineColumns, encode_counts
 
 SAME_MASK_IOU = 0.95

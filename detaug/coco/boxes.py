@@ -219,3 +219,12 @@ def rows_of(boxes: dict[int, list[float]], count: int) -> Bools:
     mask: Bools = np.zeros(count, bool)
     mask[list(boxes)] = True
     return mask
+
+
+def box_iou(first: Floats, second: Floats) -> Floats:
+    """Return (n,) the IoU of (n, 4) and (n, 4) XYXY boxes; 0 where neither has an area."""
+    sides = np.minimum(first[:, 2:], second[:, 2:]) - np.maximum(first[:, :2], second[:, :2])
+    overlap = sides.clip(0).prod(axis=1)
+    areas = [(boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1) for boxes in (first, second)]
+    union = areas[0] + areas[1] - overlap
+    return np.asarray(np.divide(overlap, union, out=np.zeros_like(overlap), where=union > 0))

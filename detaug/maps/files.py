@@ -14,7 +14,7 @@ from detaug.errors import InputError
 from detaug.files.paths import list_files
 from detaug.maps.kinds import EXTENSIONS, LOSSY, MapError, MapKind, pixels_of
 from detaug.maps.segments import Segments
-from detaug.maps.values import MapValues, no_map
+from detaug.maps.values import MapValues, is_scaled, no_map
 
 KEPT = 2 << 30
 """Bytes of maps of classes that a source keeps in memory: about 100,000 of those of COCO."""
@@ -146,10 +146,7 @@ class FileMaps:
     def check_size(self, index: int, path: Path, values: NDArray[Any]) -> None:
         """Raise MapError for a map that is not of this image: it may be smaller or larger, of the same shape."""
         (height, width), (tall, wide) = values.shape, self._sizes[index].tolist()
-        if (height, width) == (tall, wide):
-            return
-        # either side is that of the other one's scale, rounded
-        if min(height, width) and abs(height * wide - width * tall) <= max(wide, tall):
+        if is_scaled((height, width), (tall, wide)):
             return
         turned = "as if the image's EXIF orientation were not applied; turn it too"
         why = turned if (height, width) == (wide, tall) else "so it is not of it"

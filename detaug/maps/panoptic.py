@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
+from detaug.coco.boxes import box_iou
 from detaug.errors import InputError
 from detaug.maps.files import FileMaps
 from detaug.maps.kinds import PanopticMap
@@ -204,7 +205,7 @@ def match_objects(image: Ints, label: Ints, boxes: Floats, objects: ObjectsOfIma
     counts = high - low
     segment = np.repeat(np.arange(len(boxes)), counts)
     annotation = order[np.arange(len(segment)) + np.repeat(high - np.cumsum(counts), counts)]
-    iou = _iou(boxes[segment], objects.boxes[annotation])
+    iou = box_iou(boxes[segment], objects.boxes[annotation])
     near = np.flatnonzero(iou >= SAME_OBJECT)
     near = near[np.argsort(-iou[near], kind="stable")]
     found, taken = np.full(len(boxes), -1), np.zeros(len(keys), bool)
@@ -212,11 +213,3 @@ def match_objects(image: Ints, label: Ints, boxes: Floats, objects: ObjectsOfIma
         if found[one] < 0 and not taken[other]:
             found[one], taken[other] = other, True
     return found
-
-
-def _iou(one: Floats, other: Floats) -> Floats:
-    """Return (P,) of pairs of boxes (P, 4)."""
-    shared = (np.minimum(one[:, 2:], other[:, 2:]) - np.maximum(one[:, :2], other[:, :2])).clip(0).prod(1)
-    areas = [(boxes[:, 2:] - boxes[:, :2]).clip(0).prod(1) for boxes in (one, other)]
-    together = areas[0] + areas[1] - shared
-    return np.asarray(np.divide(shared, together, out=np.zeros_like(shared), where=together > 0))

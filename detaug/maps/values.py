@@ -12,6 +12,14 @@ from detaug.arrays import Floats, Ints
 from detaug.maps.segments import Segments
 
 
+def is_scaled(size: tuple[int, int], image: tuple[int, int]) -> bool:
+    """Return whether a map is an image, smaller or larger: either side is that of the other one's scale, rounded.
+
+    Both: height and width.
+    """
+    return min(size) > 0 and abs(size[0] * image[1] - size[1] * image[0]) <= max(image)
+
+
 @dataclass(frozen=True, eq=False)
 class MapValues:
     """A map of one image: (H, W) values, and where in them the pixels of the image are.

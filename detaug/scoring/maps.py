@@ -23,8 +23,7 @@ from detaug.evaluation.panoptic import PanopticCounts, PanopticMetrics, Predicte
 from detaug.evaluation.semantic import SemanticCounts, SemanticMetrics
 from detaug.files.atomic import write_json
 from detaug.files.formats import is_panoptic
-from detaug.files.image_headers import IMAGE_EXTENSIONS
-from detaug.files.paths import PathLike, list_files
+from detaug.files.paths import PathLike
 from detaug.files.sample import Sample
 from detaug.files.text import read_json
 from detaug.findings.finding import short_name
@@ -37,7 +36,7 @@ from detaug.maps.segments import NO_SEGMENTS
 from detaug.maps.values import MapValues
 from detaug.outputs.guards import output_files
 from detaug.sources.coco_reader import CocoReader
-from detaug.sources.size_cache import stat_files, with_sizes
+from detaug.sources.scanned_folder import scan_images
 
 Kind = Literal["semantic", "panoptic", "depth"]
 Metrics = SemanticMetrics | PanopticMetrics | DepthMetrics
@@ -134,9 +133,10 @@ def evaluate_maps(
     score: Any = {"semantic": _score_classes, "panoptic": _score_segments, "depth": _score_depths}[kind]
     options: dict[str, Any] = {"classes": classes, "ignore": ignore, "table": table, "suffix": suffix}
     options |= {"scale": scale, "max_depth": max_depth, "annotations": annotations}
-    metrics, pairs = score(_images_of(images, annotations), maps, Path(predictions), options, progress)
+    found = _images_of(images, annotations)
+    metrics, pairs = score(found, maps, Path(predictions), options, progress)
     inputs = [Path(each) for each in (predictions, images, annotations, maps) if each is not None]
-    counts = len(pairs.scored), len(pairs.truth._paths) - len(pairs.scored)
+    counts = len(pairs.scored), len(found.file_names) - len(pairs.scored)
     return MapEvaluation(kind, os.fspath(predictions), metrics, *counts, tuple(inputs))
 
 
@@ -148,16 +148,11 @@ def _images_of(images: PathLike, annotations: PathLike | None) -> _Images:
         return _Images(reader.folder, reader.file_names, reader.sizes)
     if annotations is not None:
         return _images_of_panoptic(folder, Path(annotations))
-    if not folder.is_dir():
-        raise InputError(f"{images}: no such folder; it must hold the images")
-    names = list_files(folder, IMAGE_EXTENSIONS, regular=False)
-    if not names:
-        raise InputError(f"{images}: has no images ({', '.join(IMAGE_EXTENSIONS)})")
-    sizes, faults = with_sizes(folder, folder, stat_files(folder, names), cache=False)
+    files, sizes, faults = scan_images(Path(images), cache=False)
     if faults:
         index, why = min(faults.items())
-        raise InputError(f"{folder / names[index]} {why}; replace the file, or remove it")
-    return _Images(folder, names, sizes)
+        raise InputError(f"{folder / files.names[index]} {why}; replace the file, or remove it")
+    return _Images(folder, files.names, sizes)
 
 
 def _is_panoptic(path: Path) -> bool:
@@ -182,13 +177,13 @@ def _images_of_panoptic(folder: Path, path: Path) -> _Images:
 class _Pairs:
     """The maps of images, and their predictions."""
 
-    def __init__(self, truth: FileMaps, predicted: FileMaps, progress: Progress | None) -> None:
-        """Raises InputError for an image with a map and without a prediction."""
+    def __init__(self, names: Sequence[str], truth: FileMaps, predicted: FileMaps, progress: Progress | None) -> None:
+        """`names`: of the images. Raises InputError for an image with a map and without a prediction."""
         self.truth, self.predicted, self._progress = truth, predicted, progress
-        self.scored = [index for index, path in enumerate(truth._paths) if path is not None]
-        without = [index for index in self.scored if predicted._paths[index] is None]
+        self.scored = [index for index in range(len(names)) if truth.path(index) is not None]
+        without = [index for index in self.scored if predicted.path(index) is None]
         if without:
-            first = truth._file_names[without[0]]
+            first = names[without[0]]
             raise InputError(
                 f"{predicted.folder}: {len(without):,} of {len(self.scored):,} images have no prediction there, the "
                 f"first: {first}; predict them too, or leave them out of the images"
@@ -197,7 +192,7 @@ class _Pairs:
     def __iter__(self) -> Any:
         """Yield the map, its prediction, and the prediction's file, of each image."""
         for done, index in enumerate(self.scored, 1):
-            yield self.truth.read(index), self.predicted.read(index), self.predicted._paths[index]
+            yield self.truth.read(index), self.predicted.read(index), self.predicted.path(index)
             if self._progress:
                 self._progress(done, len(self.scored))
 
@@ -232,7 +227,7 @@ def _score_classes(
     classes, ignore = options["classes"], options["ignore"]
     kind = ClassMap(_needed(maps), ignore, options["table"], classes, options["suffix"], "ignore")
     found = ClassMap(predictions, ignore, classes=classes, missing="ignore")
-    pairs = _Pairs(_files(kind, "semantic", images), _files(found, "predictions", images), progress)
+    pairs = _Pairs(images.file_names, _files(kind, "semantic", images), _files(found, "predictions", images), progress)
     counts = SemanticCounts(256 if classes is None else len(classes), classes)
     for true, predicted, _ in pairs:
         counts.add(torch.from_numpy(_array(true)), _at_pixels(predicted, true.shape, nearest=True), ignore, "semantic")
@@ -251,7 +246,9 @@ def _score_segments(
     is_json = predictions.suffix.lower() == ".json"
     folder = predictions.absolute().with_suffix("") if is_json else predictions
     found = PanopticMap(folder, predictions.absolute() if is_json else None, missing="ignore")
-    pairs = _Pairs(truth, PanopticFiles(found, "predictions", *images, classes=truth.classes), progress)
+    pairs = _Pairs(
+        images.file_names, truth, PanopticFiles(found, "predictions", *images, classes=truth.classes), progress
+    )
     counts = PanopticCounts(truth.kind.class_names, truth.kind.is_thing)
     for true, predicted, _ in pairs:
         numbers = _at_pixels(predicted, true.shape, nearest=True).numpy()
@@ -265,7 +262,7 @@ def _score_depths(
 ) -> tuple[DepthMetrics, _Pairs]:
     kind = DepthMap(_needed(maps), options["scale"], suffix=options["suffix"], missing="ignore")
     found = DepthMap(predictions, options["scale"], missing="ignore")
-    pairs = _Pairs(_files(kind, "depth", images), _files(found, "predictions", images), progress)
+    pairs = _Pairs(images.file_names, _files(kind, "depth", images), _files(found, "predictions", images), progress)
     errors = DepthErrors(1e-3, inf if options["max_depth"] is None else options["max_depth"])
     for true, predicted, path in pairs:
         depths = torch.from_numpy(_array(true))

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from detaug.arguments import checks_names
-from detaug.errors import InputError
 from detaug.files.addresses import check_on_disk
-from detaug.files.image_headers import IMAGE_EXTENSIONS
-from detaug.files.paths import PathLike, list_files
+from detaug.files.paths import PathLike
 from detaug.maps.find import find_maps
 from detaug.maps.kinds import ClassMap, Missing, Table
-from detaug.sources.scanned_folder import ScannedFolder
-from detaug.sources.size_cache import stat_files, with_sizes
+from detaug.sources.scanned_folder import ScannedFolder, scan_images
 
 
 class MapReader(ScannedFolder):
@@ -49,13 +46,7 @@ class MapReader(ScannedFolder):
     ) -> None:
         check_on_disk(images)
         self.images, self.folder = Path(images), Path(images).absolute()
-        if not self.images.is_dir():
-            raise InputError(f"{self.images}: no such folder; it must hold the images")
-        names = list_files(self.images, IMAGE_EXTENSIONS, regular=False)  # links to nothing are named
-        if not names:
-            raise InputError(f"{self.images}: has no images ({', '.join(IMAGE_EXTENSIONS)})")
-        files = stat_files(self.folder, names)
-        sizes, faults = with_sizes(self.folder, self.folder, files, cache=cache)
+        files, sizes, faults = scan_images(self.images, cache=cache)
         super().__init__(sizes, list(classes or ()), origin=str(self.images))
         kind = ClassMap(masks, ignore, table, None if classes is None else tuple(classes), suffix, missing)
         self.maps = found = find_maps({"semantic": kind}, self.folder, files.names, self.sizes)

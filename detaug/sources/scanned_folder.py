@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -10,8 +11,21 @@ from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files import heif
 from detaug.files.image_file import short_digest
-from detaug.sources.size_cache import Faults, FileTable
+from detaug.files.image_headers import IMAGE_EXTENSIONS
+from detaug.files.paths import list_files
+from detaug.sources.size_cache import Faults, FileTable, stat_files, with_sizes
 from detaug.sources.source import FolderSource
+
+
+def scan_images(folder: Path, *, cache: bool) -> tuple[FileTable, Ints, Faults]:
+    """Return the images below a folder, their sizes and their faults. Raises InputError where there are none."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; it must hold the images")
+    names = list_files(folder, IMAGE_EXTENSIONS, regular=False)  # links to nothing are named
+    if not names:
+        raise InputError(f"{folder}: has no images ({', '.join(IMAGE_EXTENSIONS)})")
+    files = stat_files(folder.absolute(), names)
+    return files, *with_sizes(folder.absolute(), folder.absolute(), files, cache=cache)
 
 
 class ScannedFolder(FolderSource):

@@ -15,14 +15,15 @@ from detaug.arguments import checks_names
 from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.files.decodable import contiguous_tiff
+from detaug.maps.kinds import IDS
 from detaug.pixel_format import DType, PixelFormat
 from detaug.sources.decoder import SourceDecoder
 from detaug.sources.derived import DerivedSource
 from detaug.sources.source import Source, check_sources
 
-IDS, MOST_CLASSES, SAME_NEIGHBORS = 256, 64, 0.9
-"""Of a band that is a map of classes: its values are below the first, at most so many, and so many of 1 are as that
-of their neighbor. A thermal or depth band has noise, or larger values."""
+MOST_CLASSES, SAME_NEIGHBORS = 64, 0.9
+"""Of a band that is a map of classes: it has at most so many values, below `IDS`, and so many of 1 are as that of their
+neighbor. A thermal or depth band has noise, or larger values."""
 
 
 class StackReader(DerivedSource):
