@@ -39,7 +39,9 @@ class SemanticMetrics:
 
 class SemanticCounts:
     """Counts of pixels by true and predicted class. Source of the rules: the confusion matrix of
-    https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py.
+    https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py; for predictions of `ignore`, and of
+    other numbers that are no class, `intersect_and_union` in mmseg/evaluation/metrics/iou_metric.py of
+    https://github.com/open-mmlab/mmsegmentation: they are in the union of the true class, and in no other.
     """
 
     def __init__(self, classes: int, names: Sequence[str] | None, device: torch.device | str = "cpu") -> None:
@@ -52,7 +54,8 @@ class SemanticCounts:
         truth, found = truth.to(found.device)[known].long(), found[known]
         if len(truth) and int(truth.max()) >= classes:
             raise InputError(f"the map {name!r} has the class {int(truth.max())}, num_classes is {classes}")
-        found = found.where((found >= 0) & (found < classes), classes)  # of no class: wrong
+        is_class = (found >= 0) & (found < classes) & (found != ignore)
+        found = found.where(is_class, classes)  # of no class: wrong
         pairs = truth * (classes + 1) + found
         self._counts += torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
 
@@ -75,8 +78,10 @@ class SemanticEvaluator:
 
     `num_classes`: of the model; None: the number of names of the map, `ClassMap(classes=)`. `map`: its name. True
     classes are those of the files, so predictions are moved to their pixels: scores are interpolated linearly, then
-    the largest is taken. Pixels with `ignore` are not counted. Source of the rules: the confusion matrix of
-    https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py.
+    the largest is taken. Pixels with `ignore` are not counted; a prediction of `ignore`, or of another number that is
+    no class, is wrong. Sources of the rules: the confusion matrix of
+    https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py, and `intersect_and_union` of
+    https://github.com/open-mmlab/mmsegmentation/blob/main/mmseg/evaluation/metrics/iou_metric.py.
 
     >>> reader = da.MapReader("demo/VOC/JPEGImages", "demo/VOC/SegmentationClass")
     >>> evaluator = da.SemanticEvaluator(num_classes=7)

@@ -187,8 +187,8 @@ class DepthMap:
     """A map with the distance of what each pixel shows: `Batch.maps` has it as float32, 0 where it is not known.
 
     `folder`, `suffix`, `missing`, `erased`: as of `ClassMap`. Files are PNG or TIFF of 8, 16 or 32 bits, or .npy.
-    `scale`: what a value of the files is multiplied by, for meters: 1 / 256 of KITTI's. By default 0.001 of whole
-    numbers, millimeters, and 1 of others, as Ultralytics' .npy files are. `invalid`: the value in the files of pixels
+    `scale`: what a value of the files is multiplied by, for meters: 1 / 256 of KITTI's; of all files, also of those with
+    floats. By default 0.001 of whole numbers, millimeters, and 1 of floats, as Ultralytics' .npy files are. `invalid`: the value in the files of pixels
     that are not known; so are values below 0, and those that are not finite. Between pixels, depth is interpolated
     linearly of those that are known, and never between two images; where the nearest one is not known, it is 0.
 
@@ -228,7 +228,8 @@ class DepthMap:
             )
         scale = self.scale or (1.0 if found.dtype.kind == "f" else 0.001)
         valid = np.isfinite(found) & (found > 0) & (found != self.invalid)
-        return np.where(valid, found * scale, 0).astype(np.float32)
+        meters = np.where(valid, found, 0).astype(np.float64) * float(scale)  # 16 bits are too few for it
+        return np.where(meters <= np.finfo(np.float32).max, meters, 0).astype(np.float32)
 
 
 @dataclass(frozen=True)

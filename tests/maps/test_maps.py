@@ -622,6 +622,27 @@ def test_units_of_depth(tmp_path: Path) -> None:
     assert read[1:].unique().tolist() == [1.5]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "stored", "scale", "meters"),
+    [
+        (np.uint16, 40_000, 2, 80_000),
+        (np.uint8, 200, 1000, 200_000),
+        (np.float16, 3000, 100, 300_000),
+        (np.float16, 1000, 0.001, 1),
+        (np.float32, 1500, 0.001, 1.5),
+        (np.float64, 1e300, None, 0),
+    ],
+)
+def test_a_scale_holds_for_all_files_and_does_not_overflow(
+    tmp_path: Path, dtype: Any, stored: float, scale: float | None, meters: float
+) -> None:
+    files = Files(tmp_path, [np.zeros((4, 6), np.uint8)])
+    (tmp_path / "maps/0.png").unlink()
+    np.save(tmp_path / "maps/0.npy", np.full((4, 6), stored, dtype))
+    read = evaluate(files.reader(da.DepthMap("maps", scale=scale)), da.Resize((4, 6))).maps["semantic"]
+    assert read.unique().tolist() == [pytest.approx(meters, rel=1e-7)]
+
+
 def test_targets_of_trainers(tmp_path: Path) -> None:
     values = np.array([[0, 1, 1], [9, 0, 2]], np.uint8)
     files = Files(tmp_path, [values])
@@ -664,6 +685,21 @@ def test_scores_are_those_of_a_confusion_matrix_by_hand(tmp_path: Path) -> None:
     perfect.update(batch, torch.nn.functional.interpolate(scores, size=(96, 128), mode="nearest"))
     assert perfect.compute().mIoU == 1
     assert "mIoU 1.000" in str(perfect.compute())
+
+
+@pytest.mark.parametrize("ignore", [255, 0, 1])
+def test_a_prediction_of_what_is_ignored_is_wrong_and_of_no_class(tmp_path: Path, ignore: int) -> None:
+    """It is in the union of the true class alone, as in mmsegmentation's intersect_and_union."""
+    a, b = [each for each in range(3) if each != ignore][:2]
+    truth = np.array([[a, a, a, b], [b, ignore, ignore, ignore]], np.uint8)
+    found = torch.tensor([[a, ignore, 7, b], [a, ignore, a, b]])
+    reader = Files(tmp_path, [truth]).reader(da.ClassMap("maps", ignore=ignore))
+    evaluator = da.SemanticEvaluator(3)
+    evaluator.update(evaluate(reader, da.Resize(truth.shape)), found[None])
+    metrics = evaluator.compute()
+    iou = {str(a): 1 / 4, str(b): 1 / 2}
+    assert {name: value for name, value in metrics.iou.items() if value == value} == iou
+    assert (metrics.mIoU, metrics.accuracy, metrics.pixels) == (3 / 8, 2 / 5, 5)
 
 
 def test_predictions_go_back_through_a_letterbox(tmp_path: Path) -> None:
