@@ -7,5 +7,17 @@ from detaug.scoring.evaluate import evaluate_results as evaluate_results
 from detaug.scoring.page import write_page as write_page
 from detaug.scoring.predict import Predicted as Predicted
 from detaug.scoring.predict import predict_files as predict_files
+from detaug.scoring.semantic import SemanticEvaluation as SemanticEvaluation
+from detaug.scoring.semantic import evaluate_semantic as evaluate_semantic
 
-__all__ = ["DRAWN", "Evaluation", "Predicted", "evaluate_model", "evaluate_results", "predict_files", "write_page"]
+__all__ = [
+    "DRAWN",
+    "Evaluation",
+    "Predicted",
+    "SemanticEvaluation",
+    "evaluate_model",
+    "evaluate_results",
+    "evaluate_semantic",
+    "predict_files",
+    "write_page",
+]

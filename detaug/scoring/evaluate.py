@@ -170,7 +170,7 @@ def evaluate_model(
         )
     tiles = None if tile is None else TileReader(reader, tile, overlap)
     source = reader if tiles is None else tiles
-    kinds = dict.fromkeys(("bbox", trained.finds))
+    kinds: dict[Any, None] = dict.fromkeys(("bbox", trained.finds))
     options: dict[str, Any] = {"tiles": tiles, "max_detections": max_detections}
     evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind, **options) for kind in kinds}
     ids, drawn = _spaced_ids(reader, draw), list[Detections]()
