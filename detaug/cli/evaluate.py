@@ -138,7 +138,12 @@ def evaluate(
 @click.command()
 @click.argument("model", metavar="MODEL.pt", type=FILE)
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
-@click.option("-o", "--output", type=FILE, help="The COCO JSON file.  [default: predictions/predictions.json]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The COCO JSON file, or the folder of maps.  [default: predictions/predictions.json, predictions/maps]",
+)
 @click.option(
     "--drawings", type=FOLDER, help="A folder for images with detections.  [default: predictions, without -o]"
 )
@@ -165,12 +170,13 @@ def predict(
     quiet: bool,
     **more: Any,
 ) -> None:
-    """Detect objects in images or videos.
+    """Detect objects in images or videos, or find the class of each pixel of images.
 
     PATHS are files, folders, or patterns of names in quotes. The folder predictions gets images with the detections and
     predictions.json, or -o and --drawings name others. The JSON file has a score for each object. It is a dataset like
     any other: detaug preview draws it, for videos with --frames, and detaug convert-coco-to-yolo and other converters
-    write it in other forms.
+    write it in other forms. A model of semantic segmentation writes a map for each image instead: a PNG file whose
+    numbers are the classes, which ClassMap reads.
 
     \b
     detaug predict run/best.pt photos
@@ -179,14 +185,27 @@ def predict(
     if len({*tools}) < len(tools):
         raise click.UsageError("--pre-labels takes each tool once")
     from detaug.outputs.folder import made_folder
-    from detaug.scoring import predict_files
+    from detaug.scoring import predict_files, predict_maps
+    from detaug.training import load_model
 
     options.keep_freed_memory_on_cpu(device)
-    more |= {"pre_labels": dict(pre_labels), "device": device}
+    trained = load_model(model, device)
+    is_semantic = trained.finds == "semantic"
+    for name in sorted({"pre_labels", "stride", "min_score"} & options.given_options()) if is_semantic else ():
+        options.refuse(name, "objects, and this model finds the class of each pixel: leave it out")
     folder = PREDICTIONS if output is None else None
     drawings = drawings or folder
     with made_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
-        found = predict_files(
-            model, paths, output or PREDICTIONS / "predictions.json", drawings=drawings, progress=progress, **more
-        )
+        more |= {"drawings": drawings, "progress": progress}
+        found: object
+        if is_semantic:
+            found = predict_maps(
+                trained,
+                paths,
+                output or PREDICTIONS / "maps",
+                **{name: more[name] for name in ("drawings", "progress", "batch_size")},
+            )
+        else:
+            more |= {"pre_labels": dict(pre_labels), "device": device}
+            found = predict_files(trained, paths, output or PREDICTIONS / "predictions.json", **more)
     print_unless(quiet, found)

@@ -197,7 +197,7 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 )
 @options.needs(*LEFT_OUT, "torchvision")
 def train(annotations: Path, images: Path | None, device: str | None, **more: Any) -> None:
-    """Train a detector, or a model of semantic segmentation.
+    """Train a detector, or a segmentation model.
 
     PATH is a file or a folder in any format that convert reads: it is converted, checked, split unless it has splits of
     its own, trained on, evaluated and drawn, and each step is printed as the command that does it alone. README.txt in

@@ -6,7 +6,9 @@ from detaug.scoring.evaluate import evaluate_model as evaluate_model
 from detaug.scoring.evaluate import evaluate_results as evaluate_results
 from detaug.scoring.page import write_page as write_page
 from detaug.scoring.predict import Predicted as Predicted
+from detaug.scoring.predict import PredictedMaps as PredictedMaps
 from detaug.scoring.predict import predict_files as predict_files
+from detaug.scoring.predict import predict_maps as predict_maps
 from detaug.scoring.semantic import SemanticEvaluation as SemanticEvaluation
 from detaug.scoring.semantic import evaluate_semantic as evaluate_semantic
 
@@ -14,10 +16,12 @@ __all__ = [
     "DRAWN",
     "Evaluation",
     "Predicted",
+    "PredictedMaps",
     "SemanticEvaluation",
     "evaluate_model",
     "evaluate_results",
     "evaluate_semantic",
     "predict_files",
+    "predict_maps",
     "write_page",
 ]

@@ -156,6 +156,11 @@ def evaluate_model(
     are kept in `Evaluation.drawn`.
     """
     trained = load_model(model, device)
+    if trained.finds == "semantic":
+        raise InputError(
+            f"{os.fspath(model)} finds the class of each pixel, which a map is compared with; give it: --map "
+            "semantic=FOLDER, in Python evaluate_semantic"
+        )
     reader = CocoReader(images, annotations, **READS[trained.finds])
     if reader.class_names != trained.class_names:
         raise InputError(

@@ -240,7 +240,7 @@ def _of_reader(reader: CocoReader, finds: Finds) -> OfData:
     if not len(labels):
         raise InputError(
             f"{reader.annotations_file} has no objects beside crowds, to train or to evaluate with; give a JSON file "
-            "that has some (--val may be left out)"
+            "that has some (--val may be left out), or a --model of maps, lraspp_mobilenet_v3_large, and --map"
         )
     if finds == "rotated":
         outlines = read_annotations(reader.json_file, outlines=True).outlines

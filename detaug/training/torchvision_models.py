@@ -41,10 +41,11 @@ def import_models(task: Literal["detection", "segmentation"]) -> Any:
     """Return a module of `torchvision.models`. Raises InputError where torchvision is not there, or does not fit."""
     require("a model of torchvision", "torchvision")
     try:
+        module = import_module(f"torchvision.models.{task}")
         from torchvision.ops import nms
 
         nms(torch.zeros(1, 4), torch.zeros(1), 0.5)  # fails where torchvision's compiled part does not fit torch
-        return import_module(f"torchvision.models.{task}")
+        return module
     except (ImportError, OSError, RuntimeError) as error:  # pip calls a torchvision of another index satisfied
         reason = (str(error).splitlines() or ["?"])[0]
         raise InputError(

@@ -140,7 +140,7 @@ def _convert(
     found = dataset if own.path == dataset.path else recognise(own.path, dataset.format.name)
     more: tuple[object, ...] = ("--split", own.split) if own.split else ()
     more += ("--images", images) if images else ()
-    more += ("--from", options.format) if options.format else ()
+    more += ("--from", found.format.name) if options.format or options.semantic else ()
     more += ("--classes", ",".join(options.classes)) if options.classes else ()
     on_error: Any = "skip" if options.clean else "stop"
     more += ("--on-error", on_error) if options.clean else ()
