@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, Command, print_unless
+from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, PATH, PATH_OR_ADDRESS, Command, print_unless
 from detaug.cli.progress_bar import progress_bar
 from detaug.packages import LEFT_OUT, require
 
@@ -28,9 +28,13 @@ def _min_score(help: str) -> Callable[[Command], Command]:
     return click.option("--min-score", type=click.FloatRange(0, 1), default=default, show_default=True, help=help)
 
 
+OF_MAPS = {"annotations", "images", "maps", "predictions", "max_depth", "report", "quiet"}
+"""Parameters of `detaug evaluate` that have a meaning with --map."""
+
+
 @click.command()
-@options.json_or_address
-@options.images_or_address
+@click.argument("annotations", metavar="[FILE.json]", type=PATH_OR_ADDRESS)
+@click.argument("images", metavar="IMAGES", required=False, type=PATH_OR_ADDRESS, callback=options.after_its_json)
 @click.option("--model", type=FILE, help="The model.pt of detaug train.")
 @click.option("--detections", type=FILE, help="Boxes of any detector instead: a JSON file in COCO's form of results.")
 @_min_score("The score from which a detection counts as right or as an error.")
@@ -47,6 +51,18 @@ def _min_score(help: str) -> Callable[[Command], Command]:
     type=click.IntRange(100, 1_000_000),  # detaug.evaluation.coco.MOST_DETECTIONS
     help="Detections of an image and a class that count.  [default: COCO's 100, of keypoints 20]",
 )
+@options.true_maps
+@click.option(
+    "--predictions",
+    metavar="FOLDER|FILE.json",
+    type=PATH,
+    help="With --map: a folder of predicted maps with the images' names; of panoptic ones their JSON file.",
+)
+@click.option(
+    "--max-depth",
+    type=click.FloatRange(min=0.001, min_open=True),
+    help="With --map depth=FOLDER: the largest depth that counts, meters.",
+)
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
 @click.option("--sheet", type=FILE, help=f"An image: the detections in {DRAWN} images beside the annotations.")
 @click.option("--report", type=FILE, help="A JSON file for all numbers.")
@@ -57,7 +73,63 @@ def _min_score(help: str) -> Callable[[Command], Command]:
 @options.needs("torch", "nvidia.dali")
 def evaluate(
     annotations: Path,
+    images: Path | None,
+    maps: dict[str, Any] | None,
+    predictions: Path | None,
+    max_depth: float | None,
+    report: Path | None,
+    quiet: bool,
+    **of_boxes: Any,
+) -> None:
+    """Score a detector, or predicted maps.
+
+    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. Prints COCO's numbers, those
+    of each class, the kinds of errors and the pairs of classes that are confused most.
+
+    With --map and --predictions, it scores maps of classes (mIoU), panoptic maps (PQ) or depths instead. FILE.json may
+    be a panoptic one, too; without it, all images of the folder IMAGES are scored.
+
+    \b
+    detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
+    detaug evaluate images --map semantic=masks --predictions predicted
+    """
+    if maps is None:
+        if predictions is not None:
+            options.refuse("predictions", "maps: give --map NAME=FOLDER, too; boxes are --detections")
+        if max_depth is not None:
+            options.refuse("max_depth", "maps of depths: give --map depth=FOLDER and --predictions, too")
+        if images is None:
+            raise click.UsageError("Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAGES alone will do")
+        _evaluate_boxes(annotations, images, report=report, quiet=quiet, **of_boxes)
+        return
+    for name in sorted(options.given_options() - OF_MAPS):
+        options.refuse(name, "boxes: leave it out, or --map")
+    if len(maps) > 1:
+        raise click.UsageError("--map must be given once, as --predictions are of one map; score others on their own")
+    if predictions is None:
+        raise click.UsageError("--map needs --predictions FOLDER, of panoptic maps --predictions FILE.json")
+    from detaug.maps.kinds import DepthMap
+    from detaug.outputs.guards import output_files
+
+    (truth,) = maps.values()
+    if max_depth is not None and not isinstance(truth, DepthMap):
+        options.refuse("max_depth", "maps of depths: leave it out, or give --map depth=FOLDER")
+    listed, folder = (None, annotations) if images is None else (annotations, images)
+    output_files({"report": report}, predictions, folder, listed, truth.folder)
+    from detaug.scoring import evaluate_maps
+
+    with progress_bar("evaluating", quiet) as progress:
+        found = evaluate_maps(truth, predictions, folder, listed, max_depth=max_depth, progress=progress)
+    print_unless(quiet, found)
+    if report is not None:
+        found.write_report(report)
+        print_unless(quiet, f"written: {report}")
+
+
+def _evaluate_boxes(
+    annotations: Path,
     images: Path,
+    *,
     model: Path | None,
     detections: Path | None,
     min_score: float,
@@ -72,19 +144,11 @@ def evaluate(
     device: str | None,
     quiet: bool,
 ) -> None:
-    """Score a detector and show its errors.
-
-    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. Prints COCO's numbers, those
-    of each class, the kinds of errors and the pairs of classes that are confused most.
-
-    \b
-    detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
-    """
     from detaug.drawing.images import PICTURES
     from detaug.outputs.guards import PAGE, output_files
 
     if (model is None) == (detections is None):
-        raise click.UsageError("give --model MODEL.pt or --detections FILE.json")
+        raise click.UsageError("give --model MODEL.pt or --detections FILE.json; for maps --map and --predictions")
     if tile is not None and model is None:
         options.refuse("tile", "--model: merge other detections with da.merge_tiles")
     if model is None:

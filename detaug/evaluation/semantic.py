@@ -59,6 +59,11 @@ class SemanticCounts:
         pairs = truth * (classes + 1) + found
         self._counts += torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
 
+    @property
+    def no_class(self) -> int:
+        """Return how many pixels of known classes were predicted as no class."""
+        return int(self._counts[:, -1].sum())
+
     def metrics(self) -> SemanticMetrics:
         """Return the metrics of all images so far."""
         counts = self._counts.double().cpu()
