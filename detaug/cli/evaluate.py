@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from detaug.cli import options
-from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, Command, print_unless
+from detaug.cli.options import AT_LEAST_1, FILE, FOLDER, PATH, PATH_OR_ADDRESS, Command, print_unless
 from detaug.cli.progress_bar import progress_bar
 from detaug.packages import LEFT_OUT, require
 
@@ -28,9 +28,15 @@ def _min_score(help: str) -> Callable[[Command], Command]:
     return click.option("--min-score", type=click.FloatRange(0, 1), default=default, show_default=True, help=help)
 
 
+OF_MAPS = {"annotations", "images", "kind", "maps", "predictions", "max_depth", "report", "quiet"}
+"""Parameters of `detaug evaluate` that have a meaning with --map."""
+OF_SEMANTIC_MODELS = OF_MAPS | {"model", "html", "sheet", "batch_size", "device"}
+"""Those with --map and --model."""
+
+
 @click.command()
-@options.json_or_address
-@options.images_or_address
+@click.argument("annotations", metavar="[FILE.json]", type=PATH_OR_ADDRESS)
+@click.argument("images", metavar="IMAGES", required=False, type=PATH_OR_ADDRESS, callback=options.after_its_json)
 @click.option("--model", type=FILE, help="The model.pt of detaug train.")
 @click.option("--detections", type=FILE, help="Boxes of any detector instead: a JSON file in COCO's form of results.")
 @_min_score("The score from which a detection counts as right or as an error.")
@@ -47,6 +53,23 @@ def _min_score(help: str) -> Callable[[Command], Command]:
     type=click.IntRange(100, 1_000_000),  # detaug.evaluation.coco.MOST_DETECTIONS
     help="Detections of an image and a class that count.  [default: COCO's 100, of keypoints 20]",
 )
+@click.option(
+    "--kind",
+    type=click.Choice(["boxes", "semantic", "panoptic", "depth"]),
+    help="What is scored.  [default: that of --map, without it boxes]",
+)
+@options.true_maps
+@click.option(
+    "--predictions",
+    metavar="FOLDER|FILE.json",
+    type=PATH,
+    help="With --map: a folder of predicted maps with the images' names; of panoptic ones their JSON file.",
+)
+@click.option(
+    "--max-depth",
+    type=click.FloatRange(min=0.001, min_open=True),
+    help="With --map depth=FOLDER: the largest depth that counts, meters.",
+)
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
 @click.option("--sheet", type=FILE, help=f"An image: the detections in {DRAWN} images beside the annotations.")
 @click.option("--report", type=FILE, help="A JSON file for all numbers.")
@@ -57,7 +80,136 @@ def _min_score(help: str) -> Callable[[Command], Command]:
 @options.needs("torch", "nvidia.dali")
 def evaluate(
     annotations: Path,
+    images: Path | None,
+    kind: str | None,
+    maps: dict[str, Any] | None,
+    predictions: Path | None,
+    max_depth: float | None,
+    report: Path | None,
+    quiet: bool,
+    **of_boxes: Any,
+) -> None:
+    """Score a detector, or predicted maps.
+
+    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. Prints COCO's numbers, those
+    of each class, the kinds of errors and the pairs of classes that are confused most.
+
+    With --map and --predictions, it scores maps of classes (mIoU), panoptic maps (PQ) or depths instead. FILE.json may
+    be a panoptic one, too; without it, all images of the folder IMAGES are scored. With --map and --model it scores a
+    model of semantic segmentation.
+
+    \b
+    detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
+    detaug evaluate images --map semantic=masks --predictions predicted
+    """
+    if maps is None:
+        if kind not in (None, "boxes"):
+            raise click.UsageError(f"--kind {kind} needs the maps of the dataset: give --map {kind}=FOLDER")
+        if predictions is not None:
+            options.refuse("predictions", "maps: give --map NAME=FOLDER, too; boxes are --detections")
+        if max_depth is not None:
+            options.refuse("max_depth", "maps of depths: give --map depth=FOLDER and --predictions, too")
+        if images is None:
+            raise click.UsageError("Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAGES alone will do")
+        _evaluate_boxes(annotations, images, report=report, quiet=quiet, **of_boxes)
+        return
+    model = of_boxes["model"]
+    for name in sorted(options.given_options() - (OF_SEMANTIC_MODELS if model else OF_MAPS)):
+        options.refuse(name, "boxes: leave it out, or --map")
+    if len(maps) > 1:
+        raise click.UsageError("--map must be given once, as --predictions are of one map; score others on their own")
+    if (predictions is None) == (model is None):
+        raise click.UsageError(
+            "--map needs --predictions FOLDER, of panoptic maps --predictions FILE.json; or --model MODEL.pt of detaug "
+            "train, which finds the class of each pixel"
+        )
+    from detaug.maps.kinds import ClassMap, DepthMap
+    from detaug.outputs.guards import output_files
+
+    (truth,) = maps.values()
+    of_map = "semantic" if isinstance(truth, ClassMap) else "depth" if isinstance(truth, DepthMap) else "panoptic"
+    if kind not in (None, of_map):
+        raise click.UsageError(f"--kind is {kind}, and --map has a map of the kind {of_map}; leave --kind out")
+    if max_depth is not None and not isinstance(truth, DepthMap):
+        options.refuse("max_depth", "maps of depths: leave it out, or give --map depth=FOLDER")
+    if model is not None:
+        _evaluate_semantic(annotations, images, truth, report=report, quiet=quiet, **of_boxes)
+        return
+    assert predictions is not None, "either is given"
+    listed, folder = (None, annotations) if images is None else (annotations, images)
+    output_files({"report": report}, predictions, folder, listed, truth.folder)
+    from detaug.scoring import evaluate_maps
+
+    with progress_bar("evaluating", quiet) as progress:
+        found = evaluate_maps(truth, predictions, folder, listed, max_depth=max_depth, progress=progress)
+    print_unless(quiet, found)
+    if report is not None:
+        found.write_report(report)
+        print_unless(quiet, f"written: {report}")
+
+
+def _evaluate_semantic(
+    annotations: Path,
+    images: Path | None,
+    truth: Any,
+    *,
+    model: Path,
+    html: Path | None,
+    sheet: Path | None,
+    report: Path | None,
+    batch_size: int,
+    device: str | None,
+    quiet: bool,
+    **_: Any,
+) -> None:
+    from detaug.drawing.images import PICTURES
+    from detaug.maps.kinds import ClassMap
+    from detaug.outputs.guards import PAGE, output_files
+
+    if not isinstance(truth, ClassMap):
+        raise click.UsageError("--model finds the class of each pixel: give --map semantic=FOLDER, or --predictions")
+    if images is None:
+        raise click.UsageError("--model needs FILE.json IMAGES; detaug convert makes FILE.json of a folder of maps")
+    require("--model", *LEFT_OUT, "torchvision")
+    read = (annotations, images, model, truth.folder)
+    output_files({"report": report}, *read)
+    output_files({"html": html}, *read, extensions=PAGE)
+    output_files({"sheet": sheet}, *read, extensions=PICTURES)
+    from detaug.scoring import evaluate_semantic, write_page
+
+    options.keep_freed_memory_on_cpu(device)
+    with progress_bar("evaluating", quiet) as progress:
+        found = evaluate_semantic(
+            model,
+            annotations,
+            images,
+            truth,
+            batch_size=batch_size,
+            device=device,
+            progress=progress,
+            draw=0 if sheet is None else DRAWN,
+        )
+    print_unless(quiet, found)
+    _write(
+        (html, lambda path: write_page(found, path)),
+        (sheet, found.draw_sheet),
+        (report, found.write_report),
+        quiet=quiet,
+    )
+
+
+def _write(*writers: tuple[Path | None, Callable[[Path], object]], quiet: bool) -> None:
+    """Write each file that is wanted, and say so."""
+    for path, write in writers:
+        if path is not None:
+            write(path)
+            print_unless(quiet, f"written: {path}")
+
+
+def _evaluate_boxes(
+    annotations: Path,
     images: Path,
+    *,
     model: Path | None,
     detections: Path | None,
     min_score: float,
@@ -72,19 +224,11 @@ def evaluate(
     device: str | None,
     quiet: bool,
 ) -> None:
-    """Score a detector and show its errors.
-
-    FILE.json is a COCO JSON file, IMAGES the folder that its file names are relative to. Prints COCO's numbers, those
-    of each class, the kinds of errors and the pairs of classes that are confused most.
-
-    \b
-    detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
-    """
     from detaug.drawing.images import PICTURES
     from detaug.outputs.guards import PAGE, output_files
 
     if (model is None) == (detections is None):
-        raise click.UsageError("give --model MODEL.pt or --detections FILE.json")
+        raise click.UsageError("give --model MODEL.pt or --detections FILE.json; for maps --map and --predictions")
     if tile is not None and model is None:
         options.refuse("tile", "--model: merge other detections with da.merge_tiles")
     if model is None:
@@ -123,16 +267,13 @@ def evaluate(
             detections, annotations, images, min_score=min_score, max_detections=max_detections, draw=draw
         )
     print_unless(quiet, found)
-    writers: tuple[tuple[Path | None, Callable[[Path], object]], ...] = (
+    _write(
         (html, lambda path: write_page(found, path)),
         (sheet, found.draw_sheet),
         (report, found.write_report),
         (output, found.save),
+        quiet=quiet,
     )
-    for path, write in writers:
-        if path is not None:
-            write(path)
-            print_unless(quiet, f"written: {path}")
 
 
 @click.command()

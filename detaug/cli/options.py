@@ -220,22 +220,29 @@ def keep_freed_memory_on_cpu(device: str | None) -> None:
         keep_freed_memory()
 
 
-def _read_maps(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any] | None:
-    from detaug.maps.named import read_map
+def _map_option(help: str, *, plain: bool) -> Callable[[Command], Command]:
+    """Return the option --map. plain: without panoptic maps."""
 
-    maps = [read_map(text) for text in texts]
-    check_once([name for name, _ in maps], "map")
-    return dict(maps) or None
+    def read(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any] | None:
+        from detaug.maps.named import read_map
+
+        maps = [read_map(text, plain=plain) for text in texts]
+        check_once([name for name, _ in maps], "map")
+        return dict(maps) or None
+
+    return click.option("--map", "maps", metavar="NAME=FOLDER", multiple=True, callback=read, help=help)
 
 
-maps = click.option(
-    "--map",
-    "maps",
-    metavar="NAME=FOLDER",
-    multiple=True,
-    callback=_read_maps,
-    help="Maps beside the images: semantic=SegmentationClass, depth=depth; more after commas, as in "
-    "semantic=masks,suffix=_mask,ignore=0,classes=names.txt,table=ade20k; may be given several times.",
+_MORE_OF_MAPS = "semantic=masks,suffix=_mask,ignore=0,classes=names.txt,table=ade20k"
+maps = _map_option(
+    "Maps beside the images: semantic=SegmentationClass, depth=depth; more after commas, as in "
+    f"{_MORE_OF_MAPS}; may be given several times.",
+    plain=True,
+)
+true_maps = _map_option(
+    "Score predicted maps; the ground truth: semantic=SegmentationClass, panoptic=panoptic_val2017, depth=depth; more "
+    f"after commas, as in {_MORE_OF_MAPS}.",
+    plain=False,
 )
 
 

@@ -76,6 +76,11 @@ class SemanticCounts:
         """Return (C, C) the pixels of each class by the class that was predicted."""
         return self._counts[:, :-1].cpu().numpy()
 
+    @property
+    def no_class(self) -> int:
+        """Return how many pixels of known classes were predicted as no class."""
+        return int(self._counts[:, -1].sum())
+
     def metrics(self) -> SemanticMetrics:
         """Return the metrics of all images so far."""
         counts = self._counts.double().cpu()

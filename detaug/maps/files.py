@@ -43,6 +43,8 @@ class FileMaps:
         """
         self.kind, self.name, self._images, self._file_names, self._sizes = kind, name, images, file_names, sizes
         self.folder = _folder_of(kind, name, images)
+        self.inputs = [self.folder]
+        """What is read."""
         files = _files_by_stem(self.folder, EXTENSIONS)
         flat_names = {os.path.basename(os.path.splitext(file)[0]) for file in file_names}
         are_flat = len(flat_names) == len(file_names)
@@ -106,20 +108,21 @@ class FileMaps:
 
     def why_absent(self, index: int) -> str:
         """Return that an image has no map, and what to do, as the end of a sentence about its file."""
-        remedy = self.lossy_remedy(index) if index in self.lossy else self._remedy(index)
+        remedy = self.lossy_remedy(index) if index in self.lossy else f'{self._remedy(index)}, or missing="ignore"'
         return f"has no map {self.name!r} in {self.folder}; {remedy}"
 
     def lossy_remedy(self, index: int) -> str:
         """Return what to do about a file of `lossy`."""
         return f"{self.lossy[index]} is JPEG or WebP, which changes numbers; save PNG"
 
-    def _remedy(self, index: int) -> str:
+    def sought(self, index: int) -> str:
+        """Return what the map of an image would be that has none."""
         stem, suffix = os.path.splitext(self._file_names[index])[0], self.kind.suffix
-        kind, extension = type(self.kind).__name__, "" if suffix.lower().endswith(EXTENSIONS) else EXTENSIONS[0]
-        return (
-            f"it would be {stem}{suffix}{extension}; give {kind}(suffix=) what such names have after the "
-            'image\'s, or missing="ignore"'
-        )
+        return f"it would be {stem}{suffix}{'' if suffix.lower().endswith(EXTENSIONS) else EXTENSIONS[0]}"
+
+    def _remedy(self, index: int) -> str:
+        kind = type(self.kind).__name__
+        return f"{self.sought(index)}; give {kind}(suffix=) what such names have after the image's"
 
     def _find(self, files: Mapping[str, list[Path]], file_name: str, are_flat: bool) -> Path | None:
         """Return the map of an image: below the same sub-folder, or right in the folder."""

@@ -187,10 +187,11 @@ class DepthMap:
     """A map with the distance of what each pixel shows: `Batch.maps` has it as float32, 0 where it is not known.
 
     `folder`, `suffix`, `missing`, `erased`: as of `ClassMap`. Files are PNG or TIFF of 8, 16 or 32 bits, or .npy.
-    `scale`: what a value of the files is multiplied by, for meters: 1 / 256 of KITTI's; of all files, also of those with
-    floats. By default 0.001 of whole numbers, millimeters, and 1 of floats, as Ultralytics' .npy files are. `invalid`: the value in the files of pixels
-    that are not known; so are values below 0, and those that are not finite. Between pixels, depth is interpolated
-    linearly of those that are known, and never between two images; where the nearest one is not known, it is 0.
+    `scale`: what a value of the files is multiplied by, for meters, also where it is a float: 1 / 256 of KITTI's. By
+    default 0.001 of whole numbers, millimeters, and 1 of floats, as Ultralytics' .npy files are. `invalid`: the value
+    in the files of pixels that are not known; so are values below 0, and those that are not finite. Between pixels,
+    depth is interpolated linearly of those that are known, and never between two images; where the nearest one is not
+    known, it is 0.
 
     >>> da.DepthMap("depth", scale=1 / 256).empty
     0

@@ -14,20 +14,20 @@ from typing import Any
 from detaug.coco.classes_and_images import read_class_names
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically, write_json
-from detaug.maps.kinds import PRESETS, ClassMap, DepthMap, MapKind
+from detaug.maps.kinds import PRESETS, ClassMap, DepthMap, MapKind, PanopticMap
 
-KINDS: Mapping[str, type[MapKind]] = {"classes": ClassMap, "depth": DepthMap}
+KINDS: Mapping[str, type[MapKind]] = {"classes": ClassMap, "depth": DepthMap, "panoptic": PanopticMap}
 """By the value of `kind=`."""
 
 EXAMPLE = "semantic=SegmentationClass or semantic=masks,ignore=0,suffix=_mask"
 
 
-def read_map(text: str) -> tuple[str, MapKind]:
-    """Return the name and the kind of a map. Raises InputError for text that names none.
+def read_map(text: str, *, plain: bool = False) -> tuple[str, MapKind]:
+    """Return the name and the kind of a map. Raises InputError for text that names none; plain: or a panoptic one.
 
-    Its kind is `kind=classes` or `kind=depth`, by default depth for the name "depth". Other keys are the arguments of
-    `ClassMap` and `DepthMap`; `classes` is a,b,c or a file, one name per line; `table` is a preset, or a JSON file of
-    numbers or colors "r,g,b" to classes.
+    Its kind is `kind=classes`, `kind=panoptic` or `kind=depth`; by default that of its name, if it is panoptic or
+    depth, else classes. Other keys are the arguments of `ClassMap`, `PanopticMap` and `DepthMap`; `classes` is a,b,c or
+    a file, one name per line; `table` is a preset, or a JSON file of numbers or colors "r,g,b" to classes.
 
     >>> from detaug.maps.named import read_map
     >>> read_map("semantic=masks,ignore=0")[1].ignore
@@ -38,9 +38,12 @@ def read_map(text: str) -> tuple[str, MapKind]:
     if not (name and equals and folder):
         raise InputError(f"map must be NAME=FOLDER, such as {EXAMPLE}, got {text!r}")
     given = dict(setting.split("=", 1) for setting in settings)
-    kind = given.pop("kind", "depth" if name == "depth" else "classes")
-    if kind not in KINDS:
-        raise InputError(f"kind of the map {name!r} must be {' or '.join(KINDS)}, got {kind!r}")
+    kind = given.pop("kind", name if name in KINDS else "classes")
+    kinds = [each for each in KINDS if not plain or each != "panoptic"]
+    if kind not in kinds:
+        of_panoptic = "; da.CocoReader(maps=) checks panoptic maps, and detaug evaluate scores them"
+        rule = f"kind of the map {name!r} must be {', '.join(kinds[:-1])} or {kinds[-1]}, got {kind!r}"
+        raise InputError(rule + of_panoptic * (kind == "panoptic"))
     names = {each.name for each in fields(KINDS[kind])} & _READ.keys()
     for key in given:
         if key not in names:
@@ -118,6 +121,7 @@ _READ: Mapping[str, Callable[[str, str], Any]] = {
     "ignore": _number(int),
     "scale": _number(lambda text: float(Fraction(text))),
     "invalid": _number(float),
+    "annotations": lambda _, text: text,
     "suffix": lambda _, text: text,
     "missing": lambda _, text: text,
     "classes": lambda _, text: tuple(read_class_names(text)),

@@ -72,6 +72,7 @@ class PanopticFiles(FileMaps):
         self._labels, self.classes = labels[self._columns.classes], self.json.classes
         self.dropped: dict[str, int] = {}
         self._rows = self._rows_of(objects)
+        self.inputs.append(self.json.path)
         del self.json  # large
 
     @cached_property
@@ -100,11 +101,16 @@ class PanopticFiles(FileMaps):
             return None
         return path
 
-    def _remedy(self, index: int) -> str:
+    def sought(self, index: int) -> str:
+        """Return what the map of an image would be that has none."""
         if (path := self._unlisted.get(self._file_names[index])) is None:
+            return super().sought(index)
+        return f"the JSON file of the maps has no annotation with the file_name {self._name(path)!r}"
+
+    def _remedy(self, index: int) -> str:
+        if self._file_names[index] not in self._unlisted:
             return super()._remedy(index)
-        entry = f"the JSON file of the maps has no annotation with the file_name {self._name(path)!r}"
-        return f'{entry}; add it, give PanopticMap(annotations=) another file, or missing="ignore"'
+        return f"{self.sought(index)}; add it, or give PanopticMap(annotations=) another file"
 
     def _rows_of(self, objects: ObjectsOfImages | None) -> Ints:
         """Return (S,): which of its image's annotations each segment is, `VOID` or `STUFF`."""

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from detaug.arguments import check
+from detaug.arguments import check, is_number
 from detaug.arrays import Ints
 from detaug.errors import InputError
 from detaug.evaluation.depth import DepthErrors, DepthMetrics
 from detaug.evaluation.map_predictions import at_points
 from detaug.evaluation.panoptic import PanopticCounts, PanopticMetrics, PredictedSegments
 from detaug.evaluation.semantic import SemanticCounts, SemanticMetrics
+from detaug.files.addresses import check_on_disk
 from detaug.files.atomic import write_json
 from detaug.files.formats import is_panoptic
 from detaug.files.paths import PathLike
 from detaug.files.sample import Sample
 from detaug.files.text import read_json
-from detaug.findings.finding import short_name
-from detaug.machine.parallel import Progress
+from detaug.findings.finding import counted, short_name
+from detaug.machine.cores import available_cores
+from detaug.machine.parallel import Progress, map_ahead, with_progress
 from detaug.maps.files import FileMaps
-from detaug.maps.kinds import ClassMap, DepthMap, MapKind, PanopticMap, Table
+from detaug.maps.kinds import IDS, ClassMap, DepthMap, MapError, MapKind, PanopticMap, Pixels
 from detaug.maps.panoptic import PanopticFiles
 from detaug.maps.panoptic_json import read_panoptic
 from detaug.maps.segments import NO_SEGMENTS
@@ -41,6 +44,9 @@ from detaug.sources.scanned_folder import scan_images
 Kind = Literal["semantic", "panoptic", "depth"]
 Metrics = SemanticMetrics | PanopticMetrics | DepthMetrics
 
+LEAST_DEPTH = 1e-3
+"""Meters, the default of `DepthEvaluator`."""
+
 
 @dataclass(frozen=True, eq=False)
 class MapEvaluation:
@@ -50,15 +56,14 @@ class MapEvaluation:
     predictions: str
     """The folder, or the JSON file of panoptic ones."""
     metrics: Metrics
-    images: int
-    """With a map and a prediction."""
-    without_map: int
-    """Images that are not scored, since they have no map."""
+    counts: Mapping[str, int]
+    """Of `images`, with a map and a prediction; of images `without_map`, which are not scored; of classes, of pixels
+    predicted as `no_class`, which are wrong; of depths, of images `without_depth`, which are not in the means."""
     inputs: tuple[Path, ...]
-    """What was read."""
+    """Files and folders that were read."""
 
     def rows(self) -> list[tuple[str, list[float]]]:
-        """Return the name of each class and its numbers: IoU, or PQ, SQ and RQ."""
+        """Return the name of each class and its numbers: IoU, or PQ, SQ and RQ; NaN of one that does not occur."""
         if isinstance(self.metrics, SemanticMetrics):
             return [(name, [value]) for name, value in self.metrics.iou.items()]
         if isinstance(self.metrics, PanopticMetrics):
@@ -67,31 +72,43 @@ class MapEvaluation:
         return []
 
     def __str__(self) -> str:
-        lines, rows = [str(self.metrics)], [(short_name(name), values) for name, values in self.rows()]
-        lines.append(f"{self.images:,} images" + f", {self.without_map:,} without a map" * bool(self.without_map))
+        counts = self.counts
+        texts = [f"{counted(counts['images'], 'image')} scored"]
+        texts += [f"{counts[name]:,} {text}" for name, text in _COUNTED.items() if counts.get(name)]
+        lines, rows = [str(self.metrics), ", ".join(texts)], [(short_name(name), own) for name, own in self.rows()]
         if isinstance(self.metrics, PanopticMetrics):
-            for part in ("things", "stuff"):
-                rows.insert(
-                    0, (f"all {part}", [getattr(self.metrics, f"{name}_{part}") for name in ("PQ", "SQ", "RQ")])
-                )
+            for part in ("stuff", "things"):
+                own = [getattr(self.metrics, f"{name}_{part}") for name in ("PQ", "SQ", "RQ")]
+                rows.insert(0, (f"all {part}", own))
         if rows:
             width = max(map(len, ("class", *(name for name, _ in rows))))
             names = ["IoU"] if self.kind == "semantic" else ["PQ", "SQ", "RQ"]
             lines += ["", f"{'class':{width}}" + "".join(f"{name:>8}" for name in names)]
-            lines += [f"{name:{width}}" + "".join(f"{value:8.3f}" for value in values) for name, values in rows]
+            lines += [f"{name:{width}}" + "".join(f"{_score(value):>8}" for value in own) for name, own in rows]
         return "\n".join(lines)
 
     def write_report(self, path: PathLike) -> None:
         """Write all numbers as JSON, whole or not at all; null for those of what does not occur."""
         (target,) = output_files({"report": path}, *self.inputs).values()
-        content = {"kind": self.kind, "predictions": self.predictions, "images": self.images}
-        content |= {"without_map": self.without_map, "metrics": _without_nan(asdict(self.metrics))}
-        write_json(target, content)
+        content = {"kind": self.kind, "predictions": self.predictions, **self.counts}
+        write_json(target, content | {"metrics": _without_nan(asdict(self.metrics))})
+
+
+_COUNTED = {
+    "without_map": "without a map",
+    "without_depth": "without a known depth",
+    "no_class": "pixels predicted as no class, which is wrong",
+}
+"""What is printed of `MapEvaluation.counts`, where there are some."""
+
+
+def _score(value: float) -> str:
+    return "-" if value != value else f"{value:.3f}"
 
 
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
+        return {name: _without_nan(own) for name, own in value.items()}
     return None if value != value else value
 
 
@@ -104,60 +121,83 @@ class _Images(NamedTuple):
 
 
 def evaluate_maps(
-    kind: Kind,
+    truth: MapKind,
     predictions: PathLike,
     images: PathLike,
     annotations: PathLike | None = None,
     *,
-    maps: PathLike | None = None,
-    classes: Sequence[str] | None = None,
-    ignore: int = 255,
-    table: Table | None = None,
-    suffix: str = "",
-    scale: float | None = None,
     max_depth: float | None = None,
     progress: Progress | None = None,
 ) -> MapEvaluation:
     """Score maps that a model predicted, files with the names of the images, against the maps of a dataset.
 
-    `predictions`: a folder of maps of classes, or of depths; or the JSON file of panoptic maps, whose folder is beside
-    it and has its name without .json, or this folder. `images`: the folder of the images, `annotations`: a COCO JSON
-    file that lists them, or None for all of the folder; the panoptic JSON file of the ground truth lists them, too.
-    `maps`: the folder of the ground truth. `classes`, `ignore`, `table`, `suffix`: as of `ClassMap`, for the ground
-    truth; predictions have numbers of classes. `scale`: as of `DepthMap`, for both. `max_depth`: as of
-    `DepthEvaluator`. Images without a map are not scored.
+    Args:
+        truth: the maps of the dataset, as `CocoReader(maps=)` takes them. Images without one are counted and not
+            scored, whatever its `missing` is.
+        predictions: a folder of files as those of `ClassMap` or `DepthMap`, in the image's size or a smaller or larger
+            one; or the JSON file of panoptic maps, whose folder is beside it and has its name without .json. It may be
+            without `categories`.
+        images: the folder of the images.
+        annotations: a COCO JSON file that lists the images, or a panoptic one, which is then that of `truth`, too.
+            None: all images of the folder.
+        max_depth: as of `DepthEvaluator`, meters.
+        progress: called with the number of images that are done, and of all.
 
-    Raises InputError for an image without a prediction, and for maps that cannot be read.
+    Predictions of classes are the numbers of classes that the maps have after their `table`; files in RGB are read by
+    the table, if it is one of colors. The number that the maps ignore may be predicted: it counts as wrong, as in
+    `intersect_and_union` of https://github.com/open-mmlab/mmsegmentation/blob/main/mmseg/evaluation/metrics/iou_metric.py.
+    Predictions of depths are meters where they are floats; whole numbers are multiplied by the `scale` of `truth`.
+    Predictions of another size are moved to the pixels of the maps: classes and segments of the nearest pixel, depths
+    interpolated.
+
+    Returns:
+        The metrics of `SemanticEvaluator`, `PanopticEvaluator` or `DepthEvaluator`, and what was not scored.
+
+    Raises:
+        InputError: for an image with a map and without a prediction, for a file that cannot be read as a map, and
+            where there is nothing to score.
     """
-    check("kind", kind, kind in get_args(Kind), "'semantic', 'panoptic' or 'depth'")
-    score: Any = {"semantic": _score_classes, "panoptic": _score_segments, "depth": _score_depths}[kind]
-    options: dict[str, Any] = {"classes": classes, "ignore": ignore, "table": table, "suffix": suffix}
-    options |= {"scale": scale, "max_depth": max_depth, "annotations": annotations}
-    found = _images_of(images, annotations)
-    metrics, pairs = score(found, maps, Path(predictions), options, progress)
-    inputs = [Path(each) for each in (predictions, images, annotations, maps) if each is not None]
-    counts = len(pairs.scored), len(found.file_names) - len(pairs.scored)
-    return MapEvaluation(kind, os.fspath(predictions), metrics, *counts, tuple(inputs))
+    check("truth", truth, isinstance(truth, MapKind), "a da.ClassMap, da.PanopticMap or da.DepthMap")
+    if max_depth is not None:
+        good = isinstance(truth, DepthMap) and is_number(max_depth) and max_depth > LEAST_DEPTH
+        check("max_depth", max_depth, good, f"None, or of a DepthMap a number above {LEAST_DEPTH}")
+    check_on_disk(predictions)
+    found, own_json = _images_of(images, annotations)
+    if isinstance(truth, PanopticMap) and truth.annotations is None:
+        truth = replace(truth, annotations=own_json)
+    score: Callable[..., _Scored] = _score_segments
+    if isinstance(truth, ClassMap):
+        score = _score_classes
+    elif isinstance(truth, DepthMap):
+        score = partial(_score_depths, most=inf if max_depth is None else max_depth)
+    kind, metrics, pairs, counts = score(truth, Path(predictions), found, progress)
+    scored = len(pairs.scored)
+    counts = {"images": scored, "without_map": len(found.file_names) - scored, **counts}
+    inputs = [predictions, images, annotations, *pairs.truth.inputs, *pairs.predicted.inputs]
+    paths = tuple(Path(each) for each in inputs if each is not None)
+    return MapEvaluation(kind, os.fspath(predictions), metrics, counts, paths)
 
 
-def _images_of(images: PathLike, annotations: PathLike | None) -> _Images:
-    """Return the images that a JSON file lists, or all of a folder."""
-    folder = Path(images).absolute()
+def _images_of(images: PathLike, annotations: PathLike | None) -> tuple[_Images, Path | None]:
+    """Return the images that a JSON file lists, or all of a folder; and the file, if it is a panoptic one."""
     if annotations is not None and not _is_panoptic(Path(annotations)):
         reader = CocoReader(images, annotations)
-        return _Images(reader.folder, reader.file_names, reader.sizes)
+        return _Images(reader.folder, reader.file_names, reader.sizes), None
+    check_on_disk(images)
+    folder = Path(images).absolute()
     if annotations is not None:
-        return _images_of_panoptic(folder, Path(annotations))
+        path = Path(annotations).absolute()
+        return _images_of_panoptic(folder, path), path
     files, sizes, faults = scan_images(Path(images), cache=False)
     if faults:
         index, why = min(faults.items())
         raise InputError(f"{folder / files.names[index]} {why}; replace the file, or remove it")
-    return _Images(folder, files.names, sizes)
+    return _Images(folder, files.names, sizes), None
 
 
 def _is_panoptic(path: Path) -> bool:
-    try:
-        return is_panoptic(Sample(path.name, b"", read_json(path)))
+    try:  # a COCO JSON file may have hundreds of MB
+        return b"segments_info" in path.read_bytes() and is_panoptic(Sample(path.name, b"", read_json(path)))
     except (OSError, InputError):
         return False  # `CocoReader` says what is wrong
 
@@ -177,99 +217,159 @@ def _images_of_panoptic(folder: Path, path: Path) -> _Images:
 class _Pairs:
     """The maps of images, and their predictions."""
 
-    def __init__(self, names: Sequence[str], truth: FileMaps, predicted: FileMaps, progress: Progress | None) -> None:
-        """`names`: of the images. Raises InputError for an image with a map and without a prediction."""
-        self.truth, self.predicted, self._progress = truth, predicted, progress
-        self.scored = [index for index in range(len(names)) if truth.path(index) is not None]
-        without = [index for index in self.scored if predicted.path(index) is None]
-        if without:
-            first = names[without[0]]
+    def __init__(self, images: _Images, truth: FileMaps, predicted: FileMaps) -> None:
+        """Raises InputError for an image with a map and without a prediction, and for maps that are not read."""
+        self.truth, self.predicted = truth, predicted
+        truth.refuse_none()
+        for index in truth.lossy:
+            raise InputError(truth.lossy_remedy(index))
+        self.scored = [index for index in range(len(images.file_names)) if truth.path(index) is not None]
+        if without := [index for index in self.scored if predicted.path(index) is None]:
+            first = without[0]
+            why = predicted.lossy_remedy(first) if first in predicted.lossy else predicted.sought(first)
             raise InputError(
                 f"{predicted.folder}: {len(without):,} of {len(self.scored):,} images have no prediction there, the "
-                f"first: {first}; predict them too, or leave them out of the images"
+                f"first: {images.file_names[first]}; {why}; predict them too, or leave them out of the images"
             )
 
-    def __iter__(self) -> Any:
+    def read(self, progress: Progress | None) -> Iterator[tuple[MapValues, MapValues, Path | None]]:
         """Yield the map, its prediction, and the prediction's file, of each image."""
-        for done, index in enumerate(self.scored, 1):
-            yield self.truth.read(index), self.predicted.read(index), self.predicted.path(index)
-            if self._progress:
-                self._progress(done, len(self.scored))
+        both = map_ahead(
+            lambda index: (self.truth.read(index), self.predicted.read(index)), self.scored, available_cores()
+        )
+        for index, (true, predicted) in zip(with_progress(self.scored, progress), both, strict=True):
+            yield true, predicted, self.predicted.path(index)
+
+
+class _Scored(NamedTuple):
+    kind: Kind
+    metrics: Metrics
+    pairs: _Pairs
+    counts: Mapping[str, int]
+    """Those of `MapEvaluation.counts` that only this kind has."""
 
 
 def _array(own: MapValues) -> NDArray[Any]:
     return np.asarray(own.pixels().reshape(own.shape))
 
 
-def _at_pixels(own: MapValues, shape: tuple[int, int], *, nearest: bool) -> Tensor:
+def _at_pixels(values: NDArray[Any], shape: tuple[int, int], *, nearest: bool) -> Tensor:
     """Return a predicted map at the centers of the pixels of the true one, of `shape`."""
-    values = torch.from_numpy(_array(own))
-    if own.shape == shape:
-        return values.long() if nearest else values.double()
-    y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
-    found = at_points(values[None], torch.from_numpy(np.stack([x, y], 2)), shape, nearest=nearest)[0]
-    return found.long() if nearest else found
+    own = torch.from_numpy(values)
+    if own.shape != shape:
+        y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
+        own = at_points(own[None], torch.from_numpy(np.stack([x, y], 2)), shape, nearest=nearest)[0]
+    return own.long() if nearest else own.double()
 
 
-def _files(kind: MapKind, name: str, images: _Images) -> FileMaps:
-    return FileMaps(kind, name, images.folder, images.file_names, images.sizes)
+def _check_folder(predictions: Path) -> None:
+    if not predictions.is_dir():
+        raise InputError(f"{predictions}: no such folder; it must hold the predictions, a file for each image")
 
 
-def _needed(maps: PathLike | None) -> PathLike:
-    if maps is None:
-        raise InputError("maps must be the folder of the ground truth, got None")
-    return maps
+def _nothing_to_score(truth: FileMaps, why: str) -> InputError:
+    return InputError(f"{truth.folder}: nothing to score: {why}")
 
 
-def _score_classes(
-    images: _Images, maps: PathLike | None, predictions: Path, options: dict[str, Any], progress: Progress | None
-) -> tuple[SemanticMetrics, _Pairs]:
-    classes, ignore = options["classes"], options["ignore"]
-    kind = ClassMap(_needed(maps), ignore, options["table"], classes, options["suffix"], "ignore")
-    found = ClassMap(predictions, ignore, classes=classes, missing="ignore")
-    pairs = _Pairs(images.file_names, _files(kind, "semantic", images), _files(found, "predictions", images), progress)
-    counts = SemanticCounts(256 if classes is None else len(classes), classes)
-    for true, predicted, _ in pairs:
-        counts.add(torch.from_numpy(_array(true)), _at_pixels(predicted, true.shape, nearest=True), ignore, "semantic")
-    return counts.metrics(), pairs
+class _PredictedClasses(ClassMap):
+    """Maps of classes that a model predicted, in the classes that those of the dataset have after their table."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of classes."""
+        if self.classes is not None:
+            return len(self.classes)
+        table = self._numbers
+        return IDS if table is None else 1 + max((own for own in table.values() if own != self.ignore), default=0)
+
+    def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
+        """Return (H, W) the classes of a file, of `dtype`. Raises MapError for one that has others."""
+        found = pixels.values
+        if self._has_colors and found.ndim == 3:
+            return super().values_of(pixels, path)
+        if self._has_colors and pixels.mode == "P":
+            raise MapError(
+                f"{path} has a palette, where the maps have colors: its indices or its colors may be the classes; save "
+                "RGB, or indices without a palette"
+            )
+        if found.ndim != 2 or found.dtype.kind not in "uib":
+            size = " x ".join(map(str, found.shape))
+            raise MapError(
+                f"{path} has {size} values of type {found.dtype}, where a prediction has the number of a class for "
+                "each pixel; save height x width of them as uint8"
+            )
+        wrong = found[((found < 0) | (found >= self.count)) & (found != self.ignore)]
+        if wrong.size:
+            raise MapError(
+                f"{path} has the value {wrong[0]}, where the maps have {self.count} classes, 0..{self.count - 1}; "
+                f"predict these, or {self.ignore} for none"
+            )
+        return found.astype(np.uint8)
 
 
-def _score_segments(
-    images: _Images, maps: PathLike | None, predictions: Path, options: dict[str, Any], progress: Progress | None
-) -> tuple[PanopticMetrics, _Pairs]:
-    annotations = options["annotations"]
-    own_json = None if annotations is None or not _is_panoptic(Path(annotations)) else Path(annotations)
-    if maps is None and own_json is not None:
-        maps = own_json.absolute().with_suffix("")
-    kind = PanopticMap(_needed(maps), own_json, options["suffix"], "ignore")
-    truth = PanopticFiles(kind, "panoptic", *images)
-    is_json = predictions.suffix.lower() == ".json"
-    folder = predictions.absolute().with_suffix("") if is_json else predictions
-    found = PanopticMap(folder, predictions.absolute() if is_json else None, missing="ignore")
-    pairs = _Pairs(
-        images.file_names, truth, PanopticFiles(found, "predictions", *images, classes=truth.classes), progress
-    )
-    counts = PanopticCounts(truth.kind.class_names, truth.kind.is_thing)
-    for true, predicted, _ in pairs:
-        numbers = _at_pixels(predicted, true.shape, nearest=True).numpy()
+def _score_classes(truth: ClassMap, predictions: Path, images: _Images, progress: Progress | None) -> _Scored:
+    _check_folder(predictions)
+    kind = _PredictedClasses(predictions.absolute(), truth.ignore, truth.table, truth.classes)
+    pairs = _Pairs(images, FileMaps(truth, "semantic", *images), FileMaps(kind, "predictions", *images))
+    counts = SemanticCounts(kind.count, truth.classes)
+    for true, predicted, _ in pairs.read(progress):
+        found = _at_pixels(_array(predicted), true.shape, nearest=True)
+        counts.add(torch.from_numpy(_array(true)), found, truth.ignore, "semantic")
+    metrics = counts.metrics()
+    if not metrics.pixels:
+        raise _nothing_to_score(pairs.truth, f"all pixels have the value {truth.ignore}, which is ignored")
+    if truth.classes is None:  # only numbers that occur
+        metrics = replace(metrics, iou={name: value for name, value in metrics.iou.items() if value == value})
+    return _Scored("semantic", metrics, pairs, {"no_class": counts.no_class})
+
+
+def _score_segments(truth: PanopticMap, predictions: Path, images: _Images, progress: Progress | None) -> _Scored:
+    if predictions.suffix.lower() != ".json" or not predictions.is_file():
+        raise InputError(
+            f"predictions must be the JSON file of panoptic maps, whose folder is beside it and has its name without "
+            f".json, got {predictions}"
+        )
+    folder = predictions.absolute().with_suffix("")
+    _check_folder(folder)
+    own = PanopticFiles(truth, "panoptic", *images)
+    kind = PanopticMap(folder, predictions.absolute())
+    pairs = _Pairs(images, own, PanopticFiles(kind, "predictions", *images, classes=own.classes))
+    counts = PanopticCounts(own.kind.class_names, own.kind.is_thing)
+    for true, predicted, _ in pairs.read(progress):
+        numbers = _at_pixels(_array(predicted), true.shape, nearest=True).numpy()
         labels = dict(enumerate((predicted.segments or NO_SEGMENTS).label[1:].tolist(), 1))
         counts.add(_array(true), true.segments or NO_SEGMENTS, PredictedSegments(numbers, labels))
-    return counts.metrics(), pairs
+    metrics = counts.metrics()
+    if not metrics.segments:
+        raise _nothing_to_score(own, "no map has a segment that is not a crowd")
+    return _Scored("panoptic", metrics, pairs, {})
+
+
+class _PredictedDepths(DepthMap):
+    """Depths that a model predicted: whole numbers have the `scale` of the dataset's maps, floats are meters."""
+
+    def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
+        """Return (H, W) meters. Raises MapError for a file that cannot be a map of them."""
+        is_float = pixels.values.dtype.kind == "f"
+        return DepthMap(self.folder).values_of(pixels, path) if is_float else super().values_of(pixels, path)
 
 
 def _score_depths(
-    images: _Images, maps: PathLike | None, predictions: Path, options: dict[str, Any], progress: Progress | None
-) -> tuple[DepthMetrics, _Pairs]:
-    kind = DepthMap(_needed(maps), options["scale"], suffix=options["suffix"], missing="ignore")
-    found = DepthMap(predictions, options["scale"], missing="ignore")
-    pairs = _Pairs(images.file_names, _files(kind, "depth", images), _files(found, "predictions", images), progress)
-    errors = DepthErrors(1e-3, inf if options["max_depth"] is None else options["max_depth"])
-    for true, predicted, path in pairs:
-        depths = torch.from_numpy(_array(true))
-        own = _at_pixels(predicted, true.shape, nearest=False)
-        if missing := int((errors.known(depths) & (own <= 0)).sum()):
+    truth: DepthMap, predictions: Path, images: _Images, progress: Progress | None, *, most: float
+) -> _Scored:
+    _check_folder(predictions)
+    kind = _PredictedDepths(predictions.absolute(), truth.scale, truth.invalid)
+    pairs = _Pairs(images, FileMaps(truth, "depth", *images), FileMaps(kind, "predictions", *images))
+    errors = DepthErrors(LEAST_DEPTH, most)
+    for true, predicted, path in pairs.read(progress):
+        depths, found = torch.from_numpy(_array(true)), _array(predicted)
+        known = _at_pixels((found > 0).astype(np.float64), true.shape, nearest=False) > 1 - 1e-9
+        if missing := int((errors.known(depths) & ~known).sum()):
             raise InputError(
                 f"{path} has no depth, a number above 0, at {missing:,} pixels where the map has one; predict all"
             )
-        errors.add(depths, own)
-    return errors.metrics(), pairs
+        errors.add(depths, _at_pixels(found, true.shape, nearest=False))
+    scored = len(errors)
+    if not scored:
+        raise _nothing_to_score(pairs.truth, f"no map has a depth in {LEAST_DEPTH}..{most:g} m; give DepthMap(scale=)")
+    return _Scored("depth", errors.metrics(), pairs, {"without_depth": len(pairs.scored) - scored})

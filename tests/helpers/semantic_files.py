@@ -31,9 +31,9 @@ def painted(number: int, size: tuple[int, int] = (48, 64)) -> tuple[NDArray[np.u
     return image.clip(0, 255).astype(np.uint8), classes
 
 
-def paint_folder(root: Path, count: int = 8, images: str = "images", maps: str = "masks") -> Path:
+def paint_folder(root: Path, count: int = 8, images: str = "images", maps: str = "masks", first: int = 0) -> Path:
     """Write PNG images and their maps into two folders below a root, half of them upright, and return the root."""
-    for number in range(count):
+    for number in range(first, first + count):
         size = (48, 64) if number % 2 else (64, 48)
         for folder, pixels in zip((images, maps), painted(number, size), strict=True):
             (root / folder).mkdir(parents=True, exist_ok=True)

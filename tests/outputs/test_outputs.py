@@ -22,7 +22,7 @@ from detaug.demo.videos import make_mot
 
 INPUTS = {
     "annotations", "images", "labels", "root", "data", "shards", "file", "against", "recipe", "val", "val_images",
-    "weights", "path", "model", "detections", "image_folder", "verify",
+    "weights", "path", "model", "detections", "predictions", "image_folder", "verify",
 }  # fmt: skip
 """Parameters that are files and folders to read."""
 

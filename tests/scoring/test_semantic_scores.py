@@ -19,7 +19,6 @@ from semantic_files import IGNORED, NAMES, list_images, paint_folder, tiny_seman
 
 import detaug as da
 from detaug.errors import DataError, InputError
-from detaug.files.image_headers import ORIENTATION
 from detaug.scoring import evaluate_maps, evaluate_semantic, predict_maps, write_page
 from detaug.training import load_model
 from detaug.training import predict as predict_module
@@ -37,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
         net = tiny_semantic("", 3).model
         weights = net.state_dict()
         weights["net.classifier.weight"] = torch.tensor([[0.0, 0, 0], [1, 0, -1], [-1, 0, 1]])[..., None, None]
-        weights["net.classifier.bias"] = torch.tensor([-9.0, 0.5, 0])
+        weights["net.classifier.bias"] = torch.tensor([-9.0, 1.5, 0])
         content = {"name": "lraspp_mobilenet_v3_large", "size": 48, "class_names": NAMES, "model": weights}
         torch.save(content, root / "model.pt")
         yield root, root / "model.pt"
@@ -96,7 +95,8 @@ def test_the_page_the_report_and_the_sheet(made: Model, tmp_path: Path) -> None:
     worst = next(iter(evaluation.worst))
     assert f"<li><bdi>{worst - 1}.png</bdi>: {evaluation.right[worst]:.1%} right" in page
     evaluation.draw_sheet(tmp_path / "sheet.png")
-    assert min(Image.open(tmp_path / "sheet.png").size) > 100
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert min(sheet.size) > 100
     evaluation.write_report(tmp_path / "report.json")
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["confusion"] == evaluation.confusion.tolist()
@@ -106,7 +106,7 @@ def test_the_page_the_report_and_the_sheet(made: Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        (("ground", "blue", "red"), "finds the classes ground, red and blue, and the map has ground, blue and red"),
+        (("ground", "blue", "red"), "finds the classes ground, red, blue, and the map has ground, blue, red"),
         (NAMES[:2], "give it those of the training, in their order"),
     ],
 )
@@ -130,12 +130,15 @@ def test_maps_that_are_all_ignored(made: Model, tmp_path: Path) -> None:
 def test_predicted_maps_are_what_is_found_and_are_read_again(made: Model, tmp_path: Path) -> None:
     root, model = made
     written = predict_maps(model, [root / "images"], tmp_path / "maps", drawings=tmp_path / "drawn", device="cpu")
-    assert str(written) == f"written: {tmp_path / 'maps'}, 7 maps of the classes 0 ground, 1 red and 2 blue"
+    assert str(written) == f"written: {tmp_path / 'maps'}, 7 maps of the classes 0 ground, 1 red, 2 blue"
     for number, own in enumerate(found(root, model)):
-        image = Image.open(tmp_path / f"maps/{number}.png")
-        assert image.mode == "P"
-        assert (np.asarray(image) == own).mean() > 0.99  # a batch has padding, an image alone has none
-        assert Image.open(tmp_path / f"drawn/{number}.png").size == image.size
+        with (
+            Image.open(tmp_path / f"maps/{number}.png") as image,
+            Image.open(tmp_path / f"drawn/{number}.png") as drawn,
+        ):
+            assert image.mode == "P"
+            assert (np.asarray(image) == own).mean() > 0.99  # a batch has padding, an image alone has none
+            assert drawn.size == image.size
     map = da.ClassMap(root / "masks", classes=NAMES)
     of_files = evaluate_maps(map, tmp_path / "maps", root / "images").metrics
     of_model = evaluate_semantic(model, root / "all.json", root / "images", map, device="cpu").metrics
@@ -147,7 +150,7 @@ def test_sub_folders_and_exif(made: Model, tmp_path: Path) -> None:
     (tmp_path / "in/a").mkdir(parents=True)
     shutil.copy(root / "images/1.png", tmp_path / "in/a/one.png")
     image, exif = Image.open(root / "images/1.png"), Image.Exif()
-    exif[ORIENTATION] = 6
+    exif[0x0112] = 6
     image.save(tmp_path / "in/turned.jpg", exif=exif, quality=95)
     predict_maps(model, [tmp_path / "in"], tmp_path / "maps", device="cpu")
     one, turned = (np.asarray(Image.open(tmp_path / "maps" / name)) for name in ("a/one.png", "turned.png"))
@@ -188,8 +191,50 @@ def test_the_command(made: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     words: tuple[Any, ...] = ("predict", model, root / "images", "--device", "cpu")
     result = detaug(*map(str, words))
     assert result.code == 0, result.err
-    assert result.out == "written: predictions/maps, 7 maps of the classes 0 ground, 1 red and 2 blue\n"
+    assert result.out == "written: predictions/maps, 7 maps of the classes 0 ground, 1 red, 2 blue\n"
     assert {path.name for path in Path("predictions").glob("*.png")} == {f"{number}.png" for number in range(7)}
     for option, value in {"--min-score": "0.1", "--stride": "2"}.items():
         message = error_line(detaug(*map(str, words), option, value))
-        assert message.endswith(f"{option} is for objects, and this model finds the class of each pixel: leave it out")
+        assert message.strip().endswith(
+            f"{option} is for objects, and this model finds the class of each pixel: leave it out"
+        )
+
+
+def test_the_command_that_scores_a_model(made: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, model = made
+    monkeypatch.chdir(tmp_path)
+    truth_of = f"semantic={root / 'masks'},classes={','.join(NAMES)}"
+    words = [*map(str, ("evaluate", root / "all.json", root / "images", "--model", model, "--map", truth_of))]
+    files = ("--html", "a.html", "--sheet", "a.png", "--report", "a.json", "--device", "cpu", "--kind", "semantic")
+    result = detaug(*words, *files)
+    assert result.code == 0, result.err
+    maps = da.ClassMap(root / "masks", classes=NAMES)
+    wanted = evaluate_semantic(model, root / "all.json", root / "images", maps, device="cpu")
+    assert result.out == f"{wanted}\nwritten: a.html\nwritten: a.png\nwritten: a.json\n"
+    assert json.loads(Path("a.json").read_text())["confusion"] == wanted.confusion.tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--map", "semantic=masks", "--predictions", "."), "--map needs --predictions FOLDER, of panoptic maps"),
+        (("--map", "depth=masks"), "--model finds the class of each pixel: give --map semantic=FOLDER"),
+        (("--map", "semantic=masks", "--kind", "depth"), "--kind is depth, and --map has a map of the kind semantic"),
+        (("--kind", "panoptic"), "--kind panoptic needs the maps of the dataset: give --map panoptic=FOLDER"),
+        (("--map", "semantic=masks", "--tile", "32"), "--tile is for boxes: leave it out, or --map"),
+        ((), "finds the class of each pixel, which a map is compared with; give it: --map semantic=FOLDER"),
+    ],
+)
+def test_options_that_do_not_fit_a_model_of_maps(made: Model, words: tuple[str, ...], message: str) -> None:
+    root, model = made
+    given = map(str, ("evaluate", root / "all.json", root / "images", "--model", model))
+    result = detaug(*given, *words)
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_a_model_needs_the_json_file(made: Model) -> None:
+    root, model = made
+    result = detaug("evaluate", str(root / "images"), "--model", str(model), "--map", "semantic=masks")
+    assert result.code == 2
+    assert "--model needs FILE.json IMAGES; detaug convert makes FILE.json of a folder of maps" in result.err
