@@ -332,7 +332,7 @@ def predict(
     options.keep_freed_memory_on_cpu(device)
     trained = load_model(model, device)
     is_semantic = trained.finds == "semantic"
-    for name in sorted({"pre_labels", "stride", "min_score"} & options.given_options()) if is_semantic else ():
+    for name in sorted({"pre_labels", "stride", "min_score"} & options.given_options() if is_semantic else ()):
         options.refuse(name, "objects, and this model finds the class of each pixel: leave it out")
     folder = PREDICTIONS if output is None else None
     drawings = drawings or folder

@@ -142,6 +142,8 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
 
     def work() -> None:
         check_folder(options.output)
+        if options.data.map or not options.data.semantic:  # wrong options are said before all work
+            options.train_options(DataFile(options.data.path, options.data.path, options.data.map))
         resume = bool(options.training.get("resume"))
         refuse_training(options.output, resume=resume)
         wanted = json.loads(json.dumps(asdict(options.data), default=str))  # as the record has it
