@@ -70,7 +70,7 @@ def with_pyramid(_name: str, num_classes: int, *, masks: bool, num_keypoints: in
         "backbone": Pyramid(),
         "rpn_anchor_generator": AnchorGenerator(((16,), (32,), (64,)), ((0.5, 1.0, 2.0),) * 3),
         "rpn_pre_nms_top_n_test": 80,
-        "rpn_post_nms_top_n_test": 60,
+        "rpn_post_nms_top_n_test": 200,
         "box_roi_pool": pool(7),
         "box_head": TwoMLPHead(16 * 49, 32),
         "box_predictor": FastRCNNPredictor(32, num_classes),
