@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,9 @@ from detaug.errors import InputError
 from detaug.files.atomic import write_atomically, write_json
 from detaug.files.text import read_text
 from detaug.loading.devices import resolve_device
-from detaug.outputs.folder import check_folder
+from detaug.outputs.folder import refuse_training
 from detaug.scoring import DRAWN, Evaluation, evaluate_model, write_page
 from detaug.training import TrainOptions, train
-from detaug.training.checkpoint import refuse_training
 from detaug.training.loaders import read_of_data
 from detaug.training.model_table import DETECTORS, READS
 from detaug.training.processes import is_first_rank, on_first_rank, process_group
@@ -102,11 +102,22 @@ def train_folder(options: FolderOptions, *, say: Say = print, bar: Bar | None = 
     """
     with process_group(options.training.get("device")):
         steps = Steps(say if is_first_rank() else lambda line: None)
-        prepared = _prepared(options, steps)
+        with _says_how_to_go_on(steps, "stopped while preparing the data: the same command prepares them again"):
+            prepared = _prepared(options, steps)
         chosen = options.train_options(*prepared)
         with steps.step(*_train_words(chosen)):
-            train(chosen, say=steps.say, bar=bar)
-        return _evaluate(chosen, prepared.val, steps) if is_first_rank() else None
+            train(chosen, say=steps.say, bar=bar)  # it says how to go on
+        with _says_how_to_go_on(steps, "stopped after the training: the same command with --resume evaluates"):
+            return _evaluate(chosen, prepared.val, steps) if is_first_rank() else None
+
+
+@contextmanager
+def _says_how_to_go_on(steps: Steps, line: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        steps.say(line)
+        raise
 
 
 def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
@@ -114,7 +125,6 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
     record = options.output / "data" / "prepared.json"
 
     def work() -> None:
-        check_folder(options.output)
         resume = bool(options.training.get("resume"))
         refuse_training(options.output, resume=resume)
         wanted = json.loads(json.dumps(asdict(options.data), default=str))  # as the record has it
