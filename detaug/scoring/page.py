@@ -30,9 +30,10 @@ def write_page(evaluation: Evaluation, path: PathLike) -> None:
     has_matrix = len(errors.class_names) <= MOST_CLASSES
     page = render(
         "scoring/evaluation.html",
-        title=f"{evaluation.detector}: AP {score_text(evaluation.metrics.AP)}",
+        title=f"{evaluation.detector}: AP {score_text(evaluation.box_metrics.AP)}",
         command="evaluate",
         errors=errors,
+        what=evaluation.what,
         annotations=str(evaluation.reader.annotations_file),
         metric_names=NAMES,
         metrics={
