@@ -46,8 +46,7 @@ def recognise(path: PathLike, name: str | None = None) -> Recognised:
         raise InputError(f"from must be one of {', '.join(BY_NAME)}, got {name!r}")
     if path.is_dir():
         return _recognise_folder(path, name)
-    if not path.exists():
-        raise ConversionError(f"{path} does not exist; give a file or a folder of annotations")
+    check_exists(path)
     form = form_of_file(path)
     if name and BY_NAME[name].folders:
         raise ConversionError(f"{path} is a file, and {BY_NAME[name].title} are folders; give the one above them")
@@ -60,6 +59,12 @@ def recognise(path: PathLike, name: str | None = None) -> Recognised:
     if not form.format:
         raise ConversionError(f"{path} is {form.name}; {form.remedy}")
     return Recognised(BY_NAME[form.format], path, path.parent, [path.name])
+
+
+def check_exists(path: Path) -> None:
+    """Raise ConversionError for a path that does not exist."""
+    if not path.exists():
+        raise ConversionError(f"{path} does not exist; give a file or a folder of annotations")
 
 
 def _recognise_folder(folder: Path, name: str | None) -> Recognised:

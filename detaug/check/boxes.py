@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -26,8 +26,11 @@ _LEAST_SPREAD = 0.1  # of a logarithm: boxes drawn with one click differ by less
 _MOST_NEIGHBORS = 1000  # boxes of one image compared with each box: a bound on time for absurd files
 
 
-def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[Findings]:
-    """Yield findings about boxes and classes. size: the (H, W) pixels that images are resized to."""
+def check_boxes(table: Table, size: tuple[int, int] | None = None, others: Sequence[Table] = ()) -> Iterator[Findings]:
+    """Yield findings about boxes and classes.
+
+    size: the (H, W) pixels that images are resized to. others: the JSON files of other splits.
+    """
     rows = np.flatnonzero(usable_boxes(table))
     if not len(rows):
         yield _no_objects(table)
@@ -35,7 +38,7 @@ def check_boxes(table: Table, size: tuple[int, int] | None = None) -> Iterator[F
     yield from _tiny(table, rows, size)
     yield from _repeated(table, rows)
     yield from _unusual(table, rows)
-    yield from _classes(table)
+    yield from _classes(table, others)
 
 
 def _similar(table: Table, counts: dict[int, int], positions: dict[int, int]) -> dict[int, str]:
@@ -186,11 +189,24 @@ def _no_object(table: Table, number: int) -> str:
     return f"{shown(name)}; if it is no class of yours, --clean FILE --drop-class {shlex.quote(name)} leaves it out"
 
 
-def _classes(table: Table) -> Iterator[Findings]:
+def _elsewhere(name: str, others: Sequence[Table]) -> str:
+    """Return the message about a class without objects that another split has objects of; "" if none has."""
+    for other in others:
+        numbers = [number for number, text in other.categories.items() if text == name]
+        if count := sum(class_counts(other)[number] for number in numbers):
+            return f"{shown(name)}; {other.path} has {counted(count, 'object')} of it"
+    return ""
+
+
+def _classes(table: Table, others: Sequence[Table]) -> Iterator[Findings]:
     counts = class_counts(table)
     ids = [table.row("categories", index).get("id") for index in range(len(table.coco.document["categories"]))]
     positions = {number: index for index, number in enumerate(ids) if type(number) is int}
-    empty = {positions[number]: _no_object(table, number) for number, count in counts.items() if not count}
+    unused = [number for number, count in counts.items() if not count]
+    elsewhere = {positions[number]: text for number in unused if (text := _elsewhere(table.categories[number], others))}
+    if elsewhere:
+        yield from_messages("class-elsewhere", "categories", elsewhere)
+    empty = {positions[number]: _no_object(table, number) for number in unused if positions[number] not in elsewhere}
     if empty:
         yield from_messages("class-empty", "categories", empty)
     if similar := _similar(table, counts, positions):

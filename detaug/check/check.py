@@ -118,7 +118,11 @@ def check_coco(
     others = [_other_split(path, folder) for path in against]
     table, headers = _read(annotations, folder, progress)
     bands = channels, dtype
-    findings = [*table.findings, *check_images(table, folder, headers, others, bands), *check_boxes(table, size)]
+    findings = [
+        *table.findings,
+        *check_images(table, folder, headers, others, bands),
+        *check_boxes(table, size, [other.table for other in others]),
+    ]
     findings += [*check_shapes(table), *check_image_classes(table)]
     for other in others:
         findings += check_groups(table, other.table, groups, one_folder=other.folder == folder)
@@ -126,7 +130,8 @@ def check_coco(
     findings += found
     only_maps = bool(maps) and not len(table.boxes)  # what is learned is in them
     if only_maps:
-        findings = [finding for finding in findings if finding.kind not in ("objects-none", "class-empty")]
+        of_boxes = ("objects-none", "class-empty", "class-elsewhere")
+        findings = [finding for finding in findings if finding.kind not in of_boxes]
     limits = (limits_for_strangers() if isolated else USUAL_LIMITS) if decode else None
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
     if opened := decode and not isolated:  # videos are opened in this process

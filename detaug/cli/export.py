@@ -57,8 +57,8 @@ def export(
     """Export a detector as ONNX.
 
     The file takes images of 0..1 and the sizes that they had before they were resized; normalization and non-maximum
-    suppression are inside, and boxes are in pixels of the images before. Its metadata have the class names and how to
-    resize. The exit code is 1 if --verify finds another AP. Needs pip install 'detaug[export]'.
+    suppression are inside, and boxes, masks and keypoints are in pixels of the images before. Its metadata have the
+    class names and how to resize. The exit code is 1 if --verify finds another AP. Needs pip install 'detaug[export]'.
 
     A model repository for Triton Inference Server has this file, DALI's pipeline in front of it, and the ensemble
     image_detector of both, which takes the bytes of image files.

@@ -224,6 +224,12 @@ def train(annotations: Path, images: Path | None, device: str | None, **more: An
         _refuse(named & {*ONLY_PATH}, "PATH alone; detaug convert and detaug check prepare FILE.json")
     if "epochs" in named and "time" in named:
         raise click.UsageError("--time decides how many epochs there are; leave out --epochs")
+    from detaug.converters.formats.recognise import check_exists
+    from detaug.outputs.folder import refuse_training
+
+    refuse_training(more["output"], resume=more["resume"])  # before torch is imported, which takes seconds
+    if images is None:
+        check_exists(annotations)
     with _terminal() as output:
         if os.environ.get("RANK", "0") == "0":
             output.say("loading torch, torchvision and DALI")

@@ -22,7 +22,8 @@ from detaug.evaluation.merging import Tiles, merged, tiles_of
 from detaug.evaluation.predictions import ImageDetections, read_predictions
 from detaug.evaluation.ranks import of_all_ranks
 from detaug.evaluation.results import read_results
-from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
+from detaug.evaluation.rotated import RotatedKind, RotatedMetrics, iou_of_quadrangles
+from detaug.evaluation.voc_ap import iou_of_boxes
 from detaug.files.atomic import write_atomically
 from detaug.loading.batch import Batch
 from detaug.loading.clip_batch import ClipBatch
@@ -227,12 +228,13 @@ class CocoEvaluator(Generic[M]):
         return self._in_images()
 
     def errors(self, *, min_score: float = SCORE, partial: bool = False) -> DetectionErrors:
-        """Return what the detections of at least `min_score`, 0..1, do wrong; of boxes only. See `compute`."""
+        """Return what detections of at least `min_score`, 0..1, do wrong; of boxes or rotated boxes. See `compute`."""
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
-        if not isinstance(self._kind, BoxKind):
-            raise InputError("errors are found by boxes: make the evaluator with kind='bbox'")
+        if not isinstance(self._kind, BoxKind | RotatedKind):
+            raise InputError("errors are found by boxes: make the evaluator with kind='bbox' or 'rotated'")
         self._check_complete(partial)
-        return find_errors(self._kind.truth, self._in_images(), min_score)
+        iou = iou_of_boxes if isinstance(self._kind, BoxKind) else iou_of_quadrangles
+        return find_errors(self._kind.truth, self._in_images(), min_score, iou)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detections as COCO results, the JSON file that pycocotools' `loadRes` and test servers take.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from warnings import warn
@@ -105,8 +105,16 @@ class DetectionErrors:
         return f"{np.floor(self.best_score * 1e4) / 1e4:g}"
 
 
-def find_errors(truth: GroundTruth, by_image: Mapping[int, ImageDetections], min_score: float) -> DetectionErrors:
-    """Return the errors in the images that `by_image` has. The shapes of `by_image` are boxes XYXY."""
+def find_errors(
+    truth: GroundTruth,
+    by_image: Mapping[int, ImageDetections],
+    min_score: float,
+    iou: Callable[[Floats, Floats], Floats] = iou_of_boxes,
+) -> DetectionErrors:
+    """Return the errors in the images that `by_image` has.
+
+    iou: of the shapes of `by_image` and of `truth`, boxes XYXY or the corners of rotated ones.
+    """
     names = tuple(truth.categories.values())
     ids = {category_id: label for label, category_id in enumerate(truth.categories)}
     count = len(names)
@@ -116,7 +124,7 @@ def find_errors(truth: GroundTruth, by_image: Mapping[int, ImageDetections], min
     for index, image_id in enumerate(truth.image_ids):
         if image_id not in by_image:
             continue
-        image = _Image.of(truth, index, by_image[image_id], ids)
+        image = _Image.of(truth, index, by_image[image_id], ids, iou)
         columns.append((image.scores, image.labels, image.matched >= 0))
         objects += np.bincount(image.object_labels, minlength=count)
         shown = image.of_at_least(min_score)
@@ -163,7 +171,13 @@ class _Image(NamedTuple):
     """(D,): the object that each found; -1 for none."""
 
     @staticmethod
-    def of(truth: GroundTruth, index: int, detections: ImageDetections, ids: Mapping[int, int]) -> _Image:
+    def of(
+        truth: GroundTruth,
+        index: int,
+        detections: ImageDetections,
+        ids: Mapping[int, int],
+        iou: Callable[[Floats, Floats], Floats],
+    ) -> _Image:
         """Return image `index` of `truth`, without crowds, difficult objects and their detections. `ids`: labels."""
         objects = np.arange(truth.first[index], truth.first[index + 1])
         order = np.argsort(-detections.scores, kind="stable")
@@ -171,12 +185,13 @@ class _Image(NamedTuple):
         labels = np.array([ids[category_id] for category_id in detections.category_ids[order].tolist()], np.int64)
         ignored = truth.ignored[objects]
         object_labels = np.array([ids[category_id] for category_id in truth.category_ids[objects].tolist()], np.int64)
-        overlaps = iou_of_boxes(boxes, truth.shapes[objects])
+        overlaps = iou(boxes, truth.shapes[objects])
         matched = _match(np.where(labels[:, None] == object_labels[~ignored], overlaps[:, ~ignored], 0))
         crowds = np.array([truth.rows[row]["iscrowd"] == 1 for row in objects[ignored].tolist()], np.bool_)
-        covered = _share_inside(boxes, truth.shapes[objects[ignored]])
-        # with a crowd counts how much of a detection lies in it, as COCO has it
-        of_ignored = np.where(crowds, covered, overlaps[:, ignored]) * (labels[:, None] == object_labels[ignored])
+        of_ignored = overlaps[:, ignored]
+        if iou is iou_of_boxes:  # with a crowd counts how much of a detection lies in it, as COCO has it
+            of_ignored = np.where(crowds, _share_inside(boxes, truth.shapes[objects[ignored]]), of_ignored)
+        of_ignored = of_ignored * (labels[:, None] == object_labels[ignored])
         counts = (matched >= 0) | (of_ignored.max(1, initial=0) < FOUND)
         return _Image(
             scores[counts], labels[counts], object_labels[~ignored], overlaps[counts][:, ~ignored], matched[counts]

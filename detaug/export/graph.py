@@ -2,12 +2,13 @@
 
 torchvision's detectors choose detections image by image, in Python loops whose lengths depend on the data, which a
 traced graph cannot have. Here all images of a batch are one tensor, with the same candidates in the same order. A DETR
-needs no non-maximum suppression: its best pairs of a query and a class are the detections.
+needs no non-maximum suppression: its best pairs of a query and a class are the detections. Masks and keypoints are
+found for the chosen detections alone.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +17,15 @@ from detaug.errors import InputError
 from detaug.findings.finding import listed
 from detaug.ops.normalize import Normalize
 from detaug.ops.resize import Resize
-from detaug.training.detr_models import DetrDetector, best_pairs
-from detaug.training.model_table import DETECTORS
+from detaug.training.detr_models import best_pairs
+from detaug.training.model_table import DETECTORS, Finds
+
+OUTPUTS = ("num_dets", "boxes", "scores", "labels")
+
+SHAPES: dict[Finds, tuple[str, ...]] = {
+    "bbox": (), "segm": ("masks", "mask_boxes"), "keypoints": ("keypoints", "keypoints_scores")
+}  # fmt: skip
+"""Further outputs, by what a model finds."""
 
 NO_LIMIT = 1 << 30
 """Boxes that ONNX's NonMaxSuppression keeps of a class; it keeps none by default."""
@@ -55,6 +63,31 @@ class NonMaxSuppression(torch.autograd.Function):
         return graph.op("NonMaxSuppression", boxes, scores, *limits)
 
 
+class Candidates(NamedTuple):
+    """The detections of normalized images, from which the graph takes the best."""
+
+    boxes: Tensor
+    """(N, M, 4) XYXY, in pixels of the input."""
+    scores: Tensor
+    """(N, M), 0 for those that are none."""
+    labels: Tensor
+    """(N, M)."""
+    more: Any = None
+    """What `DetectorGraph.shapes` needs."""
+
+    def at(self, index: Tensor) -> Candidates:
+        """Return those of the positions (N, K)."""
+        return Candidates(
+            rows_at(self.boxes, index), rows_at(self.scores, index), rows_at(self.labels, index), self.more
+        )
+
+
+def rows_at(values: Tensor, index: Tensor) -> Tensor:
+    """Return (N, K, ...), the rows of values (N, M, ...) at index (N, K)."""
+    more = values.shape[2:]
+    return values.gather(1, index.view(*index.shape, *(1 for _ in more)).expand(-1, -1, *more))
+
+
 class DetectorGraph(nn.Module):
     """A detector for one input size (H, W) and any number of images.
 
@@ -71,39 +104,49 @@ class DetectorGraph(nn.Module):
         self.register_buffer("mean", torch.tensor(normalize.mean).view(3, 1, 1))
         self.register_buffer("std", torch.tensor(normalize.std).view(3, 1, 1))
 
-    def forward(self, images: Tensor, source_size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return how many detections each image has (N,), boxes (N, K, 4), scores (N, K) and labels (N, K).
+    def forward(self, images: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
+        """Return how many detections each image has (N,), boxes (N, K, 4), scores (N, K), labels (N, K), and `SHAPES`.
 
         images: (N, 3, H, W), 0..1, resized. source_size: (N, 2) int64, height and width before. Boxes are XYXY in
-        pixels of the source images, best first; after the last one all is 0.
+        pixels of the source images, best first; after the last one all is 0. masks: (N, K, h, w), the probability
+        of each part of the rectangle of mask_boxes (N, K, 4), XYXY in pixels of the source images, also outside of
+        them. keypoints: (N, K, P, 3), x, y in pixels of the source images, and 1; keypoints_scores: (N, K, P).
         """
-        boxes, scores, labels = self.candidates((images - self.mean) / self.std)
-        boxes = self._in_source(boxes, source_size)
+        found = self.candidates((images - self.mean) / self.std)
+        boxes = self._in_source(found.boxes, source_size, clip=True)
         # Label 0, the background, has scores in RetinaNet and FCOS, too, and takes a place among the best as in
         # torchvision; boxes in the fill of a letterbox have no area in the source image. Both go now.
-        scores = scores * (labels > 0)
+        scores = found.scores * (found.labels > 0)
         if self.resize.letterbox:
             scores = scores * ((boxes[..., 2:] - boxes[..., :2]).amin(-1) > 0)
         scores, index = scores.topk(min(self.most, scores.shape[1]), dim=1)
         kept = scores > 0
-        boxes = boxes.gather(1, index[..., None].expand(-1, -1, 4)) * kept[..., None]
-        return kept.sum(1), boxes, scores, labels.gather(1, index) * kept
+        values = rows_at(boxes, index), scores, rows_at(found.labels, index), *self.shapes(found, index, source_size)
+        return kept.sum(1), *(each * kept.view(*kept.shape, *(1 for _ in each.shape[2:])) for each in values)
 
-    def candidates(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the model's detections of normalized images: boxes (N, M, 4) of the input, scores, labels (N, M)."""
+    def candidates(self, images: Tensor) -> Candidates:
+        """Return the model's detections of normalized images."""
         raise NotImplementedError
 
-    def _in_source(self, boxes: Tensor, source_size: Tensor) -> Tensor:
-        """Return boxes of the input in pixels of the source images, clipped: `Resize`, backwards."""
-        source = source_size.to(boxes.dtype)
+    def shapes(self, found: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
+        """Return what `SHAPES` names, for the candidates at index (N, K)."""
+        return ()
+
+    def _in_source(self, points: Tensor, source_size: Tensor, *, clip: bool = False) -> Tensor:
+        """Return x, y, or XYXY, (N, ..., 2 or 4) of the input in pixels of the source images: `Resize`, backwards."""
+        source = source_size.to(points.dtype)
         size = source.new_tensor(self.size)
         if self.resize.letterbox:
             length = (source * (size / source).amin(1, keepdim=True)).round().clamp(min=1)
             offset = ((size - length) / 2).floor() if self.resize.letterbox == "center" else torch.zeros_like(length)
         else:
             length, offset = size.expand_as(source), torch.zeros_like(source)
-        offset, scale = (pair.flip(1).repeat(1, 2)[:, None] for pair in (offset, source / length))
-        return ((boxes - offset) * scale).clamp(min=0).minimum(source.flip(1).repeat(1, 2)[:, None])
+        axes = -1, *(1 for _ in points.shape[1:-1]), points.shape[-1]
+        offset, scale, limit = (
+            pair.flip(1).repeat(1, points.shape[-1] // 2).view(axes) for pair in (offset, source / length, source)
+        )
+        moved = (points - offset) * scale
+        return moved.clamp(min=0).minimum(limit) if clip else moved
 
 
 class DetrGraph(DetectorGraph):
@@ -112,39 +155,37 @@ class DetrGraph(DetectorGraph):
     def __init__(self, model: Any, resize: Resize, normalize: Normalize, most: int) -> None:
         super().__init__(model.for_tracing(), resize, normalize, most)
 
-    def candidates(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def candidates(self, images: Tensor) -> Candidates:
         """Return the best pairs, as `DetrDetector` does."""
         outputs = self.model.outputs(images)
-        boxes, scores, labels, _ = best_pairs(outputs.logits, outputs.boxes, self.size, self.model.most)
-        return boxes, scores, labels
+        boxes, scores, labels, queries = best_pairs(outputs.logits, outputs.boxes, self.size, self.model.most)
+        return Candidates(boxes, scores, labels, None if outputs.masks is None else (queries, outputs.masks))
+
+    def shapes(self, found: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
+        """Return masks of the whole input, if the model finds some."""
+        if found.more is None:
+            return ()
+        queries, masks = found.more
+        height, width = self.size
+        whole = self._in_source(found.boxes.new_tensor([0, 0, width, height]).expand(index.shape[0], 4), source_size)
+        return rows_at(masks, rows_at(queries, index)).sigmoid(), whole[:, None].expand(-1, index.shape[1], -1)
 
 
 class TorchvisionGraph(DetectorGraph):
-    """torchvision's SSD, SSDlite, RetinaNet or FCOS."""
+    """What torchvision's detectors of one stage and of two have in common."""
 
-    def candidates(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the detections after non-maximum suppression; scores of boxes that are not kept are 0."""
-        features = [*self.model.backbone(images).values()]
-        heads = self.model.head(features)
-        anchors = self._anchors(images, features)
-        choose = self._of_classes if type(self.model).__name__ == "SSD" else self._of_levels
-        boxes, scores, labels = choose(heads, anchors, features)
-        scores, index = scores.topk(min(self.model.detections_per_img, scores.shape[1]), dim=1)
-        return boxes.gather(1, index[..., None].expand(-1, -1, 4)), scores, labels.gather(1, index)
-
-    def _anchors(self, images: Tensor, features: list[Tensor]) -> Tensor:
+    def anchors(self, generator: Any, images: Tensor, features: list[Tensor]) -> Tensor:
         """Return (A, 4) XYXY, the same for each image, so constants of the graph."""
         from torchvision.models.detection.image_list import ImageList
 
-        anchors: Tensor = self.model.anchor_generator(ImageList(images[:1], [self.size]), features)[0]
+        anchors: Tensor = generator(ImageList(images[:1], [self.size]), features)[0]
         return anchors
 
-    def _decoded(self, offsets: Tensor, anchors: Tensor) -> Tensor:
+    def decoded(self, coder: Any, offsets: Tensor, anchors: Tensor) -> Tensor:
         """Return boxes XYXY clipped to the input, as torchvision's box coders decode them."""
-        coder = self.model.box_coder
         sizes = anchors[..., 2:] - anchors[..., :2]
         middles = (anchors[..., :2] + anchors[..., 2:]) / 2
-        if type(self.model).__name__ == "FCOS":
+        if hasattr(coder, "normalize_by_size"):  # FCOS
             offsets = offsets * torch.cat([sizes, sizes], -1) if coder.normalize_by_size else offsets
             boxes = torch.cat([middles - offsets[..., :2], middles + offsets[..., 2:]], -1)
         else:
@@ -155,9 +196,30 @@ class TorchvisionGraph(DetectorGraph):
         height, width = self.size
         return boxes.clamp(min=0).minimum(boxes.new_tensor([width, height, width, height]))
 
+    def kept(self, boxes: Tensor, scores: Tensor, iou: float, least: float) -> Tensor:
+        """Return the scores (N, C, M) of boxes (N, M, 4) that non-maximum suppression keeps, 0 for the others."""
+        images, classes, positions = scores.shape[0], scores.shape[1], scores.shape[2]
+        rows = NonMaxSuppression.apply(boxes, scores, float(iou), float(least))
+        flat = (rows[:, 0] * classes + rows[:, 1]) * positions + rows[:, 2]
+        kept = torch.zeros_like(scores).flatten().index_fill(0, flat, 1.0)
+        return kept.view(images, classes, positions) * scores
+
+
+class OneStageGraph(TorchvisionGraph):
+    """torchvision's SSD, SSDlite, RetinaNet or FCOS."""
+
+    def candidates(self, images: Tensor) -> Candidates:
+        """Return the detections after non-maximum suppression; scores of boxes that are not kept are 0."""
+        features = [*self.model.backbone(images).values()]
+        heads = self.model.head(features)
+        anchors = self.anchors(self.model.anchor_generator, images, features)
+        choose = self._of_classes if type(self.model).__name__ == "SSD" else self._of_levels
+        found = Candidates(*choose(heads, anchors, features))
+        return found.at(found.scores.topk(min(self.model.detections_per_img, found.scores.shape[1]), dim=1).indices)
+
     def _of_classes(self, heads: dict[str, Tensor], anchors: Tensor, _: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the candidates of SSD: the best of each class, (N, C * K)."""
-        boxes = self._decoded(heads["bbox_regression"], anchors)
+        boxes = self.decoded(self.model.box_coder, heads["bbox_regression"], anchors)
         scores = heads["cls_logits"].softmax(-1)[..., 1:].transpose(1, 2)
         classes, most = scores.shape[1], min(self.model.topk_candidates, scores.shape[2])
         scores, index = scores.topk(most, dim=2)
@@ -186,28 +248,22 @@ class TorchvisionGraph(DetectorGraph):
             best, index = flat.topk(min(self.model.topk_candidates, flat.shape[1]), dim=1)
             place = torch.div(index, classes, rounding_mode="floor")
             chosen = offsets.gather(1, place[..., None].expand(-1, -1, 4))
-            parts.append((self._decoded(chosen, own_anchors[place]), best, index - place * classes))
+            parts.append(
+                (self.decoded(self.model.box_coder, chosen, own_anchors[place]), best, index - place * classes)
+            )
         boxes, best, labels = (torch.cat(part, 1) for part in zip(*parts, strict=True))
         of_class = torch.arange(classes)[None, :, None] == labels[:, None]
         return boxes, self._kept(boxes, best[:, None] * of_class).sum(1), labels
 
     def _kept(self, boxes: Tensor, scores: Tensor) -> Tensor:
-        """Return the scores (N, C, M) of boxes (N, M, 4) that are kept, 0 for the others."""
-        images, classes, positions = scores.shape[0], scores.shape[1], scores.shape[2]
-        rows = NonMaxSuppression.apply(boxes, scores, float(self.model.nms_thresh), float(self.model.score_thresh))
-        flat = (rows[:, 0] * classes + rows[:, 1]) * positions + rows[:, 2]
-        kept = torch.zeros_like(scores).flatten().index_fill(0, flat, 1.0)
-        return kept.view(images, classes, positions) * scores
-
-
-def make_graph(model: nn.Module, resize: Resize, normalize: Normalize, most: int) -> DetectorGraph:
-    """Return the graph of a detector that `refuse_other_models` lets pass."""
-    kind = DetrGraph if isinstance(model, DetrDetector) else TorchvisionGraph
-    return kind(model, resize, normalize, most).eval()
+        return self.kept(boxes, scores, self.model.nms_thresh, self.model.score_thresh)
 
 
 def refuse_other_models(name: str) -> None:
-    """Raise InputError for a model whose masks or keypoints have no place in the graph."""
-    if DETECTORS[name].finds != "bbox":
-        others = [other for other, row in DETECTORS.items() if row.finds == "bbox"]
-        raise InputError(f"{name} is not exported, because it finds more than boxes; export {listed(others)}")
+    """Raise InputError for a model whose detections have no place in the graph."""
+    if DETECTORS[name].finds not in SHAPES:
+        others = [other for other, row in DETECTORS.items() if row.finds in SHAPES]
+        raise InputError(
+            f"{name} is not exported, because ONNX has no non-maximum suppression of rotated boxes; export "
+            f"{listed(others)}"
+        )

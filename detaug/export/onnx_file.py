@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from detaug import __version__
 from detaug.arguments import check, is_whole, is_wholes
 from detaug.errors import InputError
-from detaug.export.graph import make_graph, refuse_other_models
+from detaug.export.graph import OUTPUTS, SHAPES, DetectorGraph, DetrGraph, OneStageGraph, refuse_other_models
+from detaug.export.two_stage_graph import TwoStageGraph
 from detaug.files.atomic import replacing
 from detaug.files.paths import PathLike
 from detaug.ops.normalize import Normalize
 from detaug.ops.resize import Resize
 from detaug.outputs.guards import MARK, output_files
 from detaug.packages import require
+from detaug.training.detr_models import DetrDetector
 from detaug.training.options import check_size
 from detaug.training.predict import TrainedModel, load_model
 from detaug.training.torch_files import read_torch_file
@@ -30,7 +33,10 @@ from detaug.training.torch_files import read_torch_file
 OPSET = 17
 """The newest set of operators that torch's exporter by tracing writes for all of the models."""
 
-INPUTS, OUTPUTS = ("images", "source_size"), ("num_dets", "boxes", "scores", "labels")
+INPUTS = ("images", "source_size")
+
+TASKS = {"bbox": "detect", "segm": "segment", "keypoints": "pose"}
+"""Ultralytics' names, by what a model finds."""
 
 
 def export_onnx(
@@ -46,7 +52,12 @@ def export_onnx(
     Inputs: `images` (N, 3, H, W) float32 RGB in 0..1, resized to the input size as the metadata say, not normalized;
     `source_size` (N, 2) int64, height and width of each image before. Outputs: `num_dets` (N,) int64, `boxes`
     (N, K, 4) float32 XYXY in pixels of the source images, `scores` (N, K), best first, and `labels` (N, K) int64 from
-    1; beyond `num_dets` all is 0. Metadata: names, imgsz, task, resize, letterbox, fill, mean, std, and more.
+    1; beyond `num_dets` all is 0. A model of masks also has `masks` (N, K, h, w), the probability of each part of the
+    rectangle `mask_boxes` (N, K, 4) XYXY in pixels of the source images: a mask is resized to its rectangle, which may
+    exceed the image, and the object is where it is 0.5 or more. Those of Mask R-CNN are 28 x 28 of a box, those of
+    RF-DETR a quarter of the input, of all of it. A model of keypoints also has `keypoints` (N, K, P, 3), x, y in pixels
+    of the source images and 1, and `keypoints_scores` (N, K, P), as torchvision. Metadata: names, imgsz, task, resize,
+    letterbox, fill, mean, std, and more.
 
     Args:
         model: The file.
@@ -57,7 +68,7 @@ def export_onnx(
         max_detections: The largest number of detections per image, K.
 
     Raises:
-        InputError: for another file, a model that is not exported (those of masks and keypoints), arguments, and
+        InputError: for another file, a model of rotated boxes, which is not exported, arguments, and
             without onnx; `pip install 'detaug[export]'` brings it.
     """
     onnx = require_onnx()
@@ -72,17 +83,18 @@ def export_onnx(
     refuse_other_models(name)
     resize, normalize = _resize(trained, name, size), _normalize(trained)
     graph = make_graph(trained.model, resize, normalize, max_detections)
+    outputs = (*OUTPUTS, *SHAPES[trained.finds])
     count = 2 if batch == "dynamic" else batch
     assert isinstance(resize.size, tuple)
     example = torch.rand(count, 3, *resize.size), torch.tensor([resize.size] * count)
-    axes = {each: {0: "batch"} for each in (*INPUTS, *OUTPUTS)} if batch == "dynamic" else None
+    axes = {each: {0: "batch"} for each in (*INPUTS, *outputs)} if batch == "dynamic" else None
     with replacing(target) as temporary:
         with warnings.catch_warnings(), torch.inference_mode():
             # Of tracing: shapes that are constants here. And dynamo=False is deprecated, but torch's newer exporter
             # cannot write these models: the number of kept boxes depends on the data.
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                graph, example, temporary, dynamo=False, opset_version=OPSET, input_names=INPUTS, output_names=OUTPUTS,
+                graph, example, temporary, dynamo=False, opset_version=OPSET, input_names=INPUTS, output_names=outputs,
                 dynamic_axes=axes,
             )  # fmt: skip
         content = onnx.load(temporary)
@@ -91,6 +103,13 @@ def export_onnx(
         onnx.checker.check_model(content, full_check=True)
         onnx.save(content, temporary)
     return replace(trained, ops=(resize, normalize))
+
+
+def make_graph(model: nn.Module, resize: Resize, normalize: Normalize, most: int) -> DetectorGraph:
+    """Return the graph of a detector that `refuse_other_models` lets pass."""
+    torchvision_kind = TwoStageGraph if hasattr(model, "roi_heads") else OneStageGraph
+    kind = DetrGraph if isinstance(model, DetrDetector) else torchvision_kind
+    return kind(model, resize, normalize, most).eval()
 
 
 def _refuse_other_file(path: Path) -> None:
@@ -136,7 +155,7 @@ def _metadata(
         "author": "detaug",
         "version": __version__,
         "description": f"{name}, {MARK}",
-        "task": "detect",
+        "task": TASKS[trained.finds],
         "model": name,
         "names": dict(enumerate(trained.class_names)),
         "imgsz": list(resize.size) if isinstance(resize.size, tuple) else resize.size,
@@ -151,7 +170,15 @@ def _metadata(
         "normalize": "inside",
         "boxes": "XYXY in pixels of source_size",
         "labels": "from 1; 0 after the last detection",
+        **_OF_SHAPES.get(trained.finds, {}),
     }
+
+
+_OF_SHAPES = {
+    "segm": {"masks": "probabilities in the rectangles mask_boxes, XYXY in pixels of source_size; an object from 0.5"},
+    "keypoints": {"keypoints": "x, y in pixels of source_size, and 1", "keypoints_scores": "heights of the heatmaps"},
+}
+"""Further metadata, by what a model finds."""
 
 
 def require_onnx(name: str = "onnx") -> Any:

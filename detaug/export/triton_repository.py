@@ -47,8 +47,8 @@ def write_triton(
     """Write a model repository for Triton Inference Server; return the model with the `Resize` of the repository.
 
     The ensemble `image_detector` takes `encoded` (N, bytes) uint8, the bytes of image files, and gives `num_dets`,
-    `boxes`, `scores` and `labels`, as the ONNX file of `export_onnx` does: boxes are XYXY in pixels of the images after
-    their EXIF orientation. Images are decoded and resized by DALI on the CPU.
+    `boxes`, `scores`, `labels`, and masks or keypoints, as the ONNX file of `export_onnx` does: all in pixels of
+    the images after their EXIF orientation. Images are decoded and resized by DALI on the CPU.
 
     Args:
         model: The model.pt of `detaug train`.
@@ -73,7 +73,7 @@ def write_triton(
         trained = export_onnx(model, names["detector"] / "model.onnx", size=size, max_detections=max_detections)
         resize: Any = trained.ops[0]
         _write_pipeline(resize, batch, names["preprocess"] / "model.dali")
-        for name, text in _configs(resize.size, batch).items():
+        for name, text in _configs(resize.size, batch, trained.finds).items():
             (partial / name / "config.pbtxt").write_text(text)
         if target.exists():
             target.rmdir()
@@ -119,7 +119,14 @@ def _write_pipeline(resize: Resize, batch: int, path: Path) -> None:
     pipeline.serialize(filename=str(path))
 
 
-def _configs(size: tuple[int, int], batch: int) -> dict[str, str]:
+_OF_SHAPES: dict[str, tuple[_Tensor, ...]] = {
+    "segm": (_Tensor("masks", "FP32", (-1, -1, -1)), _Tensor("mask_boxes", "FP32", (-1, 4))),
+    "keypoints": (_Tensor("keypoints", "FP32", (-1, -1, 3)), _Tensor("keypoints_scores", "FP32", (-1, -1))),
+}
+"""Further outputs, by what a model finds."""
+
+
+def _configs(size: tuple[int, int], batch: int, finds: str) -> dict[str, str]:
     """Return the text of config.pbtxt of each model."""
     inputs = _Tensor("images", "FP32", (3, *size)), _Tensor("source_size", "INT64", (2,))
     outputs = (
@@ -127,6 +134,7 @@ def _configs(size: tuple[int, int], batch: int) -> dict[str, str]:
         _Tensor("boxes", "FP32", (-1, 4)),  # a model may find fewer than max_detections
         _Tensor("scores", "FP32", (-1,)),
         _Tensor("labels", "INT64", (-1,)),
+        *_OF_SHAPES.get(finds, ()),
     )
     ragged = ENCODED._replace(more="allow_ragged_batch: true")
     plain = [output._replace(more="") for output in outputs]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
 from detaug.errors import InputError
-from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.export.onnx_file import require_onnx
 from detaug.files.paths import PathLike
@@ -21,7 +21,9 @@ from detaug.loading.loader import Loader
 from detaug.machine.parallel import Progress
 from detaug.ops.normalize import Normalize
 from detaug.sources.coco_reader import CocoReader
+from detaug.training.detr_models import DetrDetector
 from detaug.training.loaders import SAME_CLASSES
+from detaug.training.model_table import READS
 from detaug.training.predict import TrainedModel
 
 TOLERANCE = 0.001
@@ -46,17 +48,26 @@ class Verified:
     """Pixels between the sides of matched boxes."""
     tied: int
     """Those of the model whose score another one in the image has, too: which of them is left, is chance."""
+    shapes: tuple[str, float, float] | None = None
+    """"masks" or "keypoints", and their AP, of the model and of the file; of a model that finds them."""
 
     @property
     def agrees(self) -> bool:
-        """Return whether AP is equal within `TOLERANCE`."""
-        return abs(self.torch_ap - self.onnx_ap) <= TOLERANCE
+        """Return whether each AP is equal within `TOLERANCE`."""
+        return all(abs(of_torch - of_onnx) <= TOLERANCE for _, of_torch, of_onnx in self._scores())
+
+    def _scores(self) -> list[tuple[str, float, float]]:
+        return [("", self.torch_ap, self.onnx_ap), *([self.shapes] if self.shapes else [])]
 
     def __str__(self) -> str:
         same = "equal" if self.agrees else "NOT equal"
+        of_torch, of_onnx = (
+            " and ".join(f"{scores[at]:.4f}{scores[0] and f' ({scores[0]})'}" for scores in self._scores())
+            for at in (1, 2)
+        )
         lines = [
-            f"verified on {counted(self.images, 'image')}: AP {self.torch_ap:.4f} of the model, {self.onnx_ap:.4f} of "
-            f"the ONNX file, {same} within {TOLERANCE:g}",
+            f"verified on {counted(self.images, 'image')}: AP {of_torch} of the model, {of_onnx} of the ONNX file, "
+            f"{same} within {TOLERANCE:g}",
             f"{self.unmatched:,} of {counted(self.detections, 'detection')} with a score of {SURE:g} or more without a "
             f"partner; matched boxes differ by at most {self.largest_difference:.2g} pixels",
         ]
@@ -90,47 +101,62 @@ def verify_onnx(
     session = onnxruntime.InferenceSession(str(Path(file)), providers=["CPUExecutionProvider"])
     count = session.get_inputs()[0].shape[0]
     batch_size = count if isinstance(count, int) else batch_size
-    reader = CocoReader(images, annotations)
+    reader = CocoReader(images, annotations, **READS[trained.finds])
     if reader.class_names != trained.class_names:
         ours, theirs = listed(trained.class_names[1:]), listed(reader.class_names[1:])
         raise InputError(f"the model finds the classes {ours}, and {annotations} has {theirs}; {SAME_CLASSES}")
     resize, normalize = trained.ops
     assert isinstance(normalize, Normalize)
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (normalize.mean, normalize.std))
-    of_torch, of_onnx = CocoEvaluator(reader), CocoEvaluator(reader)
+    kinds: list[Any] = list(dict.fromkeys(("bbox", trained.finds)))
+    evaluators: list[list[CocoEvaluator[Any]]] = [[CocoEvaluator(reader, kind) for kind in kinds] for _ in range(2)]
     counts, largest, done = np.zeros(3, np.int64), 0.0, 0
     plain = Normalize(mean=(0, 0, 0), std=(1, 1, 1))
     for batch in Loader(reader, [resize, plain], batch_size, device="cpu", train=False, shard=(0, 1)):
         with torch.inference_mode():
             wanted = trained.model((batch.images - mean) / std)
-        of_torch.update(batch, wanted)
-        found = _run(session, batch.images, batch_size)
-        of_onnx.update(batch, found)
+        found = _run(session, batch.images, batch_size, trained.model)
+        for of_one, detections in zip(evaluators, (wanted, found), strict=True):
+            for evaluator in of_one:
+                evaluator.update(batch, detections)
         for one, other in zip(wanted, found, strict=True):
             numbers, difference = _compare(one, other)
             counts, largest = counts + numbers, max(largest, difference)
         done += len(batch)
         if progress:
             progress(done, len(reader))
-    metrics: tuple[Metrics, Metrics] = of_torch.compute(), of_onnx.compute()
-    detections, unmatched, tied = counts.tolist()
-    return Verified(done, metrics[0].AP, metrics[1].AP, detections, unmatched, largest, tied)
+    (of_torch, *shapes), (of_onnx, *shapes_of_onnx) = [[each.compute().AP for each in of_one] for of_one in evaluators]
+    named = ({"segm": "masks"}.get(trained.finds, trained.finds), shapes[0], shapes_of_onnx[0]) if shapes else None
+    number, unmatched, tied = counts.tolist()
+    return Verified(done, of_torch, of_onnx, number, unmatched, largest, tied, named)
 
 
-def _run(session: Any, images: Tensor, batch_size: int) -> list[dict[str, Tensor]]:
+def _run(session: Any, images: Tensor, batch_size: int, model: nn.Module) -> list[dict[str, Tensor]]:
     """Return the detections in pixels of the input, as torchvision's detectors return them."""
     pixels = images.numpy()
     missing = batch_size - len(pixels)  # the last batch of a file of a fixed batch size
     padded = np.concatenate([pixels, np.zeros((missing, *pixels.shape[1:]), np.float32)]) if missing else pixels
     sizes = np.tile(np.array(pixels.shape[2:], np.int64), (len(padded), 1))
     numbers, *outputs = session.run(None, {"images": padded, "source_size": sizes})
-    return [
-        {
-            name: torch.from_numpy(values[image, : numbers[image]])
-            for name, values in zip(("boxes", "scores", "labels"), outputs, strict=True)
-        }
-        for image in range(len(pixels))
-    ]
+    names = [output.name for output in session.get_outputs()][1:]
+    detections = []
+    for image in range(len(pixels)):
+        values = [torch.from_numpy(output[image, : numbers[image]]) for output in outputs]
+        found = dict(zip(names, values, strict=True))
+        if "masks" in found:
+            found["masks"] = _pasted(found["masks"], found.pop("mask_boxes"), images.shape[2:], model)
+        detections.append(found)
+    return detections
+
+
+def _pasted(masks: Tensor, boxes: Tensor, size: Sequence[int], model: nn.Module) -> Tensor:
+    """Return masks (K, 1, H, W) as the model pastes its own: a DETR's logits are of the whole input."""
+    if isinstance(model, DetrDetector):
+        return interpolate(masks[:, None].logit(1e-6), tuple(size), mode="bilinear").sigmoid()
+    from torchvision.models.detection.roi_heads import paste_masks_in_image
+
+    pasted: Tensor = paste_masks_in_image(masks[:, None], boxes, tuple(size))
+    return pasted
 
 
 def _compare(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> tuple[list[int], float]:

@@ -533,7 +533,14 @@ CHECK_KINDS: dict[str, Kind] = {
     "class-empty": Kind(
         "warning",
         "a class has no object to train on",
-        remedy="annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",
+        remedy="annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it. Keep it "
+        "if another split has it, which --against OTHER.json tells.",
+    ),
+    "class-elsewhere": Kind(
+        "warning",
+        "a class has objects in another split, and none here",
+        remedy="keep the class, since all splits need the same ones, and move some of its images here: without any, "
+        "training does not learn it, and an evaluation does not score it.",
     ),
     "class-imbalance": Kind(
         "warning",

@@ -43,6 +43,18 @@ def check_folder(folder: Path) -> None:
         raise ConversionError(f"folder {existing} is not writable; choose another folder")
 
 
+def checkpoint_path(output: Path) -> Path:
+    """Return the file in the folder of a training from which it is resumed."""
+    return output / "checkpoint.pt"
+
+
+def refuse_training(output: Path, *, resume: bool) -> None:
+    """Raise InputError for a folder that cannot be written to, or holds a training which is not to be resumed."""
+    check_folder(output)
+    if checkpoint_path(output).exists() and not resume:
+        raise InputError(f"{output} holds a training; --resume continues it, or choose another --output")
+
+
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
     """Make the folder; remove it after an error, if it was made here."""

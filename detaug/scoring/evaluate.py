@@ -12,12 +12,14 @@ import numpy as np
 import torch
 
 from detaug.arguments import SCORE
+from detaug.boxes.polygons import hull
 from detaug.drawing import save_picture
 from detaug.errors import InputError
 from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.evaluation.errors import DetectionErrors
 from detaug.evaluation.pycoco import score_text
+from detaug.evaluation.rotated import RotatedMetrics
 from detaug.files.atomic import write_json
 from detaug.files.paths import PathLike
 from detaug.findings.finding import listed, short_name
@@ -48,9 +50,22 @@ class Evaluation:
     more: dict[str, Any]
     """The metrics of what else the model finds, by the kind of `CocoEvaluator`: "segm", "keypoints" or "rotated"."""
     errors: DetectionErrors
-    evaluator: CocoEvaluator[Metrics]
+    """Of boxes: of a model of rotated boxes, of these."""
+    evaluator: CocoEvaluator[Any]
+    """That of `errors`."""
     drawn: tuple[Detections, ...] = ()
     """Those in the images `draw` of `evaluate_model`, with their masks, keypoints or corners; in tiles, boxes."""
+
+    @property
+    def box_metrics(self) -> Metrics | RotatedMetrics:
+        """Return the metrics of the boxes that `errors` are of."""
+        metrics: Metrics | RotatedMetrics = self.more.get("rotated", self.metrics)
+        return metrics
+
+    @property
+    def what(self) -> str:
+        """Return what `errors` are of."""
+        return "rotated boxes" if "rotated" in self.more else "detections"
 
     def worst(self, count: int) -> list[Detections]:
         """Return the detections in the images with the most errors, of at least `errors.min_score`, the worst first."""
@@ -65,12 +80,12 @@ class Evaluation:
 
     def rows(self) -> list[tuple[str, float, float, float, float, int]]:
         """Return, for each class, its name, AP, AP50, precision and recall of `errors`, and the number of objects."""
-        errors = self.errors
+        errors, metrics = self.errors, self.box_metrics
         return [
             (
                 name,
-                self.metrics.AP_by_class[name],
-                self.metrics.AP50_by_class[name],
+                metrics.AP_by_class[name],
+                metrics.AP50_by_class[name],
                 float(right / detections) if detections else -1.0,
                 float(right / objects) if objects else -1.0,
                 int(objects),
@@ -93,12 +108,13 @@ class Evaluation:
         names = {name: short_name(name) for name in errors.class_names}
         width = max(map(len, ("class", *names.values())))
         lines = [str(self.metrics), *(f"{kind}: {each}" for kind, each in self.more.items()), ""]
+        lines += ["each class, by rotated boxes:"] * ("rotated" in self.more)
         lines.append(f"{'class':{width}}     AP   AP50  precision  recall  objects")
         for name, ap, ap50, precision, recall, objects in self.rows():
             numbers = f"{_number(ap)}  {_number(ap50)}      {_number(precision)}   {_number(recall)}"
             lines.append(f"{names[name]:{width}}  {numbers}  {objects:>7,}")
         kinds = ", ".join(f"{kind} {each.sum():,}" for kind, each in errors.kinds.items())
-        lines += ["", f"errors of detections with a score of {errors.min_score:g} or more: {kinds}"]
+        lines += ["", f"errors of {self.what} with a score of {errors.min_score:g} or more: {kinds}"]
         if pairs := self.confused(3):
             lines.append("confused: " + ", ".join(f"{names[a]} as {names[b]} {count:,}" for a, b, count in pairs))
         if len(curve.scores):
@@ -112,7 +128,7 @@ class Evaluation:
         return dict(zip(self.reader.image_ids.tolist(), self.reader.file_names, strict=True))
 
     def save(self, path: PathLike) -> None:
-        """Write the boxes in COCO's form of results."""
+        """Write the boxes in COCO's form of results, of rotated ones with `corners`."""
         self.evaluator.save(path)
 
     def write_report(self, path: PathLike) -> None:
@@ -206,7 +222,7 @@ def _spaced_ids(reader: CocoReader, count: int) -> list[int]:
 
 
 def _of_images(
-    reader: CocoReader, evaluator: CocoEvaluator[Metrics], ids: Sequence[int], min_score: float, least: int = 0
+    reader: CocoReader, evaluator: CocoEvaluator[Any], ids: Sequence[int], min_score: float, least: int = 0
 ) -> list[Detections]:
     """Return the boxes of at least `min_score` in the images of these ids, and of each the `least` highest."""
     labels = {category: label for label, category in enumerate(reader.category_ids)}
@@ -216,7 +232,11 @@ def _of_images(
         high = of_image.scores >= min_score
         high[np.argsort(-of_image.scores, kind="stable")[:least]] = True
         classes = [labels[category] for category in of_image.category_ids[high].tolist()]
-        found.append(Detections(image_id, of_image.shapes[high], classes, of_image.scores[high].tolist()))
+        shapes, scores = of_image.shapes[high], of_image.scores[high].tolist()
+        if shapes.ndim == 3:
+            found.append(Detections(image_id, hull(shapes), classes, scores, corners=shapes))
+        else:
+            found.append(Detections(image_id, shapes, classes, scores))
     return found
 
 
@@ -244,7 +264,7 @@ def _evaluation(
     detector: str, reader: CocoReader, evaluators: dict[str, CocoEvaluator[Any]], min_score: float
 ) -> Evaluation:
     metrics = {kind: each.compute() for kind, each in evaluators.items()}
-    of_boxes = evaluators["bbox"]
+    of_boxes = evaluators.get("rotated", evaluators["bbox"])
     errors = of_boxes.errors(min_score=min_score)
     return Evaluation(detector, reader, metrics.pop("bbox"), metrics, errors, of_boxes)
 

@@ -37,9 +37,10 @@ def _page_of_boxes(evaluation: Evaluation) -> str:
     has_matrix = len(errors.class_names) <= MOST_CLASSES
     return render(
         "scoring/evaluation.html",
-        title=f"{evaluation.detector}: AP {score_text(evaluation.metrics.AP)}",
+        title=f"{evaluation.detector}: AP {score_text(evaluation.box_metrics.AP)}",
         command="evaluate",
         errors=errors,
+        what=evaluation.what,
         annotations=str(evaluation.reader.annotations_file),
         metric_names=NAMES,
         metrics={

@@ -10,13 +10,10 @@ from torch import distributed as dist
 
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
+from detaug.outputs.folder import checkpoint_path
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
 from detaug.training.torch_files import read_torch_file, versions, write_torch_file
-
-
-def checkpoint_path(output: Path) -> Path:
-    return output / "checkpoint.pt"
 
 
 def save_checkpoint(training: Training) -> None:
@@ -46,12 +43,6 @@ def save_checkpoint(training: Training) -> None:
             "versions": versions(),
         }
         write_torch_file(content, checkpoint_path(training.options.output))
-
-
-def refuse_training(output: Path, *, resume: bool) -> None:
-    """Raise InputError for a folder that holds a training which is not to be resumed."""
-    if checkpoint_path(output).exists() and not resume:
-        raise InputError(f"{output} holds a training; --resume continues it, or choose another --output")
 
 
 def load_checkpoint(training: Training) -> float | None:

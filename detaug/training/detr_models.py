@@ -231,8 +231,8 @@ class RfDetrDetector(DetrDetector):
     def outputs(self, images: Tensor) -> Outputs:
         net: Any = self.net
         if self.traced:
-            boxes, logits = net(images)[:2]
-            return Outputs(logits[..., : self.classes], boxes)
+            boxes, logits, *masks = net(images)
+            return Outputs(logits[..., : self.classes], boxes, *masks)
         outputs = net(_nested(images))
         # It has one class more than the dataset, which nothing is trained to be.
         return Outputs(outputs["pred_logits"][..., : self.classes], outputs["pred_boxes"], outputs.get("pred_masks"))

@@ -23,11 +23,11 @@ from detaug.evaluation.pycoco import score_text
 from detaug.files.atomic import remove_leftovers
 from detaug.findings.finding import counted, duration_text, listed
 from detaug.loading.loader import Loader
-from detaug.outputs.folder import check_folder, locked_folder
+from detaug.outputs.folder import check_folder, checkpoint_path, locked_folder, refuse_training
 from detaug.outputs.guards import output_files
 from detaug.packages import require
 from detaug.sheets import batch_sheet
-from detaug.training.checkpoint import checkpoint_path, load_checkpoint, refuse_training, save_checkpoint
+from detaug.training.checkpoint import load_checkpoint, save_checkpoint
 from detaug.training.curves import shown_scores, write_curves
 from detaug.training.detectors import make_detector, place_model
 from detaug.training.evaluation import evaluate
@@ -301,7 +301,7 @@ def _how_to_resume(training: Training) -> str:
     path = checkpoint_path(training.options.output)
     if path.exists():
         return f"stopped at once; the same command with --resume continues from the last checkpoint, {path}"
-    return "stopped before the first checkpoint"
+    return "stopped before the first checkpoint; the same command with --resume begins the training again"
 
 
 def _how_to_predict(training: Training) -> str:

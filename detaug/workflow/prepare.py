@@ -108,10 +108,9 @@ def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm)
     other = _convert(val, dataset, folder / "val.json", options, steps, options.val_map or options.map)
     if options.classes is None and not options.semantic:
         _share_classes((train, other), steps)
-    return Prepared(
-        _check(train, other, output / "check.html", options, steps),
-        _check(other, None, output / "check-val.html", options, steps),
-    )
+    train = _check(train, other, output / "check.html", options, steps)
+    # Against train, since a class that is only there must stay in both. Images in both are errors of train, above.
+    return Prepared(train, _check(other, train, output / "check-val.html", options, steps))
 
 
 def _recognised(options: DataOptions) -> Recognised:

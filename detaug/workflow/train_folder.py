@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,9 @@ from detaug.files.atomic import write_atomically, write_json
 from detaug.files.text import read_text
 from detaug.loading.devices import resolve_device
 from detaug.maps.named import read_class_map
-from detaug.outputs.folder import check_folder
+from detaug.outputs.folder import refuse_training
 from detaug.scoring import DRAWN, Evaluation, SemanticEvaluation, evaluate_model, evaluate_semantic, write_page
 from detaug.training import TrainOptions, train
-from detaug.training.checkpoint import refuse_training
 from detaug.training.loaders import read_of_data
 from detaug.training.model_table import DETECTORS, READS
 from detaug.training.predict import code_to_predict
@@ -129,11 +128,22 @@ def train_folder(
     """
     with process_group(options.training.get("device")):
         steps = Steps(say if is_first_rank() else lambda line: None)
-        prepared = _prepared(options, steps)
+        with _says_how_to_go_on(steps, "stopped while preparing the data: the same command prepares them again"):
+            prepared = _prepared(options, steps)
         chosen = options.train_options(*prepared)
         with steps.step(*_train_words(chosen, prepared)):
-            train(chosen, say=steps.say, bar=bar)
-        return _evaluate(chosen, prepared, steps) if is_first_rank() else None
+            train(chosen, say=steps.say, bar=bar)  # it says how to go on
+        with _says_how_to_go_on(steps, "stopped after the training: the same command with --resume evaluates"):
+            return _evaluate(chosen, prepared, steps) if is_first_rank() else None
+
+
+@contextmanager
+def _says_how_to_go_on(steps: Steps, line: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        steps.say(line)
+        raise
 
 
 def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
@@ -141,7 +151,6 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
     record = options.output / "data" / "prepared.json"
 
     def work() -> None:
-        check_folder(options.output)
         if options.data.map or not options.data.semantic:  # wrong options are said before all work
             options.train_options(DataFile(options.data.path, options.data.path, options.data.map))
         resume = bool(options.training.get("resume"))

@@ -12,6 +12,7 @@ from command import detaug, usage_error
 from voc_files import HEIGHT, WIDTH, image_bytes, rotated_jpeg
 
 import detaug as da
+from detaug.converters import check_coco
 
 Row = dict[str, Any]
 
@@ -237,6 +238,25 @@ def test_a_class_without_objects_can_be_left_out(tmp_path: Path) -> None:
         assert f"must be classes without objects, which are 'my objects', 'dog'; {fault}" in error
         assert not clean.exists()
     assert "give clean (--clean), too" in usage_error("check", source, folder, "--drop-class", "dog")
+
+
+def test_a_class_that_another_split_has_is_kept(tmp_path: Path) -> None:
+    """Its remedy names the other file, and not --drop-class; a class that neither has is empty as before."""
+    folder = images(tmp_path / "images", "a.jpg", "b.jpg")
+    classes = [{"id": number, "name": name} for number, name in enumerate(("cat", "dog", "bird"))]
+    val = coco([image(1, "a.jpg")], [box(1, 1) | {"category_id": 0}]) | {"categories": classes}
+    train = coco([image(1, "b.jpg")], [box(1, 1) | {"category_id": 5}]) | {
+        "categories": [{"id": 5, "name": "dog"}, {"id": 6, "name": "cat"}, {"id": 7, "name": "bird"}]
+    }
+    paths = write(tmp_path / "val.json", val), write(tmp_path / "train.json", train)
+    for own, other, name in ((*paths, "dog"), (*paths[::-1], "cat")):
+        counts = check_coco(own, folder, against=[other]).kind_counts
+        assert counts["class-elsewhere"] == counts["class-empty"] == 1
+        out = detaug("check", own, folder, "--against", other).out
+        assert f"'{name}'; {other} has 1 object of it" in out
+        assert f"--drop-class {name}" not in out
+        assert "--drop-class bird" in out
+    assert "--drop-class dog" in detaug("check", paths[0], folder).out
 
 
 def test_a_video_that_is_left_out_takes_its_frames_and_their_boxes_with_it(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ pytest.importorskip("torchvision")
 
 from detaug.export import export_onnx, verify_onnx  # noqa: E402
 from detaug.export.graph import refuse_other_models  # noqa: E402
-from detaug.export.verify import _compare  # noqa: E402
+from detaug.export.verify import _compare, _pasted  # noqa: E402
 from detaug.training.detectors import make_detector  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def ssdlite(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def run(file: Path, images: np.ndarray[Any, Any], sizes: list[list[int]]) -> list[dict[str, torch.Tensor]]:
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     numbers, *outputs = session.run(None, {"images": images, "source_size": np.array(sizes, np.int64)})
-    names = ("boxes", "scores", "labels")
+    names = [output.name for output in session.get_outputs()][1:]
     for values in outputs:  # after the last detection all is 0
         assert all(not values[image, number:].any() for image, number in enumerate(numbers))
     return [
@@ -209,9 +209,9 @@ def test_other_files_and_models_are_refused(ssdlite: tuple[Path, Path], tmp_path
         export_onnx(fcos, tmp_path / "x.onnx")
     with pytest.raises(InputError, match=r"must be multiples of 32, got \(800, 1333\); such as --size 800x1344"):
         export_onnx(fcos, tmp_path / "x.onnx", size=(800, 1333))
-    for name in ("maskrcnn_resnet50_fpn_v2", "keypointrcnn_resnet50_fpn", "rf-detr-seg-nano"):
-        with pytest.raises(InputError, match=rf"{name} is not exported, because it finds more .*; export ssd300_vgg16"):
-            refuse_other_models(name)
+    name = "fcos_rotated_resnet50_fpn"
+    with pytest.raises(InputError, match=rf"{name} is not exported, .* of rotated boxes; export ssd300_vgg16"):
+        refuse_other_models(name)
     content = document()
     content["categories"][0]["name"] = "cow"
     trained = export_onnx(ssdlite[0], tmp_path / "y.onnx")
@@ -269,7 +269,8 @@ def test_a_detr_finds_the_same(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_rf_detr_is_traced_on_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("masks", [False, True], ids=["boxes", "masks"])
+def test_rf_detr_is_traced_on_a_copy(masks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph is equal to the model, which stays as it was; the class more than the dataset is never found."""
     config = pytest.importorskip("rfdetr.config")
     from detaug.training import Detector
@@ -279,25 +280,33 @@ def test_rf_detr_is_traced_on_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyP
         torch.manual_seed(0)
         own = {"resolution": 96, "positional_encoding_size": 6, "group_detr": 1, "dec_layers": 1, "num_queries": 20}
         of_file = {"num_classes": num_classes - 1, "pretrain_weights": None, "device": "cpu", "num_select": 20}
-        return Detector(RfDetrDetector(config.RFDETRNanoConfig(**own, **of_file), num_classes - 1))
+        kind = config.RFDETRSegNanoConfig if masks else config.RFDETRNanoConfig
+        return Detector(RfDetrDetector(kind(**own, **of_file), num_classes - 1))
 
     monkeypatch.setattr("detaug.training.predict.make_detector", small)
     model: Any = small("", 3).model
     for parameter, values in model.named_parameters():
         if "class_embed" in parameter:
-            values.data.normal_(0, 1.0)
+            values.data.normal_(0, 0.1 if masks else 1.0)
     resize = {"size": (96, 96), "max_size": None, "letterbox": None, "fill": (0.0, 0.0, 0.0)}
-    content = {"name": "rf-detr-nano", "size": (96, 96), "class_names": ("background", "cat", "dog"), "resize": resize}
+    name = "rf-detr-seg-nano" if masks else "rf-detr-nano"
+    content = {"name": name, "size": (96, 96), "class_names": ("background", "cat", "dog"), "resize": resize}
     torch.save({**content, "model": model.state_dict()}, tmp_path / "model.pt")
     trained = export_onnx(tmp_path / "model.pt", tmp_path / "model.onnx")
     for count in (1, 2):
         images = np.random.default_rng(count).random((count, 3, 96, 96), np.float32)
         for one, other in zip(
-            wanted(trained, images), run(tmp_path / "model.onnx", images, [[96, 96]] * count), strict=True
+            wanted(trained, images), run(tmp_path / "model.onnx", images, [[192, 288]] * count), strict=True
         ):
+            other["boxes"] = other["boxes"] / torch.tensor([3.0, 2, 3, 2])
             (sure, unmatched, _), difference = _compare(one, other)
             assert sure > 10
             assert unmatched == 0
             assert difference < 0.05
             assert set(other["labels"].tolist()) <= {1, 2}
+            if masks:
+                assert torch.equal(other["mask_boxes"], torch.tensor([0.0, 0, 288, 192]).expand_as(other["boxes"]))
+                pasted = _pasted(other["masks"], other["mask_boxes"], (96, 96), trained.model)
+                assert 0.05 < (one["masks"] >= 0.5).float().mean() < 0.95
+                torch.testing.assert_close(pasted, one["masks"], atol=0.01, rtol=0)
     assert not trained.model.traced  # type: ignore[union-attr]

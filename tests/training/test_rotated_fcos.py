@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from benchmark_scripts import load_script
+from command import detaug
 from PIL import Image, ImageDraw
 from reference import require_torchvision
 from torch import Tensor
@@ -661,3 +663,39 @@ def test_it_learns_ships_and_predicts_them(tmp_path: Path, monkeypatch: pytest.M
         right, objects = right + int((iou.max(1, initial=0) > 0.5).sum()), objects + len(corners)
     assert objects > 40
     assert right > 0.8 * objects
+
+
+@pytest.mark.parametrize(("angle", "right"), [(0.5, 1), (-0.5, 0)])
+def test_the_class_table_is_that_of_rotated_boxes(
+    angle: float, right: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The upright box of a detection that lies the other way round is right, and the rotated one an error."""
+    Image.new("RGB", (200, 100), (9, 60, 90)).save(tmp_path / "a.png")
+    corners = corners_of(torch.tensor([[100.0, 50, 80, 20, 0.5]]))[0]
+    low, size = corners.amin(0), corners.amax(0) - corners.amin(0)
+    row = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [*low.tolist(), *size.tolist()], "area": 1600}
+    row |= {"segmentation": [corners.flatten().tolist()], "iscrowd": 0}
+    images = [{"id": 1, "file_name": "a.png", "width": 200, "height": 100}]
+    document = {"images": images, "annotations": [row], "categories": [{"id": 1, "name": "a"}]}
+    (tmp_path / "all.json").write_text(json.dumps(document))
+    model = exact_model([100, 50, 80, 20, angle], da.Resize((100, 200)), da.Normalize())
+    monkeypatch.setattr(import_module("detaug.scoring.evaluate"), "load_model", lambda *_: model)
+    page, found, report = (tmp_path / name for name in ("page.html", "found.json", "report.json"))
+    words = ("--model", "model.pt", "--html", page, "-o", found, "--report", report)
+    result = detaug("evaluate", tmp_path / "all.json", tmp_path, *words)
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    at = lines.index("each class, by rotated boxes:")
+    numbers = f"{right}.000  {right}.000      {right}.000   {right}.000"
+    assert lines[at + 2].split() == ["a", *numbers.split(), "1"]
+    assert lines[0].startswith("AP 1.000")
+    kinds = "localization 1" if not right else "localization 0"
+    assert any(line.startswith("errors of rotated boxes with a score of 0.4") and kinds in line for line in lines)
+    text = page.read_text()
+    assert "<h2>Classes, by rotated boxes</h2>" in text
+    assert f"AP {right}.000" in text
+    assert ("Images with the most errors" in text) == (not right)
+    assert json.loads(report.read_text())["right"] == [right]
+    (saved,) = json.loads(found.read_text())
+    np.testing.assert_allclose(saved["corners"], model.model.corners[0], atol=0.01)  # type: ignore[union-attr]
+    np.testing.assert_allclose(saved["bbox"], row["bbox"], atol=0.01)

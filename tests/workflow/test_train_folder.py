@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command import detaug, error_line
+from command import detaug, error_line, usage_error
 from PIL import Image
 from test_prepare import dataset
 
@@ -145,3 +147,44 @@ def test_what_does_not_fit_is_refused(
     (tmp_path / "data/a.json").write_text("{}") if "a.json" in words else None
     assert message in error_of("train", *words.split(), "--device", "cpu")
     assert not list(tmp_path.glob("x/*.pt"))
+
+
+def test_a_mistake_that_needs_no_torch_is_said_before_it_is_loaded(
+    trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trained[0])
+    Path("file").touch()
+    for words, message in (
+        (("data", "-o", "run"), "run holds a training; --resume continues it"),
+        (("run/data/train.json", "data/images", "-o", "run"), "run holds a training; --resume continues it"),
+        (("nowhere", "-o", "new"), "nowhere does not exist; give a file or a folder of annotations"),
+        (("data", "-o", "file/run"), "file is a file, so file/run cannot be made"),
+    ):
+        assert message in usage_error("train", *words)  # nothing is printed before, as "loading torch" is
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("phase", "line"),
+    [
+        ("prepare.convert_to_coco", "stopped while preparing the data: the same command prepares them again"),
+        ("prepare.check_to_html", "stopped while preparing the data: the same command prepares them again"),
+        ("train_folder.evaluate_model", "stopped after the training: the same command with --resume evaluates"),
+    ],
+)
+def test_ctrl_c_says_how_to_go_on(phase: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset(tmp_path / "data", [f"{number}.jpg" for number in range(4)])
+    words = ["train", "data", "-o", "run", "--epochs", "1", "--batch-size", "2", "--device", "cpu"]
+    with pytest.MonkeyPatch.context() as patch:
+        module, _, name = phase.partition(".")
+        patch.setattr(import_module(f"detaug.workflow.{module}"), name, interrupt)
+        stopped = detaug(*words)
+    assert (stopped.code, stopped.err.strip()) == (130, "detaug: interrupted")
+    assert stopped.out.splitlines()[-1] == line
+    again = detaug(*words, *(["--resume"] if "--resume" in line else []))
+    assert (again.code, again.err) == (0, "")
+    assert Path("run/evaluation.html").is_file()
