@@ -35,6 +35,7 @@ from detaug.files.formats import MAP_FOLDERS
 from detaug.files.image_headers import IMAGE_EXTENSIONS, PILLOW_ERRORS, ImageError, read_image_header
 from detaug.files.large_images import ANY_NUMBER, allow_pixels
 from detaug.files.matching import OTHER_FOLDER
+from detaug.files.namesakes import SPLITS
 from detaug.files.paths import last_part, list_files, stem_of
 from detaug.findings.finding import Finding
 from detaug.machine.cores import available_cores
@@ -161,6 +162,34 @@ def _numbers(path: Path, size: tuple[int, int]) -> NDArray[np.int64]:
     return numbers
 
 
+def splits_of_maps(folder: Path, files: Sequence[str]) -> dict[str, list[str]]:
+    """Return the maps of each split: of VOC's lists, ImageSets/Segmentation/NAME.txt, or in folders of its name."""
+    above = [path for path in (folder / files[0]).parents if path.is_relative_to(folder)]
+    lists = next((sets for path in above if (sets := path / "ImageSets/Segmentation").is_dir()), None)
+    splits = defaultdict[str, list[str]](list)
+    if lists is not None:
+        for name in ("train", "val", "test"):
+            if (path := lists / f"{name}.txt").is_file():
+                stems = {*path.read_text("utf-8-sig").split()}
+                splits[name] += [file for file in files if stem_of(last_part(file)) in stems]
+    else:
+        for file in files:
+            for name in {SPLITS[part.lower()] for part in file.split("/")[:-1] if part.lower() in SPLITS}:
+                splits[name].append(file)
+    return {name: own for name, own in splits.items() if own}
+
+
+def _of_split(source: AnnotationFiles, split: str | None) -> AnnotationFiles:
+    """Return the files of a split. Raises ConversionError for one that there is not."""
+    if split is None:
+        return source
+    splits = splits_of_maps(source.folder, source.files)
+    if split not in splits:
+        there = f"there are {', '.join(splits)}" if splits else "there are none; leave it out"
+        raise ConversionError(f"{source.folder} has no maps of the split {split!r}: {there}")
+    return source._replace(files=splits[split])
+
+
 def _class_map(source: AnnotationFiles, files: Sequence[str], classes: Sequence[str], **more: Any) -> ClassMap:
     """Return the maps of classes that files are, in a folder of their own. classes: their names, if they are known."""
     folder = source.folder / os.path.commonpath([os.path.dirname(file) for file in files])
@@ -170,14 +199,14 @@ def _class_map(source: AnnotationFiles, files: Sequence[str], classes: Sequence[
 # --------------------------------------------------------------------------------------------------- Pascal VOC
 
 
-def read_voc_masks(source: AnnotationFiles) -> Contents:
+def read_voc_masks(source: AnnotationFiles, split: str | None = None) -> Contents:
     """Read the objects of SegmentationObject, each of the class that most of its pixels have in SegmentationClass.
 
     The box is that of the mask; 0 and 255 are no object. Classes are those of class_names.txt or labelmap.txt, or VOC's
     where ImageSets/Segmentation is, else "class N".
     """
+    source, names = _of_split(source, split), names_of_classes(source.folder, source.files[0])
     pairs = _pairs(source, stem_of)
-    names = names_of_classes(source.folder, source.files[0])
     map = _class_map(source, [_class_file(file) for file in source.files], names)
     read = partial(_read_voc, names=names)
     return _contents(source, pairs, read, class_names=_without_background(names), keeps_unused=False, map=map)
@@ -249,8 +278,9 @@ def _first(folder: Path, pattern: str) -> Path | None:
 # --------------------------------------------------------------------------------------------------- Cityscapes
 
 
-def read_cityscapes(source: AnnotationFiles) -> Contents:
+def read_cityscapes(source: AnnotationFiles, split: str | None = None) -> Contents:
     """Read the objects of *_instanceIds.png: id * 1000 + n; id alone is a group, a crowd; caravans are ignored."""
+    source = _of_split(source, split)
     pairs = _pairs(source, _stem_of_city)
     kind = stem_of(source.files[0]).removesuffix("_instanceIds").rpartition("_")[2]  # gtFine or gtCoarse
     map = _class_map(source, source.files, CITYSCAPES_CLASSES, suffix=f"_{kind}_labelIds", table="cityscapes")
@@ -284,15 +314,16 @@ def _city_object(number: int, numbers: NDArray[Any]) -> Object | None:
 # ---------------------------------------------------------------------------------------- classes of pixels alone
 
 
-def read_semantic(source: AnnotationFiles) -> Contents:
+def read_semantic(source: AnnotationFiles, split: str | None = None) -> Contents:
     """Read which images have a map, and the names of its classes: the JSON file has no boxes, and goes with maps=.
 
     Category n + 1 is number n of the map. Maps are read with `maps=` of a reader; here only their sizes are compared.
     """
-    pairs = _pairs(source, stem_of)
     names = names_of_classes(source.folder, source.files[0])
+    names = names or [f"class {number}" for number in range(_classes(source) + 1)]  # of all splits
+    source = _of_split(source, split)
+    pairs = _pairs(source, stem_of)
     is_ade = any(_first(above, "objectInfo150.txt") for above in (source.folder / source.files[0]).parents[:4])
-    names = names or [f"class {number}" for number in range(_classes(source) + 1)]
     map = _class_map(source, source.files, names, table="ade20k" if is_ade else None)
     return _contents(source, pairs, _read_semantic, class_names=names, map=map)
 

@@ -95,6 +95,10 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     return Recognised(BY_NAME[name], folder, folder, files, sorted(unused))
 
 
+MAPS_OF_CLASSES = ("cityscapes", "semantic")
+"""Formats that have the classes of pixels, whatever else they have."""
+
+
 def _of_folders(folder: Path, formats: Sequence[Format]) -> Recognised | None:
     """Return the first format whose folders of images and maps these are, the more special before others."""
     names = list_files(folder, ("",), regular=False)
@@ -102,6 +106,11 @@ def _of_folders(folder: Path, formats: Sequence[Format]) -> Recognised | None:
         if format.folders and (files := format.folders(names)):
             return Recognised(format, folder, folder, sorted(files))
     return None
+
+
+def recognise_maps(path: PathLike) -> Recognised | None:
+    """Return the folders of images and of maps of classes in a folder, also beside annotations; None without such."""
+    return _of_folders(Path(path), [BY_NAME[name] for name in MAPS_OF_CLASSES]) if os.path.isdir(path) else None
 
 
 def _some_of(files: Sequence[str]) -> Iterable[str]:

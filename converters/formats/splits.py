@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from detaug.converters.formats.label_maps import splits_of_maps
 from detaug.converters.formats.recognise import Recognised
 from detaug.converters.voc.folders import find_folders
 from detaug.converters.yolo.files import find_images
@@ -40,6 +41,8 @@ def own_splits(dataset: Recognised, say: Callable[[str], None] = lambda line: No
     found: dict[str, OwnSplit] = {}
     if dataset.format.name == "yolo":
         found = _of_yolo(dataset, say)
+    elif dataset.format.folders:
+        found = {name: OwnSplit(dataset.path, name) for name in splits_of_maps(dataset.folder, dataset.files)}
     elif dataset.path.is_dir():
         found = (_of_voc(dataset) if dataset.format.name == "voc" else {}) or _of_folders(dataset) or _of_files(dataset)
     return found if "train" in found and len(found) > 1 else {}

@@ -28,8 +28,10 @@ def _min_score(help: str) -> Callable[[Command], Command]:
     return click.option("--min-score", type=click.FloatRange(0, 1), default=default, show_default=True, help=help)
 
 
-OF_MAPS = {"annotations", "images", "maps", "predictions", "max_depth", "report", "quiet"}
+OF_MAPS = {"annotations", "images", "kind", "maps", "predictions", "max_depth", "report", "quiet"}
 """Parameters of `detaug evaluate` that have a meaning with --map."""
+OF_SEMANTIC_MODELS = OF_MAPS | {"model", "html", "sheet", "batch_size", "device"}
+"""Those with --map and --model."""
 
 
 @click.command()
@@ -50,6 +52,11 @@ OF_MAPS = {"annotations", "images", "maps", "predictions", "max_depth", "report"
     "--max-detections",
     type=click.IntRange(100, 1_000_000),  # detaug.evaluation.coco.MOST_DETECTIONS
     help="Detections of an image and a class that count.  [default: COCO's 100, of keypoints 20]",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["boxes", "semantic", "panoptic", "depth"]),
+    help="What is scored.  [default: that of --map, without it boxes]",
 )
 @options.true_maps
 @click.option(
@@ -74,6 +81,7 @@ OF_MAPS = {"annotations", "images", "maps", "predictions", "max_depth", "report"
 def evaluate(
     annotations: Path,
     images: Path | None,
+    kind: str | None,
     maps: dict[str, Any] | None,
     predictions: Path | None,
     max_depth: float | None,
@@ -87,13 +95,16 @@ def evaluate(
     of each class, the kinds of errors and the pairs of classes that are confused most.
 
     With --map and --predictions, it scores maps of classes (mIoU), panoptic maps (PQ) or depths instead. FILE.json may
-    be a panoptic one, too; without it, all images of the folder IMAGES are scored.
+    be a panoptic one, too; without it, all images of the folder IMAGES are scored. With --map and --model it scores a
+    model of semantic segmentation.
 
     \b
     detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
     detaug evaluate images --map semantic=masks --predictions predicted
     """
     if maps is None:
+        if kind not in (None, "boxes"):
+            raise click.UsageError(f"--kind {kind} needs the maps of the dataset: give --map {kind}=FOLDER")
         if predictions is not None:
             options.refuse("predictions", "maps: give --map NAME=FOLDER, too; boxes are --detections")
         if max_depth is not None:
@@ -102,18 +113,29 @@ def evaluate(
             raise click.UsageError("Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAGES alone will do")
         _evaluate_boxes(annotations, images, report=report, quiet=quiet, **of_boxes)
         return
-    for name in sorted(options.given_options() - OF_MAPS):
+    model = of_boxes["model"]
+    for name in sorted(options.given_options() - (OF_SEMANTIC_MODELS if model else OF_MAPS)):
         options.refuse(name, "boxes: leave it out, or --map")
     if len(maps) > 1:
         raise click.UsageError("--map must be given once, as --predictions are of one map; score others on their own")
-    if predictions is None:
-        raise click.UsageError("--map needs --predictions FOLDER, of panoptic maps --predictions FILE.json")
-    from detaug.maps.kinds import DepthMap
+    if (predictions is None) == (model is None):
+        raise click.UsageError(
+            "--map needs --predictions FOLDER, of panoptic maps --predictions FILE.json; or --model MODEL.pt of detaug "
+            "train, which finds the class of each pixel"
+        )
+    from detaug.maps.kinds import ClassMap, DepthMap
     from detaug.outputs.guards import output_files
 
     (truth,) = maps.values()
+    of_map = "semantic" if isinstance(truth, ClassMap) else "depth" if isinstance(truth, DepthMap) else "panoptic"
+    if kind not in (None, of_map):
+        raise click.UsageError(f"--kind is {kind}, and --map has a map of the kind {of_map}; leave --kind out")
     if max_depth is not None and not isinstance(truth, DepthMap):
         options.refuse("max_depth", "maps of depths: leave it out, or give --map depth=FOLDER")
+    if model is not None:
+        _evaluate_semantic(annotations, images, truth, report=report, quiet=quiet, **of_boxes)
+        return
+    assert predictions is not None, "either is given"
     listed, folder = (None, annotations) if images is None else (annotations, images)
     output_files({"report": report}, predictions, folder, listed, truth.folder)
     from detaug.scoring import evaluate_maps
@@ -124,6 +146,64 @@ def evaluate(
     if report is not None:
         found.write_report(report)
         print_unless(quiet, f"written: {report}")
+
+
+def _evaluate_semantic(
+    annotations: Path,
+    images: Path | None,
+    truth: Any,
+    *,
+    model: Path,
+    html: Path | None,
+    sheet: Path | None,
+    report: Path | None,
+    batch_size: int,
+    device: str | None,
+    quiet: bool,
+    **_: Any,
+) -> None:
+    from detaug.drawing.images import PICTURES
+    from detaug.maps.kinds import ClassMap
+    from detaug.outputs.guards import PAGE, output_files
+
+    if not isinstance(truth, ClassMap):
+        raise click.UsageError("--model finds the class of each pixel: give --map semantic=FOLDER, or --predictions")
+    if images is None:
+        raise click.UsageError("--model needs FILE.json IMAGES; detaug convert makes FILE.json of a folder of maps")
+    require("--model", *LEFT_OUT, "torchvision")
+    read = (annotations, images, model, truth.folder)
+    output_files({"report": report}, *read)
+    output_files({"html": html}, *read, extensions=PAGE)
+    output_files({"sheet": sheet}, *read, extensions=PICTURES)
+    from detaug.scoring import evaluate_semantic, write_page
+
+    options.keep_freed_memory_on_cpu(device)
+    with progress_bar("evaluating", quiet) as progress:
+        found = evaluate_semantic(
+            model,
+            annotations,
+            images,
+            truth,
+            batch_size=batch_size,
+            device=device,
+            progress=progress,
+            draw=0 if sheet is None else DRAWN,
+        )
+    print_unless(quiet, found)
+    _write(
+        (html, lambda path: write_page(found, path)),
+        (sheet, found.draw_sheet),
+        (report, found.write_report),
+        quiet=quiet,
+    )
+
+
+def _write(*writers: tuple[Path | None, Callable[[Path], object]], quiet: bool) -> None:
+    """Write each file that is wanted, and say so."""
+    for path, write in writers:
+        if path is not None:
+            write(path)
+            print_unless(quiet, f"written: {path}")
 
 
 def _evaluate_boxes(
@@ -187,22 +267,24 @@ def _evaluate_boxes(
             detections, annotations, images, min_score=min_score, max_detections=max_detections, draw=draw
         )
     print_unless(quiet, found)
-    writers: tuple[tuple[Path | None, Callable[[Path], object]], ...] = (
+    _write(
         (html, lambda path: write_page(found, path)),
         (sheet, found.draw_sheet),
         (report, found.write_report),
         (output, found.save),
+        quiet=quiet,
     )
-    for path, write in writers:
-        if path is not None:
-            write(path)
-            print_unless(quiet, f"written: {path}")
 
 
 @click.command()
 @click.argument("model", metavar="MODEL.pt", type=FILE)
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
-@click.option("-o", "--output", type=FILE, help="The COCO JSON file.  [default: predictions/predictions.json]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The COCO JSON file, or the folder of maps.  [default: predictions/predictions.json, predictions/maps]",
+)
 @click.option(
     "--drawings", type=FOLDER, help="A folder for images with detections.  [default: predictions, without -o]"
 )
@@ -229,12 +311,13 @@ def predict(
     quiet: bool,
     **more: Any,
 ) -> None:
-    """Detect objects in images or videos.
+    """Detect objects in images or videos, or find the class of each pixel of images.
 
     PATHS are files, folders, or patterns of names in quotes. The folder predictions gets images with the detections and
     predictions.json, or -o and --drawings name others. The JSON file has a score for each object. It is a dataset like
     any other: detaug preview draws it, for videos with --frames, and detaug convert-coco-to-yolo and other converters
-    write it in other forms.
+    write it in other forms. A model of semantic segmentation writes a map for each image instead: a PNG file whose
+    numbers are the classes, which ClassMap reads.
 
     \b
     detaug predict run/best.pt photos
@@ -243,14 +326,27 @@ def predict(
     if len({*tools}) < len(tools):
         raise click.UsageError("--pre-labels takes each tool once")
     from detaug.outputs.folder import made_folder
-    from detaug.scoring import predict_files
+    from detaug.scoring import predict_files, predict_maps
+    from detaug.training import load_model
 
     options.keep_freed_memory_on_cpu(device)
-    more |= {"pre_labels": dict(pre_labels), "device": device}
+    trained = load_model(model, device)
+    is_semantic = trained.finds == "semantic"
+    for name in sorted({"pre_labels", "stride", "min_score"} & options.given_options()) if is_semantic else ():
+        options.refuse(name, "objects, and this model finds the class of each pixel: leave it out")
     folder = PREDICTIONS if output is None else None
     drawings = drawings or folder
     with made_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
-        found = predict_files(
-            model, paths, output or PREDICTIONS / "predictions.json", drawings=drawings, progress=progress, **more
-        )
+        more |= {"drawings": drawings, "progress": progress}
+        found: object
+        if is_semantic:
+            found = predict_maps(
+                trained,
+                paths,
+                output or PREDICTIONS / "maps",
+                **{name: more[name] for name in ("drawings", "progress", "batch_size")},
+            )
+        else:
+            more |= {"pre_labels": dict(pre_labels), "device": device}
+            found = predict_files(trained, paths, output or PREDICTIONS / "predictions.json", **more)
     print_unless(quiet, found)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ MODELS = (
     "rf-detr-small",
     "rf-detr-medium",
     "rf-detr-seg-nano",
+    "lraspp_mobilenet_v3_large",
 )
 """The keys of detaug.training.model_table.DETECTORS. That module is not imported, for a quick --help."""
 
@@ -73,6 +75,16 @@ def _read_time(_: click.Context, __: click.Parameter, text: str | None) -> float
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
+def _check_map(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Return the text of a map, once it has been read."""
+    if text is None:
+        return None
+    from detaug.maps.named import read_class_map
+
+    read_class_map(text)
+    return text
+
+
 ONLY_PATH = ("format", "image_folder", "classes", "clean")
 """Options that are about how PATH becomes a COCO JSON file."""
 
@@ -87,6 +99,16 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 @click.option("--clean", is_flag=True, help="Leave out or repair what check finds wrong in PATH.")
 @click.option("--val", metavar="VAL.json", type=PATH_OR_ADDRESS, help="With FILE.json, the JSON file to evaluate on.")
 @click.option("--val-images", type=PATH_OR_ADDRESS, help="The image folder of VAL.json.  [default: IMAGES]")
+@click.option(
+    "--map",
+    metavar="semantic=FOLDER",
+    callback=_check_map,
+    help="Learn the class of each pixel from maps: semantic=masks,classes=names.txt; more after commas, as for check.  "
+    f"[{_OF_PATH}default: those of its format]",
+)
+@click.option(
+    "--val-map", metavar="semantic=FOLDER", callback=_check_map, help="The maps of VAL.json.  [default: those of --map]"
+)
 @click.option(
     "--model",
     metavar="NAME",
@@ -175,15 +197,16 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
 )
 @options.needs(*LEFT_OUT, "torchvision")
 def train(annotations: Path, images: Path | None, device: str | None, **more: Any) -> None:
-    """Train a detector.
+    """Train a detector, or a segmentation model.
 
     PATH is a file or a folder in any format that convert reads: it is converted, checked, split unless it has splits of
     its own, trained on, evaluated and drawn, and each step is printed as the command that does it alone. README.txt in
     the output folder says what is there. Or give a COCO JSON file and the folder that its file names are relative to.
 
     The models are torchvision's SSD300, SSDlite, RetinaNet and FCOS, Mask R-CNN for masks, Keypoint R-CNN for keypoints
-    and an FCOS for rotated boxes; RT-DETRv2 and D-FINE of transformers; RF-DETR of rfdetr, also for masks. A model
-    starts from random weights, from --weights, or from the package's with --pretrained; nothing else is downloaded.
+    and an FCOS for rotated boxes; RT-DETRv2 and D-FINE of transformers; RF-DETR of rfdetr, also for masks; and LR-ASPP
+    of torchvision for the class of each pixel, which learns maps, those of --map or of PATH. A model starts from random
+    weights, from --weights, or from the package's with --pretrained; nothing else is downloaded.
     Ctrl-C stops after the step and saves a checkpoint; the same command with --resume continues. On several GPUs:
 
     \b
@@ -204,19 +227,22 @@ def train(annotations: Path, images: Path | None, device: str | None, **more: An
     with _terminal() as output:
         if os.environ.get("RANK", "0") == "0":
             output.say("loading torch, torchvision and DALI")
+        from detaug.maps.named import read_class_map
         from detaug.training import TrainOptions
         from detaug.training import train as run_train
 
         options.keep_freed_memory_on_cpu(device)
         if images is not None:
+            more |= {name: read_class_map(more[name]) for name in ("map", "val_map") if more[name]}
             run_train(TrainOptions(annotations, images, device=device, **more), say=output.say, bar=output.draw)
             return
-        from detaug.workflow import FolderOptions, train_folder
+        from detaug.workflow import FolderOptions, learns_maps, train_folder
         from detaug.workflow.prepare import DataOptions
 
         of_path["images"] = of_path.pop("image_folder")
-        chosen = {name: value for name, value in more.items() if name in named - {"output"}}
-        data = DataOptions(annotations, **of_path)
+        chosen = {name: value for name, value in more.items() if name in named - {"output", "map", "val_map"}}
+        data = DataOptions(annotations, **of_path, map=more["map"], val_map=more["val_map"])
+        data = replace(data, semantic=learns_maps(data, chosen.get("model")))
         folder = FolderOptions(data, more["output"], {**chosen, "device": device})
         train_folder(folder, say=output.say, bar=output.draw)
 

@@ -66,7 +66,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     """Draw a Pascal VOC dataset into the folder `root`; return it.
 
     It has Annotations, JPEGImages, ImageSets/Main, and the visible pixels of each object, SegmentationObject, and of
-    each class, SegmentationClass: the n-th of the names in order is n, and 0 is the background.
+    each class, SegmentationClass: the n-th of the names in order is n, and 0 the background, as in class_names.txt.
     images: their number; the last fifth is the split `val`, the others are `train`, all of them `trainval`.
     seed: the same seed gives the same images and boxes; image n does not depend on how many there are.
     Among five images or more, one has no objects, one has a difficult object, one has decimal coordinates.
@@ -75,7 +75,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
     >>> import tempfile
     >>> root = make_voc(tempfile.mkdtemp(), images=2)
     >>> sorted(path.name for path in root.iterdir())
-    ['Annotations', 'ImageSets', 'JPEGImages', 'SegmentationClass', 'SegmentationObject']
+    ['Annotations', 'ImageSets', 'JPEGImages', 'SegmentationClass', 'SegmentationObject', 'class_names.txt']
     """
     if images < 1:
         raise InputError(f"images must be at least 1, got {images}; the demo has 60")
@@ -89,6 +89,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
         numbers = {"Object": range(1, len(things) + 1), "Class": [CLASSES.index(thing.name) + 1 for thing in things]}
         for kind, own in numbers.items():
             _numbered(image.size, things, own).save(root / f"Segmentation{kind}" / f"{name}.png", optimize=True)
+    (root / "class_names.txt").write_text("".join(f"{name}\n" for name in ("background", *CLASSES)), encoding="ascii")
     train = images - images // 5
     for split, part in {"train": names[:train], "val": names[train:], "trainval": names}.items():
         file = root / "ImageSets" / "Main" / f"{split}.txt"

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
-import torch
 from torch import Tensor
-from torch import distributed as dist
 
 from detaug.arguments import SCORE, check, checks_names, is_number, is_whole
 from detaug.errors import InputError
@@ -23,12 +20,12 @@ from detaug.evaluation.kind import DetectionKind, place
 from detaug.evaluation.masks import MaskKind, MaskMetrics
 from detaug.evaluation.merging import Tiles, merged, tiles_of
 from detaug.evaluation.predictions import ImageDetections, read_predictions
+from detaug.evaluation.ranks import of_all_ranks
 from detaug.evaluation.results import read_results
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics
 from detaug.files.atomic import write_atomically
 from detaug.loading.batch import Batch
 from detaug.loading.clip_batch import ClipBatch
-from detaug.loading.devices import resolve_device
 from detaug.outputs.guards import output_files
 from detaug.sources.coco_reader import CocoReader, json_of
 from detaug.sources.source import Source
@@ -204,11 +201,9 @@ class CocoEvaluator(Generic[M]):
         Does nothing without an initialized process group. For an image on several ranks, the
         detections of the lowest rank count. May be called again after more updates.
         """
-        if not (dist.is_available() and dist.is_initialized()):
+        parts = of_all_ranks((self._own, self._own_repeated))
+        if parts is None:
             return self
-        parts: list[Any] = [None] * dist.get_world_size()
-        with torch.cuda.device(resolve_device("cuda")) if dist.get_backend() == "nccl" else nullcontext():
-            dist.all_gather_object(parts, (self._own, self._own_repeated))
         # the lowest rank comes last, and so its detections stay
         self._gathered = {
             image_id: image_detections for own, _ in reversed(parts) for image_id, image_detections in own.items()

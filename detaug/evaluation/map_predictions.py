@@ -19,3 +19,14 @@ def at_points(predictions: Tensor, points: Tensor, size: Sequence[int], *, neare
     mode = "nearest" if nearest else "bilinear"
     values = predictions[None].double()
     return functional.grid_sample(values, grid[None], mode=mode, padding_mode="border", align_corners=False)[0]
+
+
+STRIP = 1 << 23
+"""Scores that are interpolated at once, of 8 bytes each: those of a large image and of many classes take gigabytes."""
+
+
+def classes_at(scores: Tensor, points: Tensor, size: Sequence[int]) -> Tensor:
+    """Return (H, W) int64, the class with the largest score at each point; arguments as those of `at_points`."""
+    rows = max(1, STRIP // (len(scores) * points.shape[1]))
+    strips = (points[start : start + rows] for start in range(0, len(points), rows))
+    return torch.cat([at_points(scores, strip, size).argmax(0) for strip in strips])

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch import distributed as dist
 
 from detaug.arguments import check, checks_names, is_whole
+from detaug.arrays import Ints
 from detaug.errors import InputError
-from detaug.evaluation.map_predictions import at_points
+from detaug.evaluation.map_predictions import at_points, classes_at
+from detaug.evaluation.ranks import of_all_ranks
 from detaug.loading.batch import Batch
 
 
@@ -48,8 +51,11 @@ class SemanticCounts:
         self.names = tuple(names) if names else tuple(map(str, range(classes)))
         self._counts = torch.zeros((classes, classes + 1), dtype=torch.int64, device=device)
 
-    def add(self, truth: Tensor, found: Tensor, ignore: int, name: str) -> None:
-        """Count an image: the classes of its pixels, (H, W). Raises InputError for a true one that is not known."""
+    def add(self, truth: Tensor, found: Tensor, ignore: int, name: str) -> Tensor:
+        """Count an image: the classes of its pixels, (H, W). Raises InputError for a true one that is not known.
+
+        Returns its counts (C, C + 1), for `add_counts` of another process.
+        """
         classes, known = len(self._counts), (truth != ignore).to(found.device)
         truth, found = truth.to(found.device)[known].long(), found[known]
         if len(truth) and int(truth.max()) >= classes:
@@ -57,7 +63,18 @@ class SemanticCounts:
         is_class = (found >= 0) & (found < classes) & (found != ignore)
         found = found.where(is_class, classes)  # of no class: wrong
         pairs = truth * (classes + 1) + found
-        self._counts += torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
+        counts = torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
+        self.add_counts(counts)
+        return counts
+
+    def add_counts(self, counts: Tensor) -> None:
+        """Add those of an image, (C, C + 1)."""
+        self._counts += counts
+
+    @property
+    def confusion(self) -> Ints:
+        """Return (C, C) the pixels of each class by the class that was predicted."""
+        return self._counts[:, :-1].cpu().numpy()
 
     @property
     def no_class(self) -> int:
@@ -101,6 +118,7 @@ class SemanticEvaluator:
         check("num_classes", num_classes, num_classes is None or is_whole(num_classes, 1), "a whole number, or None")
         self._classes, self._map = num_classes, map
         self._counts: SemanticCounts | None = None
+        self._of_images: dict[int, Tensor] = {}  # sparse, on the CPU: what other processes may have counted, too
 
     def update(self, batch: Batch, predictions: Tensor) -> None:
         """Count a batch of an evaluation recipe, which mixes no images.
@@ -122,10 +140,29 @@ class SemanticEvaluator:
             truth, points = batch.map_in_source(self._map, image)
             size = batch.images.shape[-2:]
             if own.ndim == 3:
-                found = at_points(own, points, size).argmax(0)
+                found = classes_at(own, points, size)
             else:
                 found = at_points(own[None], points, size, nearest=True)[0].long()
-            self._counts.add(truth, found, kind.ignore, self._map)
+            counts = self._counts.add(truth, found, kind.ignore, self._map)
+            if dist.is_available() and dist.is_initialized():
+                self._of_images[int(batch.image_id[image])] = counts.cpu().to_sparse()
+
+    def gather(self) -> SemanticEvaluator:
+        """Gather the counts of all ranks of torch.distributed; every rank must call it. Returns the evaluator.
+
+        Does nothing without an initialized process group. For an image on several ranks, the counts of the lowest rank
+        count.
+        """
+        parts = of_all_ranks((self._of_images, self._counts and self._counts.names))
+        if parts is None:
+            return self
+        names = next((names for _, names in parts if names), None)
+        if names is not None:
+            self._counts = SemanticCounts(len(names), names)
+            self._of_images = {image: counts for own, _ in reversed(parts) for image, counts in own.items()}
+            for counts in self._of_images.values():
+                self._counts.add_counts(counts.to_dense())
+        return self
 
     def compute(self) -> SemanticMetrics:
         """Return the metrics of all batches so far."""

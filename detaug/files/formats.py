@@ -540,6 +540,7 @@ ROWS: tuple[Form | Format, ...] = (
         (),
         (),
         reader="formats.label_maps.read_voc_masks",
+        has_splits=True,
         folders=_voc_masks,
     ),
     Format(
@@ -550,6 +551,7 @@ ROWS: tuple[Form | Format, ...] = (
         (),
         lost="stuff, which stays in the maps",
         reader="formats.label_maps.read_cityscapes",
+        has_splits=True,
         folders=_cityscapes,
     ),
     Format(
@@ -560,6 +562,7 @@ ROWS: tuple[Form | Format, ...] = (
         (),
         lost="objects, which it does not have",
         reader="formats.label_maps.read_semantic",
+        has_splits=True,
         folders=_semantic,
     ),
     Format(

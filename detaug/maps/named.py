@@ -51,6 +51,19 @@ def read_map(text: str, *, plain: bool = False) -> tuple[str, MapKind]:
     return name, KINDS[kind](folder, **{key: _READ[key](key, value) for key, value in given.items()})
 
 
+def read_class_map(text: str) -> ClassMap:
+    """Return the map of classes named semantic. Raises InputError for another name or kind, as `read_map` does.
+
+    >>> from detaug.maps.named import read_class_map
+    >>> read_class_map("semantic=masks,table=ade20k").table
+    'ade20k'
+    """
+    name, kind = read_map(text)
+    if name != "semantic" or not isinstance(kind, ClassMap):
+        raise InputError(f"map must be semantic=FOLDER, a map of classes, which alone can be learned; got {text!r}")
+    return kind
+
+
 def python_text(kind: ClassMap) -> str:
     """Return Python that makes a map, without the names of its classes, which may be many.
 

@@ -156,6 +156,11 @@ def evaluate_model(
     are kept in `Evaluation.drawn`.
     """
     trained = load_model(model, device)
+    if trained.finds == "semantic":
+        raise InputError(
+            f"{os.fspath(model)} finds the class of each pixel, which a map is compared with; give it: --map "
+            "semantic=FOLDER, in Python evaluate_semantic"
+        )
     reader = CocoReader(images, annotations, **READS[trained.finds])
     if reader.class_names != trained.class_names:
         raise InputError(
@@ -170,7 +175,7 @@ def evaluate_model(
         )
     tiles = None if tile is None else TileReader(reader, tile, overlap)
     source = reader if tiles is None else tiles
-    kinds = dict.fromkeys(("bbox", trained.finds))
+    kinds: dict[Any, None] = dict.fromkeys(("bbox", trained.finds))
     options: dict[str, Any] = {"tiles": tiles, "max_detections": max_detections}
     evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind, **options) for kind in kinds}
     ids, drawn = _spaced_ids(reader, draw), list[Detections]()

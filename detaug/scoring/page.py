@@ -15,20 +15,27 @@ from detaug.outputs.guards import PAGE, output_files
 from detaug.pages.frame import render
 from detaug.pages.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
 from detaug.scoring.evaluate import Evaluation
-from detaug.sheets import detections_sheet
+from detaug.scoring.semantic import SemanticEvaluation, known_text
+from detaug.sheets import detections_sheet, maps_sheet
+from detaug.training.semantic_models import MAP
 
 MOST_CLASSES = 30
 """Classes in the confusion matrix; of more, the pairs that are confused most are listed."""
 MOST_PAIRS, MOST_IMAGES, MOST_LETTERS = 30, 8, 60
 
 
-def write_page(evaluation: Evaluation, path: PathLike) -> None:
+def write_page(evaluation: Evaluation | SemanticEvaluation, path: PathLike) -> None:
     """Write the page, whole or not at all. Raises OSError for images that cannot be read."""
     (target,) = output_files({"html": path}, evaluation.reader.annotations_file, extensions=PAGE).values()
+    page = _page_of_boxes(evaluation) if isinstance(evaluation, Evaluation) else _page_of_classes(evaluation)
+    write_atomically(target, [page])
+
+
+def _page_of_boxes(evaluation: Evaluation) -> str:
     errors, worst = evaluation.errors, evaluation.worst(MOST_IMAGES)
     names = evaluation.file_names()
     has_matrix = len(errors.class_names) <= MOST_CLASSES
-    page = render(
+    return render(
         "scoring/evaluation.html",
         title=f"{evaluation.detector}: AP {score_text(evaluation.metrics.AP)}",
         command="evaluate",
@@ -48,7 +55,26 @@ def write_page(evaluation: Evaluation, path: PathLike) -> None:
         worst=[(names[each.image_id], counted(errors.errors_of_image[each.image_id], "error")) for each in worst],
         letters=MOST_LETTERS,
     )
-    write_atomically(target, [page])
+
+
+def _page_of_classes(evaluation: SemanticEvaluation) -> str:
+    confusion, worst, names = evaluation.confusion, evaluation.worst, evaluation.file_names()
+    shares = confusion / confusion.sum(1, keepdims=True).clip(1)
+    iou, rows = evaluation.metrics.iou, evaluation.rows()
+    return render(
+        "scoring/semantic.html",
+        title=f"{evaluation.model}: mIoU {known_text(evaluation.metrics.mIoU)}",
+        command="evaluate",
+        metrics=evaluation.metrics,
+        images=counted(len(evaluation.right), "image"),
+        annotations=str(evaluation.reader.annotations_file),
+        classes=[(name, max(own, 0.0), known_text(own), known_text(right), n) for name, own, right, n in rows],
+        confusion=[*zip(iou, shares.tolist(), strict=True)] if len(iou) <= MOST_CLASSES else None,
+        pairs=evaluation.confused(MOST_PAIRS),
+        sheet=maps_sheet(evaluation.reader, MAP, worst) if worst else None,
+        worst=[(names[image_id], f"{evaluation.right[image_id]:.1%}") for image_id in worst],
+        letters=MOST_LETTERS,
+    )
 
 
 def _curves(errors: DetectionErrors) -> dict[str, Markup]:

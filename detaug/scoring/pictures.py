@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from detaug.arrays import Bytes
@@ -20,6 +21,7 @@ from detaug.sheets import Detections
 from detaug.sources.source import Source
 from detaug.training.detectors import images_for
 from detaug.training.predict import TrainedModel, pixels_of
+from detaug.training.semantic_models import classes_in_source
 from detaug.video.reader import VideoReader
 
 AT_ONCE = 32
@@ -68,6 +70,13 @@ class ImageFiles(Source):
     def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
         for batch in Loader(self, model.ops, batch_size, device=model.device, train=False, shard=(0, 1)):
             yield from Detections.of(batch, model.model(images_for(model.model, batch)), min_score)
+
+    def classes_of_pixels(self, model: TrainedModel, batch_size: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield (H, W) the class of each pixel of each image, in their order."""
+        with torch.inference_mode():
+            for batch in Loader(self, model.ops, batch_size, device=model.device, train=False, shard=(0, 1)):
+                scores = model.model(batch.images)
+                yield from (classes_in_source(batch, scores, at).numpy() for at in range(len(batch)))
 
     def read_pixels(self, at: int) -> NDArray[np.uint8]:
         return pixels_of(self.path(at))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,18 +14,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 from detaug.arguments import SCORE, check, is_number, is_whole, renamed
 from detaug.coco.file_names import VIDEO_EXTENSIONS
 from detaug.coco.rings import keys_of_corners
 from detaug.converters import coco_to_cvat, coco_to_label_studio, coco_to_labelme
-from detaug.drawing import save_picture
+from detaug.drawing import class_colors, save_picture
 from detaug.errors import ConversionError, InputError
 from detaug.evaluation.masks import run_lengths
 from detaug.files.atomic import write_json
 from detaug.files.image_headers import DECODED_FORMATS
 from detaug.files.paths import PathLike, absolute, list_files
-from detaug.findings.finding import counted
+from detaug.findings.finding import counted, listed, short_name
 from detaug.machine.parallel import Progress
 from detaug.outputs.folder import check_folder, files_together, refuse_other_content
 from detaug.outputs.guards import output_files
@@ -128,6 +129,80 @@ def predict_files(
     steps = tuple(TOOLS[tool](target, out, images=folder).next_step for tool, out in labels.items())
     videos, written = len(source.videos), tuple(labels.values())
     return Predicted(len(source.images), len(rows), target, folder, videos, written, min_score, steps)
+
+
+class PredictedMaps(NamedTuple):
+    """How many images have a map of classes now, and where."""
+
+    images: int
+    folder: Path
+    class_names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        numbers = listed([f"{number} {short_name(name)}" for number, name in enumerate(self.class_names)])
+        return f"written: {self.folder}, {counted(self.images, 'map')} of the classes {numbers}"
+
+
+def predict_maps(
+    model: PathLike | TrainedModel,
+    paths: Sequence[PathLike],
+    output: PathLike,
+    *,
+    drawings: PathLike | None = None,
+    batch_size: int = 8,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> PredictedMaps:
+    """Write the class that a model of semantic segmentation finds for each pixel of images, a PNG file each.
+
+    `paths`: as `predict_files` takes them, of images. `output`: a folder; an image below it has the name of its image,
+    with .png, in the same sub-folders, so that `ClassMap(output)` and `evaluate_maps` read it: with a palette whose
+    indices are the classes, in the size of the image as displayed. `drawings`: a folder for images of the classes on
+    the images. Nothing is written if an image cannot be read, and no file of someone else is replaced. Raises DataError
+    for images that cannot be read, and InputError for paths without any, for videos, for two images whose maps would
+    have one name, and for a model that finds boxes.
+    """
+    check("batch_size", batch_size, is_whole(batch_size, 1), "a whole number of at least 1")
+    trained = model if isinstance(model, TrainedModel) else load_model(model, device)
+    if trained.finds != "semantic":
+        raise InputError("model finds boxes, and no map of classes: call predict_files")
+    files = find_files(paths)
+    if _are_videos(files):
+        raise InputError(f"{files[0]} is a video: write its frames as files, ffmpeg -i VIDEO frames/%06d.png")
+    folder = absolute(os.path.commonpath([each.parent for each in files]))
+    source = ImageFiles(files, folder, ())
+    maps, drawn = Path(output), [] if drawings is None else _drawings(Path(drawings), source, files)
+    names = _names_of_maps(maps, source, files)
+    colors = class_colors(trained.class_names)
+    palette = [part for name in trained.class_names for part in colors[name]]
+    with ExitStack() as stack:
+        to_maps = stack.enter_context(files_together(maps))
+        to_drawings = None if drawings is None else stack.enter_context(files_together(Path(drawings)))
+        for at, classes in enumerate(source.classes_of_pixels(trained, batch_size)):
+            image = Image.fromarray(classes).convert("P")
+            image.putpalette(palette)
+            (to_maps / names[at]).parent.mkdir(parents=True, exist_ok=True)
+            save_picture(image, to_maps / names[at])
+            if to_drawings is not None:
+                (to_drawings / drawn[at]).parent.mkdir(parents=True, exist_ok=True)
+                save_picture(trained.draw_found(source.read_pixels(at), {"semantic": classes}), to_drawings / drawn[at])
+            if progress:
+                progress(at + 1, len(files))
+    return PredictedMaps(len(files), maps, trained.class_names)
+
+
+def _names_of_maps(maps: Path, source: PredictedImages, files: Sequence[Path]) -> list[str]:
+    """Return the names of the maps to write. Raises ConversionError for one that is someone else's."""
+    check_folder(maps)
+    names = [os.path.splitext(image["file_name"])[0] + ".png" for image in source.images]
+    first: dict[str, Path] = {}
+    for name, file in zip(names, files, strict=True):
+        other = first.setdefault(name, file)
+        if other != file:
+            raise InputError(f"{other} and {file} would have the same map; predict one without the other")
+    for path in filter(Path.exists, (maps / name for name in names)):
+        output_files({"output": path}, *files, extensions=(".png",))
+    return names
 
 
 def find_files(paths: Sequence[PathLike]) -> list[Path]:

@@ -7,6 +7,7 @@ from detaug.sheets.batch_sheets import samples_sheet as samples_sheet
 from detaug.sheets.batch_sheets import save_animation as save_animation
 from detaug.sheets.detections import Detections as Detections
 from detaug.sheets.detections import detections_sheet as detections_sheet
+from detaug.sheets.maps import maps_sheet as maps_sheet
 from detaug.sheets.photos import objects_of as objects_of
 from detaug.sheets.photos import select_images as select_images
 from detaug.sheets.preview import preview_bands as preview_bands
@@ -21,6 +22,7 @@ __all__ = [
     "clip_sheet",
     "detections_sheet",
     "draws_sheet",
+    "maps_sheet",
     "objects_of",
     "ops_sheet",
     "preview_bands",

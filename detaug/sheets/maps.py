@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing
 from detaug.drawing.maps import MapMarks, depth_limits
+from detaug.drawing.sheet import Tile, in_rows, make_sheet
 from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.loading.batch_maps import MapsOfBatch, MapsOfPixels
 from detaug.maps.kinds import ClassMap, PlainMap
 from detaug.samples.samples import Samples
+from detaug.sheets.photos import read_photos
 from detaug.sources.coco_reader import CocoReader
 
 Limits = tuple[float, float]
@@ -103,3 +106,20 @@ def maps_of_batch(batch: Batch, name: str | None) -> list[MapMarks | None]:
     values = list(batch.maps[name].cpu().numpy())
     limits = None if isinstance(kinds[name], ClassMap) else depth_limits(values)
     return [map_marks(kinds[name], own, limits) for own in values]
+
+
+def maps_sheet(reader: CocoReader, name: str, found: Mapping[int, NDArray[Any]], title: str = "") -> Image.Image:
+    """Draw two images per row, each with its map of classes on the left and the classes found on the right.
+
+    name: of the map. found: (H, W) the classes of the pixels of each image, by its id.
+    """
+    kind = reader.maps[name].kind
+    assert isinstance(kind, ClassMap)
+    rows = [np.flatnonzero(reader.image_ids == image_id).item() for image_id in found]
+    maps, names, tiles = SheetMaps(reader, rows), [*(kind.classes or ())], list[Tile]()
+    for at, (photo, values) in enumerate(zip(read_photos(reader, rows), found.values(), strict=True)):
+        height, width = photo.pixels.shape[:2]
+        tiles.append(Tile(photo.pixels, caption=f"{width} x {height}", map=maps.of_row(at, name)))
+        tiles.append(Tile(photo.pixels, map=map_marks(kind, values, None)))
+    columns = ["annotated", "found"] * min(2, len(rows))
+    return make_sheet(in_rows(tiles, 4), title=title, columns=columns, class_names=names)

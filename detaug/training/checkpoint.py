@@ -30,7 +30,7 @@ def save_checkpoint(training: Training) -> None:
     if is_first_rank():
         content = {
             "run": training.options.must_match(),
-            "class_names": list(training.loader.class_names),
+            "class_names": list(training.class_names),
             "step": training.step,
             "epochs": training.epochs,
             "evaluation": training.evaluation,
@@ -83,7 +83,7 @@ def load_checkpoint(training: Training) -> float | None:
 def _check(path: Path, content: dict[str, Any], training: Training) -> None:
     if "run" not in content:
         raise InputError(f"{path} is not a checkpoint of detaug train; choose another --output")
-    here = {**training.options.must_match(), "class_names": list(training.loader.class_names)}
+    here = {**training.options.must_match(), "class_names": list(training.class_names)}
     then = {**content["run"], "class_names": content["class_names"]}
     if "warm_up" in then:  # as detaug 0.2 wrote it
         then["warmup_steps"] = then.pop("warm_up")

@@ -17,10 +17,10 @@ from detaug.pages.frame import render
 from detaug.pages.line_chart import BLUE, GREEN, GREY, MOST_POINTS, ORANGE, PINK, Line, line_chart, round_up
 
 COLORS = (BLUE, ORANGE, GREEN, PINK, "#56b4e9", "#e69f00", "#a6761d", GREY)
-PICTURES = {"train_batch.jpg": "The first batch", "predictions.jpg": "Detections of the last evaluation"}
+PICTURES = {"train_batch.jpg": "The first batch", "predictions.jpg": "Predictions of the last evaluation"}
 PICTURE_WIDTH, MOST_LETTERS = 1400, 60
-MORE_KINDS = ("segm", "keypoints", "rotated")
-"""What an evaluation has beside the scores of boxes."""
+MORE_KINDS = ("segm", "keypoints", "rotated", "semantic")
+"""What an evaluation has beside the scores of boxes, or instead of them."""
 NOT_LOSSES = ("step", "lr", "images_per_second", "waiting")
 
 Entry = dict[str, Any]
@@ -48,6 +48,7 @@ def write_curves(folder: Path, title: str) -> Path:
         losses=_losses(steps) if steps else (),
         scores=_scores(evaluations) if evaluations else (),
         classes=_classes(evaluations) if evaluations else (),
+        score=_score_of_class(evaluations) if evaluations else "",
         pictures=[
             (heading, _picture(folder / name)) for name, heading in PICTURES.items() if (folder / name).is_file()
         ],
@@ -58,10 +59,12 @@ def write_curves(folder: Path, title: str) -> Path:
 
 
 def shown_scores(kind: str) -> tuple[str, ...]:
-    """Return the names of the scores that are shown of a kind of `CocoEvaluator`.
+    """Return the names of the scores that are shown of a kind of `CocoEvaluator`, or of maps.
 
     AP50 does not see wrong angles of near-squares: a square that is rotated by 45 degrees still has an IoU of 0.71.
     """
+    if kind == "semantic":
+        return ("mIoU", "accuracy")
     return ("AP", "AP50", "AP75") if kind == "rotated" else ("AP", "AP50")
 
 
@@ -78,25 +81,31 @@ def _losses(steps: Sequence[Entry]) -> list[Markup]:
 
 
 def _scores(evaluations: Sequence[Entry]) -> list[Markup]:
-    """Return the charts of AP: of boxes, of what else the model finds, and of each class."""
+    """Return the charts of AP: of boxes, of what else the model finds, and of each class; or those of mIoU."""
     epochs = np.array([entry["epoch"] for entry in evaluations], float)
-    kinds = {"": [entry["evaluation"] for entry in evaluations]}
-    kinds |= {name: [each[name] for each in kinds[""]] for name in MORE_KINDS if name in kinds[""][0]}
+    every = [entry["evaluation"] for entry in evaluations]
+    kinds = {name: [each[name] for each in every] for name in MORE_KINDS if name in every[0]}
+    if "AP" in every[0]:
+        kinds = {"": every, **kinds}
     scores = {
         f"{kind} {name}".strip(): Curve(epochs, _known([each[name] for each in found]))
         for kind, found in kinds.items()
         for name in shown_scores(kind)
     }
     classes = [Curve(epochs, values) for values in _by_class(evaluations).values()]
-    mean = "rotated AP" if "rotated AP" in scores else "AP"
+    mean = next(name for name in ("rotated AP", "semantic mIoU", "AP") if name in scores)
     return [
-        _chart("AP", "epoch", scores),
-        _chart("AP of each class in gray", "epoch", {mean: scores[mean]}, classes),
+        _chart("AP" if "AP" in scores else "mIoU and accuracy of pixels", "epoch", scores),
+        _chart(f"{_score_of_class(evaluations)} of each class in gray", "epoch", {mean: scores[mean]}, classes),
     ]
 
 
+def _score_of_class(evaluations: Sequence[Entry]) -> str:
+    return "IoU" if "semantic" in evaluations[0]["evaluation"] else "AP"
+
+
 def _classes(evaluations: Sequence[Entry]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each class with its last AP, its best one, and the epoch of that."""
+    """Yield each class with its last AP or IoU, its best one, and the epoch of that."""
     for name, values in _by_class(evaluations).items():
         cells = ["-"] * 3
         if np.isfinite(values).any():
@@ -107,9 +116,14 @@ def _classes(evaluations: Sequence[Entry]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _by_class(evaluations: Sequence[Entry]) -> dict[str, Floats]:
-    """Return the AP of each class in each evaluation: of rotated boxes, where the model finds them, else of boxes."""
+    """Return the AP of each class in each evaluation: of rotated boxes, where the model finds them, else of boxes; or
+    the IoU of the classes of a map.
+    """
     evaluated = [entry["evaluation"] for entry in evaluations]
-    found = [each.get("rotated", each).get("AP_by_class", {}) for each in evaluated]
+    if _score_of_class(evaluations) == "IoU":
+        found = [each["semantic"]["iou"] for each in evaluated]
+    else:
+        found = [each.get("rotated", each).get("AP_by_class", {}) for each in evaluated]
     return {name: _known([each.get(name, -1) for each in found]) for name in found[-1]}
 
 

@@ -1,10 +1,13 @@
-"""Build the detectors that `train` knows, and feed them batches of `Loader`.
+"""Build the models that `train` knows, and feed them batches of `Loader`.
 
 They are built without downloads, and have the interface of torchvision's detectors: in training
-`model(images, targets)` returns losses, else `model(images)` the detections of each image.
+`model(images, targets)` returns losses, else `model(images)` the detections of each image, or of a model of semantic
+segmentation the scores of the classes of each pixel.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +16,20 @@ from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.training.detr_models import make_detr
 from detaug.training.model_table import DETECTORS, TARGETS, Detector, Finds
+from detaug.training.semantic_models import make_semantic
 from detaug.training.torchvision_models import make_torchvision
 
 
 def make_detector(name: str, num_classes: int, **of_data: int) -> Detector:
-    """Build a detector without weights. `num_classes` counts the background, as torchvision does.
+    """Build a model without weights. `num_classes` counts the background, as torchvision does.
 
     `of_data`: what else depends on the data, `num_keypoints` for a model of keypoints. Raises InputError for an unknown
     name, and where the package of the model is not installed.
     """
     if name not in DETECTORS:
         raise InputError(f"model must be one of {', '.join(DETECTORS)}, got {name!r}")
+    if DETECTORS[name].finds == "semantic":
+        return make_semantic(name, num_classes)
     if DETECTORS[name].package == "torchvision":
         return make_torchvision(name, num_classes, **of_data)
     return make_detr(name, num_classes)
@@ -54,8 +60,8 @@ def images_for(model: nn.Module, batch: Batch) -> Tensor | list[Tensor]:
     return [image[:, :height, :width] for image, (height, width) in zip(images, sizes, strict=True)]
 
 
-def inputs_for(model: nn.Module, batch: Batch, finds: Finds) -> tuple[Tensor | list[Tensor], list[dict[str, Tensor]]]:
+def inputs_for(model: nn.Module, batch: Batch, finds: Finds) -> tuple[Tensor | list[Tensor], Any]:
     """Return the images and the targets of a batch as a model takes them in training."""
-    if hasattr(model, "inputs"):  # of `DetrDetector`
+    if hasattr(model, "inputs"):  # of `DetrDetector` and `SemanticModel`
         return model.inputs(batch)  # type: ignore[operator, no-any-return]
     return images_for(model, batch), batch.targets(**TARGETS[finds])

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
+from numpy.typing import NDArray
 from torch import distributed as dist
+from torch import nn
 
 from detaug.drawing import save_picture
 from detaug.evaluation.coco import CocoEvaluator
+from detaug.evaluation.semantic import SemanticEvaluator
 from detaug.loading.loader import Loader
-from detaug.sheets import Detections, detections_sheet
+from detaug.sheets import Detections, detections_sheet, maps_sheet
 from detaug.sheets.detections import LEAST
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.detectors import images_for
 from detaug.training.model_table import DETECTORS
 from detaug.training.processes import is_first_rank
+from detaug.training.semantic_models import MAP, classes_in_source
 from detaug.training.state import Training
 
 PICTURES = 6
@@ -28,7 +32,8 @@ PICTURES = 6
 def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = lambda: None) -> None:
     """Compute the metrics of all evaluation images, log them, and draw the first images to predictions.jpg.
 
-    They are those of boxes, and within them those of what else the model finds, by its name.
+    They are those of boxes, and within them those of what else the model finds, by its name; or those of a map alone,
+    by the name "semantic".
 
     `after_batch` is called after each batch and may raise. Every rank must call this function; `training.evaluation` is
     set on the first one.
@@ -39,7 +44,14 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)
     reader = cast(CocoReader, val.reader)  # see loaders.py
-    finds = DETECTORS[training.options.model].finds
+    finds, title = DETECTORS[training.options.model].finds, f"{training.options.model}, step {training.step}"
+    path = training.options.output / "predictions.jpg"
+    if finds == "semantic":
+        evaluated = _evaluate_maps(model, val, after_batch)
+        if is_first_rank():
+            _log(training, {"semantic": evaluated.metrics})
+            save_picture(maps_sheet(reader, MAP, evaluated.drawn, title), path)
+        return
     kinds = dict.fromkeys(("bbox", finds))
     evaluators: dict[str, CocoEvaluator[Any]] = {kind: CocoEvaluator(reader, kind) for kind in kinds}
     detections = list[Detections]()
@@ -54,9 +66,38 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
         evaluator.gather()
     if is_first_rank():
         metrics = {kind: asdict(evaluator.compute()) for kind, evaluator in evaluators.items()}
-        training.evaluation = {**metrics.pop("bbox"), **metrics}
-        epoch = training.step // len(training.loader)
-        training.log.write([{"step": training.step, "epoch": epoch, "evaluation": training.evaluation}])
-        title = f"{training.options.model}, step {training.step}"
-        sheet = detections_sheet(reader, detections[:PICTURES], title)
-        save_picture(sheet, training.options.output / "predictions.jpg")
+        _log(training, {**metrics.pop("bbox"), **metrics})
+        save_picture(detections_sheet(reader, detections[:PICTURES], title), path)
+
+
+def _log(training: Training, evaluation: dict[str, Any]) -> None:
+    training.evaluation, epoch = evaluation, training.step // len(training.loader)
+    training.log.write([{"step": training.step, "epoch": epoch, "evaluation": evaluation}])
+
+
+class _EvaluatedMaps(NamedTuple):
+    metrics: dict[str, Any]
+    drawn: dict[int, NDArray[Any]]
+    """The classes that were found in the pixels of the first images, by the images' ids."""
+
+
+def _evaluate_maps(model: nn.Module, val: Loader, after_batch: Callable[[], None]) -> _EvaluatedMaps:
+    evaluator, drawn = SemanticEvaluator(map=MAP), dict[int, NDArray[Any]]()
+    for batch in val:
+        scores = model(batch.images)
+        evaluator.update(batch, scores)
+        for at, image_id in enumerate(batch.image_id.tolist()):
+            if len(drawn) < PICTURES:
+                drawn[image_id] = classes_in_source(batch, scores, at).numpy()
+        after_batch()
+    evaluator.gather()
+    metrics = asdict(evaluator.compute())
+    metrics["iou"] = {name: _known(value) for name, value in metrics["iou"].items()}
+    return _EvaluatedMaps(
+        metrics | {name: _known(metrics[name]) for name in ("mIoU", "accuracy", "mean_accuracy")}, drawn
+    )
+
+
+def _known(score: float) -> float:
+    """Return a score; -1, as COCO's APs, for NaN, where there is nothing to find: JSON has no NaN."""
+    return score if score == score else -1.0

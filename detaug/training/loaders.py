@@ -17,11 +17,14 @@ from detaug.coco.annotations import read_annotations
 from detaug.errors import InputError
 from detaug.findings.finding import counted, listed
 from detaug.loading.loader import Loader
+from detaug.maps.kinds import ClassMap
+from detaug.ops.color_ops import RandomPhotometricDistort
 from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
+from detaug.ops.resized_crop import RandomResizedCrop
 from detaug.presets import Triple
 from detaug.recipes.recipe_file import import_ops, load_recipe
 from detaug.recipes.stages import Stage, Stages
@@ -29,13 +32,18 @@ from detaug.sources.coco_reader import CocoReader
 from detaug.training.model_table import DETECTORS, READS, Detector, Finds
 from detaug.training.options import Size, TrainOptions
 from detaug.training.processes import is_first_rank
+from detaug.training.semantic_models import MAP
 
 
 def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] | Stages:
     """Return the recipe of a file, or the model's, see `Model.recipe`."""
     if options.recipe:
         return _normalized_for(_recipe_of_file(options.recipe, options.ops), Normalize(mean, std))
-    kind, resize = DETECTORS[options.model].recipe, make_resize(options.output_size)
+    kind, size = DETECTORS[options.model].recipe, options.output_size
+    resize = make_resize(size)
+    if kind == "window":
+        window = RandomResizedCrop(size, scale=(0.25, 1.0))
+        return [RandomHorizontalFlip(), window, RandomPhotometricDistort(), Normalize(mean, std)]
     if kind == "ssd":
         return [resize if isinstance(op, Resize) else op for op in presets.ssd300(mean, std)]
     first: dict[str, list[Op]] = {"crop": [RandomIoUCrop()], "flips": [RandomVerticalFlip()]}
@@ -164,16 +172,21 @@ class _ValInTrainFolder(CocoReader):
 
 def read_train(options: TrainOptions) -> CocoReader:
     """Return the training images, with the shapes that the model finds."""
-    shapes = READS[DETECTORS[options.model].finds]
+    shapes = _read_with(options, options.map)
     return CocoReader(options.images, options.annotations, flip_pairs=options.flip_pairs, **shapes)
 
 
 def read_val(val: Path, options: TrainOptions) -> CocoReader:
     """Return the evaluation images, with the shapes that the model finds."""
-    shapes = READS[DETECTORS[options.model].finds]
+    shapes = _read_with(options, options.val_map or options.map)
     if options.val_images:
         return CocoReader(options.val_images, val, **shapes)
     return _ValInTrainFolder(options.images, val, **shapes)
+
+
+def _read_with(options: TrainOptions, map: ClassMap | None) -> dict[str, Any]:
+    """Return the arguments of `CocoReader` for what the model finds."""
+    return READS[DETECTORS[options.model].finds] | ({"maps": {MAP: map}} if map else {})
 
 
 SAME_CLASSES = (
@@ -187,6 +200,7 @@ class OfData(NamedTuple):
     """What a model's heads depend on."""
 
     class_names: tuple[str, ...]
+    """Of the labels, index 0 being the background; of a map, of the classes of its pixels."""
     num_keypoints: int
     """0 without keypoints."""
 
@@ -201,6 +215,9 @@ def read_of_data(options: TrainOptions) -> OfData:
     Raises InputError if the evaluation data differ in it, or if either has no objects, or for a model of rotated boxes
     none of them: then there is nothing to learn, or to compute an AP of.
     """
+    if options.map is not None:
+        assert options.map.classes is not None, "the options have been checked"
+        return OfData(tuple(options.map.classes), 0)
     finds = DETECTORS[options.model].finds
     train = _of_reader(read_train(options), finds)
     if options.val:
@@ -223,7 +240,7 @@ def _of_reader(reader: CocoReader, finds: Finds) -> OfData:
     if not len(labels):
         raise InputError(
             f"{reader.annotations_file} has no objects beside crowds, to train or to evaluate with; give a JSON file "
-            "that has some (--val may be left out)"
+            "that has some (--val may be left out), or a --model of maps, lraspp_mobilenet_v3_large, and --map"
         )
     if finds == "rotated":
         outlines = read_annotations(reader.json_file, outlines=True).outlines

@@ -34,9 +34,9 @@ from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import evaluation_resize, make_train_loader, make_val_loader, read_of_data
 from detaug.training.metrics_log import read_metrics
-from detaug.training.model_table import DETECTORS, READS, Detector
+from detaug.training.model_table import DETECTORS, READS, SCORES, Detector
 from detaug.training.options import TrainOptions
-from detaug.training.predict import keypoints_entry
+from detaug.training.predict import code_to_predict, keypoints_entry
 from detaug.training.pretrained import pretrained_file
 from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar, TrainingProgress
@@ -135,7 +135,8 @@ def _run(training: Training, val: Loader | None, progress: TrainingProgress, int
         if training.step == training.steps:
             return
         if training.options.patience and training.not_better >= training.options.patience:
-            progress.say(f"stopped: no better AP than {training.best:.3f} in {training.not_better} evaluations")
+            score = SCORES[DETECTORS[training.options.model].finds]
+            progress.say(f"stopped: no better {score} than {training.best:.3f} in {training.not_better} evaluations")
             return
         _train_epoch(training, progress, interrupt)
 
@@ -159,14 +160,15 @@ class _LiveCurves:
 
 def _write_curves(training: Training) -> Path:
     """Write the page of curves; a browser shows the training so far when it loads the page again."""
-    best = f", best AP {training.best:.3f}" if training.best >= 0 else ""
+    score = SCORES[DETECTORS[training.options.model].finds]
+    best = f", best {score} {training.best:.3f}" if training.best >= 0 else ""
     return write_curves(training.options.output, f"{training.options.model}, {counted(training.epoch, 'epoch')}{best}")
 
 
 def _keep_best(training: Training) -> None:
     """Write best.pt if the last evaluation is the best so far. Every rank must call this function."""
     finds = DETECTORS[training.options.model].finds
-    found = [training.evaluation.get(finds, training.evaluation).get("AP", -1.0)]  # of the first rank
+    found = [training.evaluation.get(finds, training.evaluation).get(SCORES[finds], -1.0)]  # of the first rank
     if dist.is_initialized():
         dist.broadcast_object_list(found, src=0)
     if found[0] > training.best:
@@ -182,10 +184,11 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Train
     detector = make_model(options.model, num_classes, **of_data.arguments())
     if path := _start_file(options, progress):
         detector, missing, class_names = load_weights(detector, path)
+        first = 0 if DETECTORS[options.model].finds == "semantic" else 1  # behind the background
         if missing:
-            progress.say(f"{path}: {len(missing)} weights are initialized at random for {num_classes - 1} classes")
+            progress.say(f"{path}: {len(missing)} weights are initialized at random for {num_classes - first} classes")
         elif class_names and class_names != of_data.class_names:
-            then, now = (listed(names[1:]) for names in (class_names, of_data.class_names))
+            then, now = (listed(names[first:]) for names in (class_names, of_data.class_names))
             progress.say(f"{path}: its head for the classes {then} is kept, and trained on {now}")
     if dist.is_initialized() and dist.get_backend() == "nccl":
         convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
@@ -223,8 +226,9 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
         replaced = load_checkpoint(training)
         progress.say(f"{path}: resumed after step {training.step}")
         if replaced is not None:
+            score = SCORES[DETECTORS[options.model].finds]
             progress.say(
-                f"best.pt has AP {replaced:.3f} on other evaluation data, or at another size: the next evaluation "
+                f"best.pt has {score} {replaced:.3f} on other evaluation data, or at another size: the next evaluation "
                 "replaces it, and --patience counts from there"
             )
     training.log.truncate(training.step)
@@ -284,10 +288,9 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
     """Return the line of an evaluation: of boxes, and of what else the model finds."""
     if not evaluation:
         return ""
-    parts: dict[str, Any] = {
-        "evaluation": evaluation,
-        **{name: evaluation[name] for name in READS if name in evaluation},
-    }
+    parts: dict[str, Any] = {name: evaluation[name] for name in READS if name in evaluation}
+    if "AP" in evaluation:
+        parts = {"evaluation": evaluation, **parts}
     return "  ".join(
         "  ".join([name, *(f"{score} {score_text(each[score])}" for score in shown_scores(name))])
         for name, each in parts.items()
@@ -303,18 +306,9 @@ def _how_to_resume(training: Training) -> str:
 
 def _how_to_predict(training: Training) -> str:
     """Return where the model is, and Python that predicts with it."""
-    model = str(training.options.output / "model.pt")
-    image = str(training.options.images / training.loader.reader.file_names[0])
-    return f"""\
-written: {model}. To predict with it:
-
-import detaug as da
-
-model = da.load_model({model!r})
-(detections,) = model.predict({image!r})
-names = [model.class_names[label] for label in detections["labels"]]
-print(names, detections["scores"], detections["boxes"])
-model.draw({image!r}).save("detections.jpg")"""
+    model, image = training.options.output / "model.pt", training.options.images / training.loader.reader.file_names[0]
+    code = code_to_predict(model, image, DETECTORS[training.options.model].finds)
+    return f"written: {model}. To predict with it:\n\n{code}"
 
 
 def _write_model(training: Training, name: str) -> None:
@@ -327,7 +321,7 @@ def _write_model(training: Training, name: str) -> None:
             "model": training.optimization.best_model.state_dict(),
             "mean": detector.mean,
             "std": detector.std,
-            "class_names": training.loader.class_names,
+            "class_names": training.class_names,
             "versions": versions(),
             **keypoints_entry(training.loader.reader.shapes.keypoints),
         }

@@ -1,4 +1,4 @@
-"""The detectors that `train` knows, a row each: what one finds, what its input is, how its authors train it."""
+"""The models that `train` knows, a row each: what one finds, what its input is, how its authors train it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from torch import nn
 
 from detaug.presets import IMAGENET_MEAN, IMAGENET_STD, Triple
 
-Finds = Literal["bbox", "segm", "keypoints", "rotated"]
+Finds = Literal["bbox", "segm", "keypoints", "rotated", "semantic"]
 
 READS: dict[Finds, dict[str, Any]] = {
-    "bbox": {}, "segm": {"masks": True}, "keypoints": {"keypoints": True}, "rotated": {"rotated": True}
+    "bbox": {}, "segm": {"masks": True}, "keypoints": {"keypoints": True}, "rotated": {"rotated": True}, "semantic": {}
 }  # fmt: skip
-"""The arguments of `CocoReader` for what a model finds: "bbox", or beside boxes a kind of `CocoEvaluator`."""
+"""The arguments of `CocoReader` for what a model finds: "bbox", or beside boxes a kind of `CocoEvaluator`; or
+"semantic", the class of each pixel, of which the reader has a map."""
+
+SCORES: dict[Finds, str] = {name: "mIoU" if name == "semantic" else "AP" for name in READS}
+"""The score by which models that find so are compared."""
 
 TARGETS: dict[Finds, dict[str, Any]] = {
     "bbox": {},
@@ -25,7 +29,7 @@ TARGETS: dict[Finds, dict[str, Any]] = {
 
 
 class Model(NamedTuple):
-    """A detector, and the training of its authors."""
+    """A detector or a model of semantic segmentation, and the training of its authors."""
 
     package: Literal["torchvision", "transformers", "rfdetr"]
     size: int | tuple[int, int]
@@ -35,7 +39,7 @@ class Model(NamedTuple):
     images: int
     weight_decay: float
     finds: Finds = "bbox"
-    """What it finds; boxes always."""
+    """What it finds; boxes too, but for "semantic"."""
     optimizer: Literal["sgd", "adamw"] = "sgd"
     backbone_lr: float = 1.0
     """The learning rate of the backbone, in units of `lr`."""
@@ -45,9 +49,9 @@ class Model(NamedTuple):
     """Both sides of an input are multiples of it; 0 where `size` is the only one."""
     smallest: int = 1
     """The shortest side: of a DETR that has as many places in its maps as queries."""
-    recipe: Literal["flip", "flips", "crop", "ssd"] = "flip"
-    """The augmentation: a flip; flips both ways, of images from above; a crop by IoU and a flip; or SSD's zoom-out,
-    crop, flip and colors."""
+    recipe: Literal["flip", "flips", "crop", "ssd", "window"] = "flip"
+    """The augmentation: a flip; flips both ways, of images from above; a crop by IoU and a flip; SSD's zoom-out, crop,
+    flip and colors; or a square window of a quarter of the image or more, a flip and colors."""
 
 
 DETECTORS = {
@@ -83,8 +87,10 @@ DETECTORS = {
         "rfdetr", (312, 312), 1e-4, 16, 1e-4, "segm",
         optimizer="adamw", clip_norm=0.1, ema=0.993, stride=0, recipe="crop",
     ),
+    "lraspp_mobilenet_v3_large": Model("torchvision", 520, 0.01, 32, 0.000001, "semantic", recipe="window"),
 }  # fmt: skip
-"""The trainings are those of torchvision/references/detection/README.md, with all its GPUs together;
+"""The trainings are those of torchvision/references/detection/README.md and ../segmentation/README.md, with all GPUs
+together;
 rtdetrv2_r18vd_120e_coco.yml of https://github.com/lyuwenyu/RT-DETR; dfine_hgnetv2_n_coco.yml and _s_coco.yml of
 https://github.com/Peterande/D-FINE; `TrainConfig` of rfdetr 1.11, whose documents train on 16 images per step."""
 

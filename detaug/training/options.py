@@ -10,6 +10,7 @@ from typing import Any
 from detaug.arguments import LARGEST_SEED, check, renamed
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
+from detaug.maps.kinds import ClassMap
 from detaug.sources.coco_shapes import FlipPairs
 from detaug.training.model_table import DETECTORS, Model
 from detaug.training.pretrained import Pretrained
@@ -35,7 +36,9 @@ class TrainOptions:
     write the numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
     checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, the package's weights of
     "coco", or torchvision's of the "backbone" alone, fetched unless they are in the package's cache. `flip_pairs`: see
-    `CocoReader`. `time`: seconds; instead of `epochs`, as many as fit into them at the rate of the first steps.
+    `CocoReader`. `time`: seconds; instead of `epochs`, as many as fit into them at the rate of the first steps. `map`:
+    of a model of semantic segmentation, the maps that it learns, with the names of their classes; `val_map`: those of
+    the evaluation, where their folder is another one.
     """
 
     annotations: Path
@@ -69,6 +72,8 @@ class TrainOptions:
     log_every: int = 20
     flip_pairs: FlipPairs = None
     time: float | None = None
+    map: ClassMap | None = None
+    val_map: ClassMap | None = None
 
     def __post_init__(self) -> None:
         check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
@@ -104,8 +109,21 @@ class TrainOptions:
             self.flip_pairs is None or finds_points,
             "left out for a model without keypoints",
         )
+        self._check_map()
         if self.size is not None:
             check_size(self.model, self.size)
+
+    def _check_map(self) -> None:
+        finds, named = DETECTORS[self.model].finds, self.map is not None and bool(self.map.classes)
+        if finds != "semantic" and self.map is not None:
+            others = [name for name, row in DETECTORS.items() if row.finds == "semantic"]
+            raise InputError(f"{self.model} learns no map; leave it out, or choose --model {' or '.join(others)}")
+        check("val_map", self.val_map, not self.val_map or bool(self.val and self.map), "left out without val and map")
+        if finds == "semantic" and not named:
+            raise InputError(
+                f"{self.model} learns the class of each pixel: give the folder of the maps and the names of their "
+                "classes, --map semantic=FOLDER,classes=background,car (or a file, one name per line)"
+            )
 
     @property
     def output_size(self) -> Size:

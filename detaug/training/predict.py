@@ -19,6 +19,7 @@ from detaug.boxes.keypoints import KeyPoints
 from detaug.boxes.views import invert
 from detaug.coco.table import THIN
 from detaug.drawing import class_colors, draw_boxes, draw_key_points, draw_masks
+from detaug.drawing.maps import MapMarks, draw_map
 from detaug.errors import InputError
 from detaug.evaluation.merging import merge_tiles
 from detaug.files.image_headers import PILLOW_ERRORS, read_orientation, upright
@@ -39,6 +40,7 @@ from detaug.tiles.windows import check_grid, plan_tiles
 from detaug.training.detectors import images_for, make_detector, place_model
 from detaug.training.loaders import make_resize
 from detaug.training.model_table import DETECTORS, Finds
+from detaug.training.semantic_models import classes_in_source, classes_of_pixels
 from detaug.training.torch_files import read_torch_file
 from detaug.training.weights import load_weights
 
@@ -64,12 +66,13 @@ class TrainedModel:
     """In evaluation mode; takes (N, 3, H, W) images after `ops`."""
     ops: tuple[Op, ...]
     class_names: tuple[str, ...]
-    """Name of each label; index 0 is the background."""
+    """Name of each label; index 0 is the background. Of "semantic", of each class of a pixel, from 0."""
     device: torch.device
     keypoints: KeyPoints | None = None
     """Names and skeletons of the keypoints that the model finds, of 0 annotations."""
     finds: Finds = "bbox"
-    """What it finds beside boxes: "segm" masks, "keypoints" keypoints, "rotated" corners, "bbox" nothing else."""
+    """What it finds beside boxes: "segm" masks, "keypoints" keypoints, "rotated" corners, "bbox" nothing else; or, in
+    the place of objects, "semantic": the class of each pixel."""
 
     def predict(
         self,
@@ -83,17 +86,22 @@ class TrainedModel:
 
         A model of keypoints also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them;
         a model of masks also finds masks (K, H, W) bool; one of rotated boxes also finds corners (K, 4, 2) x, y, and
-        boxes are those around them. Corners may lie outside of the image.
+        boxes are those around them. Corners may lie outside of the image. A model of semantic segmentation finds
+        "semantic" alone: (H, W) uint8, the class of each pixel.
 
         `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels. A
         `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources; those in
         the padding are left out. `min_score`: the lowest score that counts, 0..1. The images of `detaug train` have the
         same default. `tile`: for large images, detect in tiles of so many pixels per side, whose neighbors have the
-        fraction `overlap` of a side in common, and merge what is found, see `merge_tiles`; not for models of masks.
+        fraction `overlap` of a side in common, and merge what is found, see `merge_tiles`; not for models of masks. A
+        model of semantic segmentation takes neither.
         Raises OSError for a file that is no image, InputError for other values, TypeError for what is no image.
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
+        if self.finds == "semantic":
+            check("min_score", min_score, min_score == SCORE, "left out for a model of semantic segmentation")
+            check("tile", tile, tile is None, "left out for a model of semantic segmentation")
         if isinstance(images, Batch):
             check("tile", tile, tile is None, "None for a batch: give the images themselves")
             return self._predict_batch(images, min_score)
@@ -107,6 +115,10 @@ class TrainedModel:
 
     def _predict_batch(self, batch: Batch, min_score: float) -> list[dict[str, Tensor]]:
         batch = batch.to(self.device)
+        if self.finds == "semantic":
+            with torch.inference_mode():
+                scores = self.model(batch.images)
+            return [{"semantic": classes_in_source(batch, scores, at)} for at in range(len(batch))]
         with torch.inference_mode():
             every = Detections.of(batch, self.model(images_for(self.model, batch)), min_score)
         detections = []
@@ -138,7 +150,7 @@ class TrainedModel:
         return {name: each[high] for name, each in merged.items()}
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
-        """Return an image of the image with its detections: scores, masks, skeletons, rotated boxes.
+        """Return an image of the image with what is found: boxes, scores, masks, skeletons, rotated boxes; or classes.
 
         Arguments as in `predict`.
         """
@@ -148,6 +160,9 @@ class TrainedModel:
 
     def draw_found(self, pixels: NDArray[np.uint8], found: Mapping[str, NDArray[Any]]) -> Image.Image:
         """Return an image of an image (H, W, 3) with detections, as `predict` finds them, as arrays."""
+        if "semantic" in found:
+            marks = MapMarks(found["semantic"], -1, dict(enumerate(self.class_names)))
+            return draw_map(pixels, marks, class_colors(self.class_names))
         names = [self.class_names[label] for label in found["labels"].tolist()]
         texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
         colors = class_colors(self.class_names)
@@ -163,6 +178,9 @@ class TrainedModel:
         samples = batch([image], device=self.device).then(*self.ops)
         with torch.inference_mode():
             (found,) = self.model(torch.from_numpy(samples.images[0])[None].to(self.device))
+        if self.finds == "semantic":
+            to_output, output = torch.from_numpy(samples.matrix[0]), samples.images[0].shape[1:]
+            return {"semantic": classes_of_pixels(found, to_output, image.shape[:2], output)}
         boxes, scores, labels = (found[name].cpu() for name in ("boxes", "scores", "labels"))
         to_source = torch.from_numpy(invert(samples.matrix))
         boxes = move_boxes(boxes[None], to_source)[0]
@@ -227,10 +245,12 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
     class_names, chosen = tuple(content["class_names"]), resolve_device(device)
     keypoints = _read_keypoints(content.get("keypoints"))
     of_data = {} if keypoints is None else {"num_keypoints": keypoints.count}
+    finds = DETECTORS[content["name"]].finds
     detector, missing, _ = load_weights(make_detector(content["name"], len(class_names), **of_data), Path(path))
+    classes = len(class_names) - (finds != "semantic")  # without the background
     if missing:  # to predict with random weights would be noise; only a training may begin so
         raise InputError(
-            f"{os.fspath(path)} does not hold the whole {content['name']} of its {len(class_names) - 1} class_names: "
+            f"{os.fspath(path)} does not hold the whole {content['name']} of its {classes} class_names: "
             f"{counted(len(missing), 'weight')} missing or of another shape, the first is {missing[0]!r}; give a "
             "model.pt as detaug train wrote it, or train with this file as --weights"
         )
@@ -240,8 +260,23 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
         size = content["size"]
         resize = make_resize(int(size) if isinstance(size, int) else (int(size[0]), int(size[1])))
     ops = (resize, Normalize(detector.mean, detector.std))
-    finds = DETECTORS[content["name"]].finds
     return TrainedModel(place_model(detector.model, chosen).eval(), ops, class_names, chosen, keypoints, finds)
+
+
+def code_to_predict(model: Path, image: Path, finds: Finds) -> str:
+    """Return Python that predicts with a model.pt, and prints and draws what it finds in an image."""
+    uses = """names = [model.class_names[label] for label in found["labels"]]
+print(names, found["scores"], found["boxes"])"""
+    if finds == "semantic":
+        uses = """names = [model.class_names[number] for number in found["semantic"].unique()]
+print(names, found["semantic"].shape)"""
+    return f"""\
+import detaug as da
+
+model = da.load_model({str(model)!r})
+(found,) = model.predict({str(image)!r})
+{uses}
+model.draw({str(image)!r}).save("found.jpg")"""
 
 
 def _is_one(images: Any) -> bool:

@@ -21,6 +21,7 @@ Pretrained = Literal["coco", "backbone"]
 
 Say = Callable[[str], None]
 
+_MOBILENET = "MobileNet_V3_Large_Weights.IMAGENET1K_V1"
 _VGG = "VGG16_Weights.IMAGENET1K_FEATURES"
 _RESNET = "ResNet50_Weights.IMAGENET1K_V1"
 """The weights that torchvision's references train the models from, and with which the others have a ResNet-50."""
@@ -53,7 +54,7 @@ def pretrained_file(model: str, which: Pretrained, say: Say) -> Path:
 def _of_torchvision(model: str, which: Pretrained, say: Say) -> Path:
     from torchvision import models  # the detector was made, so it is installed
 
-    of_backbone = _VGG if model == "ssd300_vgg16" else _RESNET
+    of_backbone = {"ssd300_vgg16": _VGG, "lraspp_mobilenet_v3_large": _MOBILENET}.get(model, _RESNET)
     of_model = _SAME_LAYERS.get(model, model)
     chosen: Any = models.get_model_weights(of_model).DEFAULT if which == "coco" else models.get_weight(of_backbone)
     path = Path(torch.hub.get_dir(), "checkpoints", chosen.url.rpartition("/")[2])

@@ -40,13 +40,18 @@ class Training:
     evaluated: int = 0
     """The step of the last evaluation."""
     best: float = -1.0
-    """The highest AP of the evaluations, of what the model finds."""
+    """The highest AP, or mIoU, of the evaluations, of what the model finds."""
     not_better: int = 0
     """Evaluations since then."""
     evaluated_on: str | None = None
     """The evaluation data and their Resize: APs of others do not compare."""
     epochs: int = 0
     """Of the whole training, once `is_length_known`."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Return the names of the labels, index 0 being the background; of a map, of the classes of its pixels."""
+        return tuple((self.options.map and self.options.map.classes) or self.loader.class_names)
 
     @property
     def is_length_known(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ def make_torchvision(name: str, num_classes: int, **of_data: int) -> Detector:
     The backbone has batch norm where torchvision has frozen statistics. The mean and the std are ImageNet's:
     torchvision's std of 1/255 for SSD fits the weights of its VGG, and without them the loss soon becomes infinite.
     """
-    detection = _torchvision_detection()
+    detection = import_models("detection")
     if name == "fcos_rotated_resnet50_fpn":
         from detaug.training.rotated_fcos import fcos_rotated_resnet50_fpn  # it imports torchvision
 
@@ -36,13 +37,15 @@ def make_torchvision(name: str, num_classes: int, **of_data: int) -> Detector:
     return Detector(without_transform(model), mean_of_weights=mean, std_of_weights=std)
 
 
-def _torchvision_detection() -> Any:
-    require("a detector of torchvision", "torchvision")
+def import_models(task: Literal["detection", "segmentation"]) -> Any:
+    """Return a module of `torchvision.models`. Raises InputError where torchvision is not there, or does not fit."""
+    require("a model of torchvision", "torchvision")
     try:
-        from torchvision.models import detection
+        module = import_module(f"torchvision.models.{task}")
         from torchvision.ops import nms
 
         nms(torch.zeros(1, 4), torch.zeros(1), 0.5)  # fails where torchvision's compiled part does not fit torch
+        return module
     except (ImportError, OSError, RuntimeError) as error:  # pip calls a torchvision of another index satisfied
         reason = (str(error).splitlines() or ["?"])[0]
         raise InputError(
@@ -50,7 +53,6 @@ def _torchvision_detection() -> Any:
             "index in one command, pip install --force-reinstall torch torchvision, where there is no GPU with "
             "--index-url https://download.pytorch.org/whl/cpu"
         ) from None
-    return detection
 
 
 def without_transform(model: Any) -> nn.Module:

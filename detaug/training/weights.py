@@ -75,6 +75,8 @@ def _of_backbone(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> di
     A ResNet's keep their names, behind those of its place. A VGG's have the same order.
     """
     body = {name: value for name, value in weights.items() if not name.startswith(("fc.", "classifier."))}
+    if any(name.startswith("net.backbone.0.") for name in own):  # torchvision's LR-ASPP has its layers by number
+        return {f"net.backbone.{name.removeprefix('features.')}": value for name, value in body.items()}
     for place in ("backbone.", "backbone.body."):
         if any(place + name in own for name in body) and not any(name.startswith("features.") for name in body):
             return {place + name: value for name, value in body.items()}
@@ -84,7 +86,7 @@ def _of_backbone(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> di
 
 def _check_same_model(path: Path, own: Any, weights: Mapping[str, Tensor], missing: Sequence[str]) -> None:
     """Raise InputError unless all weights but the heads' have the names and shapes of the model."""
-    heads = ("head.", "_predictor.", "class_embed")  # the last one of DETRs
+    heads = ("head.", "_predictor.", "class_embed", "_classifier.")  # the last two of DETRs and of LR-ASPP
     foreign = [name for name in missing if not any(head in name for head in heads)]
     foreign += [name for name in weights if name not in own]
     if foreign:

@@ -16,11 +16,12 @@ from detaug.coco.parts import refuse_part
 from detaug.coco.split import split_coco
 from detaug.coco.table import load_coco
 from detaug.converters.formats.convert import convert_to_coco
-from detaug.converters.formats.recognise import Recognised, recognise
+from detaug.converters.formats.recognise import Recognised, recognise, recognise_maps
 from detaug.converters.formats.splits import OwnSplit, own_splits
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
 from detaug.findings.finding import counted, listed, shown
+from detaug.maps.named import map_text, read_class_map
 from detaug.outputs.folder import made_folder
 from detaug.outputs.guards import output_files
 from detaug.report import check_to_html
@@ -43,6 +44,12 @@ class DataOptions:
     classes: tuple[str, ...] | None = None
     clean: bool = False
     """Whether to leave out or repair what `check` finds wrong."""
+    semantic: bool = False
+    """Whether the class of each pixel is learned, so that maps are looked for, also beside annotations."""
+    map: str | None = None
+    """The map of classes, as `read_map` takes it; None for that of the format."""
+    val_map: str | None = None
+    """That of the validation, where its images are in another folder."""
 
 
 class DataFile(NamedTuple):
@@ -50,6 +57,8 @@ class DataFile(NamedTuple):
 
     annotations: Path
     images: Path
+    map: str | None = None
+    """Of the classes of its pixels, as `read_map` takes it."""
 
 
 class Prepared(NamedTuple):
@@ -77,12 +86,12 @@ def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm =
 
 def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm) -> Prepared:
     folder = output / "data"
-    dataset = recognise(options.path, options.format)
+    dataset = _recognised(options)
     steps.say(str(dataset))
     splits = own_splits(dataset, steps.say)
     val = splits.get("val") or splits.get("test")
     if not val:
-        file = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps)
+        file = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps, options.map)
         confirm(file)
         file = _check(file, None, output / "check.html", options, steps)
         return _split(file, folder, steps)
@@ -90,14 +99,14 @@ def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm)
         steps.say("  without a split val it is evaluated on the split test")
     elif "test" in splits:
         steps.say("  the split test is left alone: detaug convert and detaug evaluate --model score it")
-    train = _convert(splits["train"], dataset, folder / "train.json", options, steps)
+    train = _convert(splits["train"], dataset, folder / "train.json", options, steps, options.map)
     confirm(train)
     if val == splits["train"]:
         steps.say("  the dataset's own list says so: it is evaluated on the training images")
         train = _check(train, None, output / "check.html", options, steps)
         return Prepared(train, train)
-    other = _convert(val, dataset, folder / "val.json", options, steps)
-    if options.classes is None:
+    other = _convert(val, dataset, folder / "val.json", options, steps, options.val_map or options.map)
+    if options.classes is None and not options.semantic:
         _share_classes((train, other), steps)
     return Prepared(
         _check(train, other, output / "check.html", options, steps),
@@ -105,14 +114,33 @@ def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm)
     )
 
 
-def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOptions, steps: Steps) -> DataFile:
+def _recognised(options: DataOptions) -> Recognised:
+    """Return the format of a dataset. Raises InputError where maps of classes are wanted, and there are none."""
+    if options.semantic and options.classes:
+        raise InputError(
+            "--classes chooses those of boxes; the classes of pixels are chosen by a table of their numbers: --map "
+            "semantic=FOLDER,table=FILE.json,classes=background,car"
+        )
+    maps = recognise_maps(options.path) if options.semantic and not (options.format or options.map) else None
+    dataset = maps or recognise(options.path, options.format)
+    if options.semantic and not (options.map or dataset.format.folders):
+        raise InputError(
+            f"{options.path} has no folder that is known for maps of classes, such as SegmentationClass or masks; give "
+            "it, and the names of the classes: --map semantic=FOLDER,classes=background,car"
+        )
+    return dataset
+
+
+def _convert(
+    own: OwnSplit, dataset: Recognised, output: Path, options: DataOptions, steps: Steps, map: str | None
+) -> DataFile:
     images = options.images or own.images
     if dataset.format.name == "coco":
-        return _take_coco(own, output, options, steps)
+        return _take_coco(own, output, options, steps)._replace(map=map)
     found = dataset if own.path == dataset.path else recognise(own.path, dataset.format.name)
     more: tuple[object, ...] = ("--split", own.split) if own.split else ()
     more += ("--images", images) if images else ()
-    more += ("--from", options.format) if options.format else ()
+    more += ("--from", found.format.name) if options.format or options.semantic else ()
     more += ("--classes", ",".join(options.classes)) if options.classes else ()
     on_error: Any = "skip" if options.clean else "stop"
     more += ("--on-error", on_error) if options.clean else ()
@@ -123,7 +151,10 @@ def _convert(own: OwnSplit, dataset: Recognised, output: Path, options: DataOpti
         except InputError as error:
             raise InputError(str(error).replace("--on-error skip", "--clean")) from None
         steps.report(summary)
-    return DataFile(output, summary.image_folder)
+    if options.semantic and map is None:
+        assert summary.map is not None, "the format has maps"
+        map = map_text("semantic", summary.map, output.parent)
+    return DataFile(output, summary.image_folder, map)
 
 
 def _take_coco(own: OwnSplit, output: Path, options: DataOptions, steps: Steps) -> DataFile:
@@ -180,11 +211,15 @@ def _share_classes(files: Sequence[DataFile], steps: Steps) -> None:
 def _check(file: DataFile, other: DataFile | None, page: Path, options: DataOptions, steps: Steps) -> DataFile:
     """Check the data with its pixels. Returns the cleaned data, if there are errors to leave out and `clean`."""
     clean = file.annotations.with_name(f"{file.annotations.stem}-clean.json") if options.clean else None
-    words: tuple[object, ...] = ("check", *file, "--decode", "--html", page)
+    words: tuple[object, ...] = ("check", file.annotations, file.images, "--decode", "--html", page)
     words += ("--against", other.annotations) if other else ()
+    words += ("--map", file.map) if file.map else ()
     with steps.step(*words, *(("--clean", clean) if clean else ())):
         against = [other.annotations] if other else []
-        summary = check_to_html(*file, page, decode=True, clean=clean, against=against)
+        maps = {"semantic": read_class_map(file.map)} if file.map else None
+        summary = check_to_html(
+            file.annotations, file.images, page, decode=True, clean=clean, against=against, maps=maps
+        )
         steps.report(summary)
     if not summary.errors:
         return file
@@ -194,7 +229,7 @@ def _check(file: DataFile, other: DataFile | None, page: Path, options: DataOpti
             f"{file.annotations} has {counted(summary.errors, 'error')}, see {page}: training would stop, or learn "
             f"wrongly{remedy}, or correct {options.path}"
         )
-    return DataFile(clean, file.images)
+    return file._replace(annotations=clean)
 
 
 def _split(file: DataFile, folder: Path, steps: Steps) -> Prepared:
@@ -212,4 +247,5 @@ def _split(file: DataFile, folder: Path, steps: Steps) -> Prepared:
         except InputError as error:
             raise InputError(f"{error}; or put the images into folders named train and val") from None
         steps.report(summary)
-    return Prepared(DataFile(outputs[0], file.images), DataFile(outputs[1], file.images))
+    train, val = (file._replace(annotations=output) for output in outputs)
+    return Prepared(train, val)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,19 @@ from typing import Any
 from detaug import __version__
 from detaug.coco.how_to_load import shapes_of
 from detaug.coco.table import load_coco
+from detaug.converters.formats.recognise import recognise
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically, write_json
 from detaug.files.text import read_text
 from detaug.loading.devices import resolve_device
+from detaug.maps.named import read_class_map
 from detaug.outputs.folder import check_folder
-from detaug.scoring import DRAWN, Evaluation, evaluate_model, write_page
+from detaug.scoring import DRAWN, Evaluation, SemanticEvaluation, evaluate_model, evaluate_semantic, write_page
 from detaug.training import TrainOptions, train
 from detaug.training.checkpoint import refuse_training
 from detaug.training.loaders import read_of_data
 from detaug.training.model_table import DETECTORS, READS
+from detaug.training.predict import code_to_predict
 from detaug.training.processes import is_first_rank, on_first_rank, process_group
 from detaug.training.progress import Bar
 from detaug.workflow.prepare import DataFile, DataOptions, Prepared, prepare
@@ -28,11 +32,14 @@ from detaug.workflow.steps import Steps, command_text
 
 Say = Callable[[str], None]
 
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "cpu": {"model": "ssdlite320_mobilenet_v3_large", "lr": 0.001},
-    "cuda": {"model": "fcos_resnet50_fpn", "size": 640},
+DEFAULTS: dict[tuple[str, bool], dict[str, Any]] = {
+    ("cpu", False): {"model": "ssdlite320_mobilenet_v3_large", "lr": 0.001},
+    ("cuda", False): {"model": "fcos_resnet50_fpn", "size": 640},
+    ("cpu", True): {"model": "lraspp_mobilenet_v3_large", "lr": 0.001, "size": 320},
+    ("cuda", True): {"model": "lraspp_mobilenet_v3_large", "lr": 0.001},
 }
-"""Arguments of `TrainOptions` by the device: on a CPU the fastest model. `lr` and `size` are of the model.
+"""Arguments of `TrainOptions` by the device, and whether maps of classes are learned: on a CPU the fastest model. `lr`
+and `size` are of the model.
 
 From random weights on the 48 images of `detaug demo`, AP on its 12 others: on two cores of a CPU 0.504 in 5 minutes; on
 an H200 0.623 in 82 s, with ssd300_vgg16 and SGD, the defaults of FILE.json IMAGES, 0.012 (benchmarks/from_folder.sh).
@@ -49,11 +56,12 @@ FILES = {
     "curves.html": "losses and scores by step; load it again while it trains",
     "model.pt": "the model after the last step",
     "best.pt": "the model of the best evaluation",
-    "evaluation.html": "its scores, curves, kinds of errors, confusion matrix and worst images",
-    "predictions.jpg": "its detections in validation images, beside the annotations",
+    "evaluation.html": "its scores, what it confuses and the images where it is wrong most",
+    "predictions.jpg": "what it finds in validation images, beside the annotations",
     "check.html": "what detaug check found in the data",
     "check-val.html": "the same of the validation, where the dataset has splits",
     "data/train.json": "the training images and boxes, COCO JSON",
+    "data/class_names.txt": "the names of the classes of the maps",
     "data/val.json": "those of the validation",
     "metrics.jsonl": "all losses and scores, a line for each step and evaluation",
     "checkpoint.pt": "the state from which --resume goes on",
@@ -74,21 +82,40 @@ class FolderOptions:
     training: Mapping[str, Any]
 
     def train_options(self, file: DataFile, val: DataFile | None = None) -> TrainOptions:
-        own = DEFAULTS[resolve_device(self.training.get("device")).type]
+        own = DEFAULTS[resolve_device(self.training.get("device")).type, self.data.semantic]
         if self.training.get("model", own["model"]) != own["model"]:
             own = {}
         elif self.training.get("optimizer", "adamw") != "adamw":
             own = {name: value for name, value in own.items() if name != "lr"}
+        maps = {"map": file.map, "val_map": val.map if val and val.map != file.map else None}
+        more = {name: read_class_map(text) for name, text in maps.items() if text}
         return TrainOptions(
-            *file,
+            file.annotations,
+            file.images,
             self.output,
             val=val and val.annotations,
             val_images=val and val.images,
-            **{**SMALL_DATA, **own, **self.training},
+            **{**SMALL_DATA, **own, **self.training, **more},
         )
 
 
-def train_folder(options: FolderOptions, *, say: Say = print, bar: Bar | None = None) -> Evaluation | None:
+def learns_maps(data: DataOptions, model: str | None) -> bool:
+    """Return whether the class of each pixel is learned: by the model, or where none is named, since maps are there.
+
+    model: the name of one, or None.
+    """
+    if model is not None:
+        return DETECTORS[model].finds == "semantic"
+    if data.map is not None:
+        return True
+    with suppress(InputError):  # it is said when the data are prepared
+        return recognise(data.path, data.format).format.name == "semantic"
+    return False
+
+
+def train_folder(
+    options: FolderOptions, *, say: Say = print, bar: Bar | None = None
+) -> Evaluation | SemanticEvaluation | None:
     """Convert, check and split a dataset, train on it, evaluate and draw; return the evaluation, on rank 0.
 
     Each step is printed as the command that does it alone. `options.output` gets the files of `FILES` and a README.txt.
@@ -104,9 +131,9 @@ def train_folder(options: FolderOptions, *, say: Say = print, bar: Bar | None = 
         steps = Steps(say if is_first_rank() else lambda line: None)
         prepared = _prepared(options, steps)
         chosen = options.train_options(*prepared)
-        with steps.step(*_train_words(chosen)):
+        with steps.step(*_train_words(chosen, prepared)):
             train(chosen, say=steps.say, bar=bar)
-        return _evaluate(chosen, prepared.val, steps) if is_first_rank() else None
+        return _evaluate(chosen, prepared, steps) if is_first_rank() else None
 
 
 def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
@@ -125,13 +152,13 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
             steps.say(f"{record}: the data are those prepared before")
         else:
             prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file, steps))
-            files = {name: [str(path) for path in file] for name, file in prepared._asdict().items()}
+            files = {name: [*map(str, filter(None, file))] for name, file in prepared._asdict().items()}
             content = {"version": __version__, "options": wanted, "files": files, "commands": steps.commands}
             write_json(record, content)
 
     on_first_rank(work)
     files = json.loads(read_text(record))["files"]
-    return Prepared(*(DataFile(*map(Path, files[name])) for name in Prepared._fields))
+    return Prepared(*(DataFile(Path(own[0]), Path(own[1]), *own[2:]) for own in (files["train"], files["val"])))
 
 
 def _refuse_other_data(then: dict[str, Any], now: dict[str, Any], output: Path) -> None:
@@ -157,12 +184,14 @@ def _confirm(options: FolderOptions, file: DataFile, steps: Steps) -> None:
         steps.say(f"  {chosen.model} does not learn the {what}: for {what} give --model {' or '.join(finders)}")
 
 
-def _train_words(options: TrainOptions) -> list[object]:
+def _train_words(options: TrainOptions, prepared: Prepared) -> list[object]:
     """Return the command that trains alone: with all options that are not the command's defaults."""
     words: list[object] = ["train", options.annotations, options.images, "-o", options.output]
     words += ["--val", options.val, *(["--val-images", options.val_images] * (options.val_images != options.images))]
     defaults = {field.name: field.default for field in fields(TrainOptions)}
-    skipped = {"annotations", "images", "output", "val", "val_images"}
+    words += ["--map", prepared.train.map] if options.map else []
+    words += ["--val-map", prepared.val.map] if options.val_map else []
+    skipped = {"annotations", "images", "output", "val", "val_images", "map", "val_map"}
     for name, value in asdict(options).items():
         if name in skipped or value == defaults.get(name):
             continue
@@ -180,23 +209,32 @@ def _train_words(options: TrainOptions) -> list[object]:
     return words
 
 
-def _evaluate(options: TrainOptions, val: DataFile, steps: Steps) -> Evaluation:
+def _evaluate(options: TrainOptions, prepared: Prepared, steps: Steps) -> Evaluation | SemanticEvaluation:
     """Score the best model, write its page, draw its detections, and write the README of the run."""
-    output = options.output
+    output, val = options.output, prepared.val
     model = next(path for name in ("best.pt", "model.pt") if (path := output / name).exists())
     page, sheet, readme = output / "evaluation.html", output / "predictions.jpg", output / "README.txt"
-    on_device = ["--device", options.device] if options.device else []
-    with steps.step("evaluate", *val, "--model", model, "--html", page, "--sheet", sheet, *on_device):
-        evaluation = evaluate_model(model, *val, device=options.device, draw=DRAWN)
+    words: list[object] = ["evaluate", val.annotations, val.images, "--model", model]
+    words += ["--map", val.map] if val.map else []
+    words += ["--html", page, "--sheet", sheet, *(["--device", options.device] if options.device else [])]
+    evaluation: Evaluation | SemanticEvaluation
+    with steps.step(*words):
+        if options.map is not None:
+            kind = options.val_map or options.map
+            evaluation = evaluate_semantic(model, val.annotations, val.images, kind, device=options.device, draw=DRAWN)
+        else:
+            evaluation = evaluate_model(model, val.annotations, val.images, device=options.device, draw=DRAWN)
         steps.report(evaluation)
         write_page(evaluation, page)
         evaluation.draw_sheet(sheet)
-    _write_readme(options, model, val.images / evaluation.reader.file_names[0], steps, readme)
+    _write_readme(options, prepared, model, val.images / evaluation.reader.file_names[0], steps, readme)
     steps.say(f"\nwritten: {output}, see {readme}; look at {sheet} and {page}")
     return evaluation
 
 
-def _write_readme(options: TrainOptions, model: Path, image: Path, steps: Steps, path: Path) -> None:
+def _write_readme(
+    options: TrainOptions, prepared: Prepared, model: Path, image: Path, steps: Steps, path: Path
+) -> None:
     output = options.output
     on = replace(options, output=Path(f"{output}-2"), weights=model, pretrained=None, resume=False)
     there = {name: what for name, what in FILES.items() if (output / name).exists()}
@@ -210,20 +248,16 @@ def _write_readme(options: TrainOptions, model: Path, image: Path, steps: Steps,
         "",
         *steps.commands,
         "",
-        "Detect objects in other images or videos:",
+        "Find the classes of pixels of other images:" if options.map else "Detect objects in other images or videos:",
         "",
         command_text("predict", model, "PATHS"),
         "",
         "In Python:",
         "",
-        "import detaug as da",
-        "",
-        f"model = da.load_model({str(model)!r})",
-        f"(detections,) = model.predict({str(image)!r})",
-        'print(detections["boxes"], detections["labels"], detections["scores"])',
+        code_to_predict(model, image, DETECTORS[options.model].finds),
         "",
         "Train on from this model, in a new folder:",
         "",
-        command_text(*_train_words(on)),
+        command_text(*_train_words(on, prepared)),
     ]
     write_atomically(path, ["\n".join(lines) + "\n"])

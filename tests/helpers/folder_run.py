@@ -6,6 +6,7 @@ import sys
 from typing import Any
 from unittest.mock import patch
 
+from semantic_files import tiny_semantic
 from train_run import tiny
 
 import detaug.training.loop as loop
@@ -23,7 +24,7 @@ def tiny_detr(_: str, num_classes: int) -> Any:
 
 if __name__ == "__main__":
     path, output, model = sys.argv[1:]
-    make_model = tiny_detr if model.startswith("rt") else tiny()
+    make_model = {"rt": tiny_detr, "lr": tiny_semantic}.get(model[:2], tiny())
     loop.train.__kwdefaults__["make_model"] = make_model
     size = "128x128" if model.startswith("rt") else "32x32"
     words = ["train", path, "-o", output, "--model", model, "--size", size, "--batch-size", "2", "--device", "cpu"]

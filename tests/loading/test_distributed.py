@@ -16,6 +16,7 @@ import torch
 from command import PYTHON_WITH_USUAL_SIGNALS
 from painted_files import Folder
 from places import HELPERS, REPOSITORY
+from semantic_files import paint_folder
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
@@ -143,6 +144,23 @@ def test_a_folder_is_prepared_once_and_trained_on_by_all(painted: Folder, tmp_pa
     again = torchrun(2, "folder_run.py", path, tmp_path / "run", model)
     assert again.returncode != 0
     assert_one_error(again, f"detaug: {tmp_path / 'run'} holds a training; --resume continues it, or choose another")
+
+
+@pytest.mark.slow
+def test_maps_are_scored_by_all_ranks_together(tmp_path: Path) -> None:
+    """As one process scores them; of five images, two processes of two each count one twice."""
+    path = paint_folder(tmp_path / "data", 25)
+    run = torchrun(2, "folder_run.py", path, tmp_path / "run", "lraspp_mobilenet_v3_large")
+    assert run.returncode == 0, run.stderr
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    best = max(line["evaluation"]["semantic"]["mIoU"] for line in lines if "evaluation" in line)
+    printed = run.stdout[run.stdout.index("$ detaug evaluate") :]
+    assert f"mIoU {best:.3f}  accuracy" in printed
+    assert len({line["evaluation"]["semantic"]["pixels"] for line in lines if "evaluation" in line}) == 1
+    images = json.loads((tmp_path / "run/data/val.json").read_text())["images"]
+    assert len(images) == 5
+    known = sum(row["height"] * (row["width"] - 3) for row in images)  # three columns are ignored
+    assert lines[-1]["evaluation"]["semantic"]["pixels"] == known
 
 
 @pytest.mark.slow

@@ -442,7 +442,7 @@ def test_wrong_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argume
 
 
 OF_BOXES = {
-    "model": "m.pt", "detections": "d.json", "min-score": 0.4, "tile": 9, "overlap": 0.1, "max-detections": 200,
+    "detections": "d.json", "min-score": 0.4, "tile": 9, "overlap": 0.1, "max-detections": 200,
     "html": "a.html", "sheet": "a.png", "output": "a.json", "batch-size": 8, "device": "cpu",
 }  # fmt: skip
 
