@@ -412,6 +412,7 @@ def test_depths_that_are_not_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("--map semantic=maps --predictions found", "Missing argument 'IMAGES': give FILE.json IMAGES; with --map"),
         ("images", "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAGES alone will do"),
         ("boxes.json images", "give --model MODEL.pt or --detections FILE.json; for maps --map and --predictions"),
         ("images --map semantic=maps", "--map needs --predictions FOLDER, of panoptic maps --predictions FILE.json"),
