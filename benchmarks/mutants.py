@@ -1341,6 +1341,36 @@ MUTANTS: list[Mutant] = [
         "if label < 0 else 0",
         "tests/evaluation/test_panoptic_scores.py::test_scores_are_those_of_panopticapi",
     ),
+    Mutant(
+        "detaug/scoring/maps.py",
+        "if is_float else super()",
+        "if False else super()",
+        "tests/scoring/test_evaluate_maps.py::test_depths_score_as_numpy_counts",
+    ),
+    Mutant(
+        "detaug/scoring/maps.py",
+        "known = _at_pixels((found > 0).astype",
+        "known = _at_pixels((found >= 0).astype",
+        "tests/scoring/test_evaluate_maps.py::test_depths_of_another_size_are_interpolated_where_they_are_known",
+    ),
+    Mutant(
+        "detaug/scoring/maps.py",
+        "(found >= self.count)",
+        "(found > self.count)",
+        "tests/scoring/test_evaluate_maps.py::test_predictions_that_are_no_classes_are_named",
+    ),
+    Mutant(
+        "detaug/evaluation/semantic.py",
+        " & (found != ignore)",
+        "",
+        "tests/maps/test_maps.py::test_a_prediction_of_what_is_ignored_is_wrong_and_of_no_class",
+    ),
+    Mutant(
+        "detaug/maps/kinds.py",
+        ".astype(np.float64) * float(scale)",
+        " * scale",
+        "tests/maps/test_maps.py::test_a_scale_holds_for_all_files_and_does_not_overflow",
+    ),
 ]
 
 

@@ -33,9 +33,11 @@ OF_MAPS = {"annotations", "images", "kind", "maps", "predictions", "max_depth", 
 OF_SEMANTIC_MODELS = OF_MAPS | {"model", "html", "sheet", "batch_size", "device"}
 """Those with --map and --model."""
 
+_NO_IMAGES = "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAGES alone will do"
+
 
 @click.command()
-@click.argument("annotations", metavar="[FILE.json]", type=PATH_OR_ADDRESS)
+@click.argument("annotations", metavar="[FILE.json]", required=False, type=PATH_OR_ADDRESS)
 @click.argument("images", metavar="IMAGES", required=False, type=PATH_OR_ADDRESS, callback=options.after_its_json)
 @click.option("--model", type=FILE, help="The model.pt of detaug train.")
 @click.option("--detections", type=FILE, help="Boxes of any detector instead: a JSON file in COCO's form of results.")
@@ -79,7 +81,7 @@ OF_SEMANTIC_MODELS = OF_MAPS | {"model", "html", "sheet", "batch_size", "device"
 @options.quiet
 @options.needs("torch", "nvidia.dali")
 def evaluate(
-    annotations: Path,
+    annotations: Path | None,
     images: Path | None,
     kind: str | None,
     maps: dict[str, Any] | None,
@@ -102,6 +104,8 @@ def evaluate(
     detaug evaluate val.json VOC2012/JPEGImages --model run/model.pt
     detaug evaluate images --map semantic=masks --predictions predicted
     """
+    if annotations is None:
+        raise click.UsageError(_NO_IMAGES)
     if maps is None:
         if kind not in (None, "boxes"):
             raise click.UsageError(f"--kind {kind} needs the maps of the dataset: give --map {kind}=FOLDER")
@@ -110,7 +114,7 @@ def evaluate(
         if max_depth is not None:
             options.refuse("max_depth", "maps of depths: give --map depth=FOLDER and --predictions, too")
         if images is None:
-            raise click.UsageError("Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAGES alone will do")
+            raise click.UsageError(_NO_IMAGES)
         _evaluate_boxes(annotations, images, report=report, quiet=quiet, **of_boxes)
         return
     model = of_boxes["model"]

@@ -38,6 +38,8 @@ def read_map(text: str, *, plain: bool = False) -> tuple[str, MapKind]:
     if not (name and equals and folder):
         raise InputError(f"map must be NAME=FOLDER, such as {EXAMPLE}, got {text!r}")
     given = dict(setting.split("=", 1) for setting in settings)
+    if len(given) < len(settings):
+        raise InputError(f"the map {name!r} must have each key once, got {','.join(settings)}")
     kind = given.pop("kind", name if name in KINDS else "classes")
     kinds = [each for each in KINDS if not plain or each != "panoptic"]
     if kind not in kinds:

@@ -254,6 +254,7 @@ def test_the_page_has_the_map_and_the_fractions(tmp_path: Path) -> None:
         ("semantic=maps,kind=flow", "kind of the map 'semantic' must be classes or depth, got 'flow'"),
         ("panoptic=maps", "must be classes or depth, got 'panoptic'; da.CocoReader(maps=) checks panoptic maps, and"),
         ("a=maps,kind=panoptic", "kind of the map 'a' must be classes or depth, got 'panoptic'"),
+        ("semantic=maps,ignore=0,suffix=,ignore=0", "the map 'semantic' must have each key once, got ignore=0,suffix="),
         ("semantic=maps,ignore=x", "ignore of a map must be a number, got 'x'"),
         ("depth=maps,scale=1/0", "scale of a map must be a number, got '1/0'"),
     ],

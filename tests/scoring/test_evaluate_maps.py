@@ -78,14 +78,14 @@ WRITERS: dict[str, Callable[[Path, NDArray[Any]], None]] = {
 def test_classes_score_as_a_confusion_matrix_of_numpy(tmp_path: Path, form: str, scale: int) -> None:
     """In all forms of files; at half of the size, each pixel stands for four. 255 is wrong where it is predicted."""
     rng = np.random.default_rng(0)
-    maps = [rng.choice([0, 1, 2, 255], SIZE).astype(np.uint8) for _ in range(5)]
+    maps = [rng.choice([0, 1, 2, 4, 255], SIZE).astype(np.uint8) for _ in range(5)]
     files, confusion = Files(tmp_path, maps), np.zeros((256, 256), np.int64)
     for index, true in enumerate(maps):
-        small = rng.choice([0, 1, 3, 255], (SIZE[0] // scale, SIZE[1] // scale), p=[0.4, 0.3, 0.2, 0.1])
+        small = rng.choice([0, 1, 4, 255], (SIZE[0] // scale, SIZE[1] // scale), p=[0.4, 0.3, 0.2, 0.1])
         WRITERS[form](tmp_path / f"found/{index}.png", small)
         found = small.repeat(scale, 0).repeat(scale, 1)
         np.add.at(confusion, (true[true != 255], found[true != 255]), 1)
-    classes = ",".join([*NAMES, "house", "never"])
+    classes = ",".join([*NAMES, "never", "house"])
     report, order = tmp_path / "report.json", ["--map", f"semantic={tmp_path}/maps,classes={classes}", "--report"]
     result = detaug(*files.order(*order, report))
     assert (result.code, result.err) == (0, "")
@@ -95,7 +95,7 @@ def test_classes_score_as_a_confusion_matrix_of_numpy(tmp_path: Path, form: str,
         iou, recall = right / (is_of + counted.sum(0) - right), right / is_of
     content = json.loads(report.read_text())
     metrics = content["metrics"]
-    assert [*metrics["iou"].values()] == [*iou[:4].tolist(), None]
+    assert [*metrics["iou"].values()] == [*iou[:3].tolist(), None, iou[4]]
     assert metrics["mIoU"] == pytest.approx(np.nanmean(iou), rel=1e-12)
     assert metrics["mean_accuracy"] == pytest.approx(np.nanmean(recall), rel=1e-12)
     assert metrics["accuracy"] == right.sum() / is_of.sum()
@@ -104,7 +104,7 @@ def test_classes_score_as_a_confusion_matrix_of_numpy(tmp_path: Path, form: str,
     lines = result.out.splitlines()
     assert lines[1] == f"5 images scored, {content['no_class']:,} pixels predicted as no class, which is wrong"
     assert lines[3:6] == ["class     IoU", f"sky  {iou[0]:8.3f}", f"road {iou[1]:8.3f}"]
-    assert lines[-2:] == ["never       -", f"written: {report}"]
+    assert lines[6:] == [f"tree {iou[2]:8.3f}", "never       -", f"house{iou[4]:8.3f}", f"written: {report}"]
 
 
 def test_without_names_the_numbers_that_occur_are_classes(tmp_path: Path) -> None:
@@ -116,6 +116,15 @@ def test_without_names_the_numbers_that_occur_are_classes(tmp_path: Path) -> Non
     assert score.metrics.iou == {"7": 11 / 12, "200": 0}
     assert score.metrics.mIoU == 11 / 24
     assert str(score).splitlines()[1:] == ["1 image scored", "", "class     IoU", "7       0.917", "200     0.000"]
+
+
+def test_predictions_of_one_bit_have_the_classes_0_and_1(tmp_path: Path) -> None:
+    found = np.random.default_rng(0).integers(0, 2, SIZE).astype(bool)
+    files = Files(tmp_path, [found.astype(np.uint8)])
+    save(tmp_path / "found/0.png", found)
+    with Image.open(tmp_path / "found/0.png") as image:
+        assert image.mode == "1"
+    assert files.score(da.ClassMap(tmp_path / "maps", classes=["a", "b"])).metrics.iou == {"a": 1, "b": 1}
 
 
 def test_the_classes_of_a_table_are_those_of_the_predictions(tmp_path: Path) -> None:
@@ -325,6 +334,7 @@ def test_panoptic_files_that_do_not_belong_together(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.json"
     shutil.move(tmp_path / "panoptic.json", elsewhere)
     assert "no such JSON file" in usage_error(*order, tmp_path / "found.json")
+    assert "nothing to score" in usage_error("evaluate", elsewhere, *order[1:], tmp_path / "found.json")
     order[3] += f",annotations={elsewhere}"
     assert "nothing to score" in usage_error(*order, tmp_path / "found.json")
 
@@ -402,6 +412,7 @@ def test_depths_that_are_not_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("--map semantic=maps --predictions found", "Missing argument 'IMAGES': give FILE.json IMAGES; with --map"),
         ("images", "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAGES alone will do"),
         ("boxes.json images", "give --model MODEL.pt or --detections FILE.json; for maps --map and --predictions"),
         ("images --map semantic=maps", "--map needs --predictions FOLDER, of panoptic maps --predictions FILE.json"),
