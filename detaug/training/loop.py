@@ -23,7 +23,7 @@ from detaug.evaluation.pycoco import score_text
 from detaug.files.atomic import remove_leftovers
 from detaug.findings.finding import counted, duration_text, listed
 from detaug.loading.loader import Loader
-from detaug.outputs.folder import check_folder, checkpoint_path, locked_folder, refuse_training
+from detaug.outputs.folder import check_folder, checkpoint_path, locked_folder, mark_run, refuse_training
 from detaug.outputs.guards import output_files
 from detaug.packages import require
 from detaug.sheets import batch_sheet
@@ -219,6 +219,7 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
     refuse_training(options.output, resume=options.resume)
     options.output.mkdir(parents=True, exist_ok=True)
     if is_first_rank():
+        mark_run(options.output)
         stack.enter_context(locked_folder(options.output, wait=False))
         for each in (path, options.output / "best.pt", options.output / "model.pt"):
             remove_leftovers(each)

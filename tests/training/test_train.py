@@ -121,7 +121,16 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert said[2].startswith("epoch 1/3  step 3/18  loss ")
     assert said[-1].startswith(f"written: {out / 'model.pt'}. To predict with it:\n")
     assert sorted(path.name for path in out.iterdir()) == [
-        *("best.pt", "checkpoint.pt", "curves.html", "metrics.jsonl", "model.pt", "predictions.jpg", "train_batch.jpg")
+        *(
+            ".detaug-run",
+            "best.pt",
+            "checkpoint.pt",
+            "curves.html",
+            "metrics.jsonl",
+            "model.pt",
+            "predictions.jpg",
+            "train_batch.jpg",
+        )
     ]
 
 
@@ -398,7 +407,7 @@ def test_a_full_disk_is_one_error_and_the_last_checkpoint_stays_whole(
     with pytest.raises(OSError, match="No space left on device") as raised:
         train(options(*painted, out / "run"), make_model=lambda _, classes: Detector(Full(classes)), say=lambda _: None)
     assert raised.value.filename == str(path)
-    assert not list((out / "run").glob(".*"))
+    assert {path.name for path in (out / "run").glob(".*")} == {".detaug-run"}
     assert torch.load(out / "run/checkpoint.pt", weights_only=True)["step"] == step
     if path == metrics:
         metrics.unlink()
