@@ -263,7 +263,7 @@ def refuse_other_models(name: str) -> None:
     """Raise InputError for a model whose detections have no place in the graph."""
     if DETECTORS[name].finds not in SHAPES:
         others = [other for other, row in DETECTORS.items() if row.finds in SHAPES]
-        raise InputError(
-            f"{name} is not exported, because ONNX has no non-maximum suppression of rotated boxes; export "
-            f"{listed(others)}"
-        )
+        why = "because ONNX has no non-maximum suppression of rotated boxes"
+        if DETECTORS[name].finds == "semantic":
+            why = "since its graph would have no boxes; torch.onnx.export takes da.load_model(FILE).model"
+        raise InputError(f"{name} is not exported, {why}; export {listed(others)}")

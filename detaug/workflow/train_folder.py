@@ -31,18 +31,21 @@ from detaug.workflow.steps import Steps, command_text
 
 Say = Callable[[str], None]
 
-DEFAULTS: dict[tuple[str, bool], dict[str, Any]] = {
-    ("cpu", False): {"model": "ssdlite320_mobilenet_v3_large", "lr": 0.001},
-    ("cuda", False): {"model": "fcos_resnet50_fpn", "size": 640},
-    ("cpu", True): {"model": "lraspp_mobilenet_v3_large", "lr": 0.001, "size": 320},
-    ("cuda", True): {"model": "lraspp_mobilenet_v3_large", "lr": 0.001},
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "cpu": {"model": "ssdlite320_mobilenet_v3_large", "lr": 0.001},
+    "cuda": {"model": "fcos_resnet50_fpn", "size": 640},
 }
-"""Arguments of `TrainOptions` by the device, and whether maps of classes are learned: on a CPU the fastest model. `lr`
-and `size` are of the model.
+"""Arguments of `TrainOptions` by the device: on a CPU the fastest model. `lr` and `size` are of the model.
 
 From random weights on the 48 images of `detaug demo`, AP on its 12 others: on two cores of a CPU 0.504 in 5 minutes; on
 an H200 0.623 in 82 s, with ssd300_vgg16 and SGD, the defaults of FILE.json IMAGES, 0.012 (benchmarks/from_folder.sh).
 """
+
+OF_MAPS: dict[str, dict[str, Any]] = {
+    "cpu": {"model": "lraspp_mobilenet_v3_large", "lr": 0.001, "size": 320},
+    "cuda": {"model": "lraspp_mobilenet_v3_large", "lr": 0.001},
+}
+"""Those where the class of each pixel is learned."""
 
 SMALL_DATA: dict[str, Any] = {"optimizer": "adamw", "batch_size": 8, "epochs": 60}
 """Further defaults on any device: AdamW learns in fewer steps than SGD from random weights, and so do small batches."""
@@ -81,7 +84,7 @@ class FolderOptions:
     training: Mapping[str, Any]
 
     def train_options(self, file: DataFile, val: DataFile | None = None) -> TrainOptions:
-        own = DEFAULTS[resolve_device(self.training.get("device")).type, self.data.semantic]
+        own = (OF_MAPS if self.data.semantic else DEFAULTS)[resolve_device(self.training.get("device")).type]
         if self.training.get("model", own["model"]) != own["model"]:
             own = {}
         elif self.training.get("optimizer", "adamw") != "adamw":

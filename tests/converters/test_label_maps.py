@@ -256,6 +256,6 @@ def test_faults_of_class_maps(tmp_path: Path) -> None:
     colored = data_set(tmp_path / "colored", {"masks/a.png": png(colors)}, "images/a.jpg")
     assert "read such maps with da.MapReader(images, masks, table=)" in refused(colored)
     none = data_set(tmp_path / "none", {}, "images/a.jpg")
-    assert "has no annotations in a format that is known" in refused(none)
+    assert "and no annotations in a format that is known" in refused(none)
     assert "has no maps in the folders of Cityscapes" in refused(none, format="cityscapes")
     assert "is a file, and Cityscapes (instanceIds) are folders" in refused(none / "images/a.jpg", format="cityscapes")

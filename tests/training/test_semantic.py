@@ -240,3 +240,16 @@ def test_evaluate_and_predict_of_a_detector_say_what_to_give(
     root, _ = trained
     words = ("evaluate", str(root / "all.json"), str(root / "images"), "--model", str(root / "run/model.pt"))
     assert "finds the class of each pixel, which a map is compared with; give it: --map" in error_line(detaug(*words))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_remedy_of_the_export_works(trained: tuple[Path, dict[str, Any]], tiny: None, tmp_path: Path) -> None:
+    root, _ = trained
+    words = ("export", str(root / "run/model.pt"), "-o", str(tmp_path / "model.onnx"))
+    message = error_line(detaug(*words))
+    assert f"{MODEL} is not exported, since its graph would have no boxes; torch.onnx.export takes" in message
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, images = load_model(root / "run/model.pt", "cpu").model, torch.rand(1, 3, 32, 40)
+    torch.onnx.export(model, (images,), str(tmp_path / "model.onnx"), dynamo=False, input_names=["images"])
+    (scores,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, {"images": images.numpy()})
+    assert np.abs(scores - model(images).detach().numpy()).max() < 1e-4
