@@ -473,10 +473,10 @@ def test_a_checkpoint_without_a_scale_resumes_in_float16(
     assert (out / "run/model.pt").is_file()
 
 
-def torchrun(painted: Folder, output: Path, mode: str, processes: int = 2, *, killed: bool = False) -> str:
-    """Return the output of the processes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [str(part) for part in (*launcher, HELPERS / "train_run.py", *painted, output, mode)]
+def in_two_processes(painted: Folder, output: Path, mode: str, *, killed: bool = False) -> str:
+    """Return the output of two ranks."""
+    script = HELPERS / "train_run.py"
+    command = [str(part) for part in (sys.executable, HELPERS / "forked_ranks.py", 2, script, *painted, output, mode)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == killed, done.stderr
     return done.stdout
@@ -484,9 +484,9 @@ def torchrun(painted: Folder, output: Path, mode: str, processes: int = 2, *, ki
 
 @slow
 def test_two_processes(folder: tuple[Folder, Path]) -> None:
-    """Under torchrun, with gloo: equal steps, one metrics file, every image evaluated once."""
+    """With gloo: equal steps, one metrics file, every image evaluated once."""
     painted, out = folder
-    assert torchrun(painted, out / "two", "0").count("(9, 9, 'epoch 3/3  step 9/9  loss ") == 1
+    assert in_two_processes(painted, out / "two", "0").count("(9, 9, 'epoch 3/3  step 9/9  loss ") == 1
     assert [step for step, _, _ in losses(out / "two")] == list(range(1, 10))  # 21 images, 8 a step, 3 epochs
     (evaluation,) = [line["evaluation"] for line in lines(out / "two") if "evaluation" in line]
     assert (evaluation["images"], evaluation["repeated"]) == (21, 0)
@@ -497,7 +497,7 @@ def test_two_processes(folder: tuple[Folder, Path]) -> None:
 
 
 def in_one_process(painted: Folder, output: Path, mode: str) -> int:
-    """Return the exit code of a process without torchrun."""
+    """Return the exit code of a process without a launcher."""
     command = [str(part) for part in (sys.executable, HELPERS / "train_run.py", *painted, output, mode)]
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=False).returncode
 
@@ -514,7 +514,7 @@ def whole(painted: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_begin_and_one_goes_on(folder: tuple[Folder, Path], whole: Path) -> None:
     """Killed in step 6, in the middle of the second epoch, and resumed from the checkpoint after step 4."""
     painted, out = folder
-    torchrun(painted, out / "moved", "plain-6", 2, killed=True)
+    in_two_processes(painted, out / "moved", "plain-6", killed=True)
     train_plain(*painted, out / "moved", batch_size=8, resume=True)
     trained_alike(out / "moved", whole)
 
@@ -523,7 +523,7 @@ def test_two_processes_begin_and_one_goes_on(folder: tuple[Folder, Path], whole:
 def test_one_process_begins_and_two_go_on(folder: tuple[Folder, Path], whole: Path) -> None:
     painted, out = folder
     assert in_one_process(painted, out / "moved", "plain-6") == -signal.SIGKILL
-    torchrun(painted, out / "moved", "plain-resume", 2)
+    in_two_processes(painted, out / "moved", "plain-resume")
     trained_alike(out / "moved", whole)
 
 
