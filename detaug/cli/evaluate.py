@@ -329,7 +329,7 @@ def predict(
     tools = [tool for tool, _ in pre_labels]
     if len({*tools}) < len(tools):
         raise click.UsageError("--pre-labels takes each tool once")
-    from detaug.outputs.folder import made_folder
+    from detaug.outputs.folder import made_run_folder
     from detaug.outputs.guards import output_files
     from detaug.scoring import predict_files, predict_maps
     from detaug.training import load_model
@@ -343,7 +343,7 @@ def predict(
         options.refuse(name, "objects, and this model finds the class of each pixel: leave it out")
     folder = PREDICTIONS if output is None else None
     drawings = drawings or folder
-    with made_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
+    with made_run_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
         more |= {"drawings": drawings, "progress": progress}
         found: object
         if is_semantic:

@@ -58,7 +58,7 @@ def refuse_training(output: Path, *, resume: bool) -> None:
 
 @contextmanager
 def made_run_folder(folder: Path) -> Iterator[None]:
-    """Make the folder of a training, and mark it; after an error remove it if it is empty and was made here."""
+    """Make the folder of a run, and mark it, see `mark_run`; after an error remove it if it is empty and was made here."""
     with made_folder(folder):
         mark_run(folder)
         try:
@@ -70,8 +70,12 @@ def made_run_folder(folder: Path) -> Iterator[None]:
 
 
 def mark_run(folder: Path) -> None:
-    """Let `list_files` leave out the folder of a training, which may lie in that of its dataset."""
-    (folder / RUN_MARK).touch()
+    """Let `list_files` leave out the folder of a run, which may lie in that of its dataset.
+
+    Not a folder that has files already: they may be of a dataset.
+    """
+    if not any(folder.iterdir()):
+        (folder / RUN_MARK).touch()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from command import detaug, error_line
 from test_prepare import dataset, image, names_of, run
 from voc_files import write_files
 
+from detaug.workflow.prepare import DataFile
 from detaug.workflow.steps import command_text
 
 pytest.importorskip("torchvision")
@@ -64,6 +65,17 @@ def yolo(folder: Path, yaml: str = "train: images/train\nval: images/val\n") -> 
             files[f"images/{split}/{number}.jpg"] = image(number)
             files[f"labels/{split}/{number}.txt"] = "0 0.5 0.5 0.3 0.4\n"
     write_files(folder, files)
+
+
+def test_the_output_may_be_the_folder_of_a_dataset() -> None:
+    """Then a later run on the folder above still has its images."""
+    coco(Path("a/b"), "images/")
+    prepares("a/b/a.json", "-o", "a/b", "--images", "a/b/images")
+    assert not list(Path("a").rglob(".detaug-run"))
+    dataset(Path("c/d"), NAMES)
+    prepares("c/d", "-o", "c/d")
+    prepares("c", "-o", "run")
+    assert len(names_of(DataFile(Path("run/data/train.json"), Path("c")))) == 4
 
 
 @pytest.mark.parametrize("images", ["", "images/"])
