@@ -58,7 +58,7 @@ def refuse_training(output: Path, *, resume: bool) -> None:
 
 @contextmanager
 def made_run_folder(folder: Path) -> Iterator[None]:
-    """Make the folder of a run, and mark it, see `mark_run`; after an error remove it if it is empty and was made here."""
+    """Make the folder of a run, and `mark_run` it; after an error remove it if it is empty and was made here."""
     with made_folder(folder):
         mark_run(folder)
         try:

@@ -22,7 +22,7 @@ from detaug.outputs.folder import refuse_training
 from detaug.scoring import DRAWN, Evaluation, SemanticEvaluation, evaluate_model, evaluate_semantic, write_page
 from detaug.training import TrainOptions, train
 from detaug.training.loaders import read_of_data
-from detaug.training.model_table import DETECTORS, READS
+from detaug.training.model_table import MODELS, READS
 from detaug.training.predict import code_to_predict
 from detaug.training.processes import is_first_rank, on_first_rank, process_group
 from detaug.training.progress import Bar
@@ -107,7 +107,7 @@ def learns_maps(data: DataOptions, model: str | None) -> bool:
     model: the name of one, or None.
     """
     if model is not None:
-        return DETECTORS[model].finds == "semantic"
+        return MODELS[model].finds == "semantic"
     if data.map is not None:
         return True
     with suppress(InputError):  # it is said when the data are prepared
@@ -192,8 +192,8 @@ def _confirm(options: FolderOptions, file: DataFile, steps: Steps) -> None:
     chosen = options.train_options(file)
     read_of_data(chosen)
     shapes = shapes_of(row for row in load_coco(file.annotations).document["annotations"] if isinstance(row, dict))
-    for shape in sorted(shapes - {*READS[DETECTORS[chosen.model].finds]}):
-        finders = [name for name, row in DETECTORS.items() if shape in READS[row.finds]]
+    for shape in sorted(shapes - {*READS[MODELS[chosen.model].finds]}):
+        finders = [name for name, row in MODELS.items() if shape in READS[row.finds]]
         what = SHAPE_NAMES[shape]
         steps.say(f"  {chosen.model} does not learn the {what}: for {what} give --model {' or '.join(finders)}")
 
@@ -268,7 +268,7 @@ def _write_readme(
         "",
         "In Python:",
         "",
-        code_to_predict(model, image, DETECTORS[options.model].finds),
+        code_to_predict(model, image, MODELS[options.model].finds),
         "",
         "Train on from this model, in a new folder:",
         "",

@@ -38,7 +38,7 @@ from detaug.errors import InputError
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
-from detaug.training.model_table import DETECTORS
+from detaug.training.model_table import MODELS
 from detaug.training.optimization import make_optimizer, make_schedule
 from detaug.training.torch_files import read_torch_file, write_torch_file
 from detaug.training.weights import load_weights
@@ -546,13 +546,13 @@ def test_warm_up_and_cosine(folder: tuple[Folder, Path]) -> None:
     assert max(map(default, range(100))) == pytest.approx(0.005)  # torchvision's 0.01 for 16 images per step
 
 
-@pytest.mark.parametrize("model", [name for name, row in DETECTORS.items() if row.finds != "semantic"])
+@pytest.mark.parametrize("model", [name for name, row in MODELS.items() if row.finds != "semantic"])
 def test_the_default_recipe_and_the_evaluation_have_one_size(folder: tuple[Folder, Path], model: str) -> None:
     painted, out = folder
     settings = TrainOptions(painted[1], painted[0], out, model=model)
     recipe = train_recipe(settings, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     (resize,) = [op for op in recipe if type(op).__name__ == "Resize"]
-    assert resize.size == DETECTORS[model].size
+    assert resize.size == MODELS[model].size
     assert resize.max_size == (None if isinstance(resize.size, tuple) else 1333)
 
 
