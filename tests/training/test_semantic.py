@@ -160,12 +160,17 @@ def test_predictions_are_in_the_pixels_of_the_image(
     assert (drawn != image).any()
 
 
-def test_a_batch_and_its_files_give_the_same(trained: tuple[Path, dict[str, Any]], tiny: None) -> None:
-    root, _ = trained
-    model = load_model(root / "run/model.pt", "cpu")
-    reader = da.MapReader(root / "images", root / "masks")
-    batch = next(iter(da.Loader(reader, model.ops, 8, train=False, device="cpu")))
-    alone = model.predict([root / "images" / name for name in reader.file_names])
+def test_a_batch_and_its_files_give_the_same(trained: tuple[Path, dict[str, Any]], tiny: None, tmp_path: Path) -> None:
+    """Of images that are resized by different factors."""
+    model = load_model(trained[0] / "run/model.pt", "cpu")
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+    for number, size in enumerate([(48, 64), (96, 120), (40, 70), (150, 70)]):
+        for folder, pixels in zip(("images", "masks"), painted(number, size), strict=True):
+            Image.fromarray(pixels).save(tmp_path / folder / f"{number}.png")
+    reader = da.MapReader(tmp_path / "images", tmp_path / "masks")
+    batch = next(iter(da.Loader(reader, model.ops, 4, train=False, device="cpu")))
+    alone = model.predict([tmp_path / "images" / name for name in reader.file_names])
     for one, other in zip(model.predict(batch), alone, strict=True):
         assert one["semantic"].shape == other["semantic"].shape
         assert (one["semantic"] == other["semantic"]).float().mean() > 0.99
