@@ -224,7 +224,7 @@ def test_other_classes_do_not_resume(trained: tuple[Path, dict[str, Any]]) -> No
 
 
 def test_the_maps_of_the_evaluation_may_be_in_another_folder(tmp_path: Path) -> None:
-    root = paint_folder(paint_folder(tmp_path, 6), 4, "val", "val_masks")
+    root = paint_folder(paint_folder(tmp_path, 6), 4, "val", "val_masks", first=6)
     val = list_images(root, "val", "val.json")
     more = {"val": val, "val_images": root / "val", "val_map": da.ClassMap("val_masks", classes=NAMES)}
     found = train(options(root, root / "run", epochs=1, **more), make_model=tiny_semantic, say=lambda line: None)
