@@ -15,7 +15,9 @@ from semantic_files import COLORS, IGNORED, NAMES, list_images, paint_folder, pa
 
 import detaug as da
 from detaug.errors import InputError
+from detaug.sheets import maps_sheet
 from detaug.training import TrainOptions, load_model, train
+from detaug.training import evaluation as evaluation_module
 from detaug.training import predict as predict_module
 from detaug.training.loaders import evaluation_resize, train_recipe
 from detaug.training.semantic_models import SemanticModel
@@ -42,8 +44,16 @@ def options(root: Path, output: Path, **more: Any) -> TrainOptions:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Return the folder of images and maps, of a run in its folder `run`, and what `train` returned."""
-    root = paint_folder(tmp_path_factory.mktemp("semantic"))
-    return root, train(options(root, root / "run"), make_model=tiny_semantic, say=lambda line: None)
+    root, shown = paint_folder(tmp_path_factory.mktemp("semantic")), dict[int, Any]()
+
+    def sheet(reader: Any, name: str, found: dict[int, Any], title: str) -> Any:
+        shown.update(found)
+        return maps_sheet(reader, name, found, title)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation_module, "maps_sheet", sheet)
+        result = train(options(root, root / "run"), make_model=tiny_semantic, say=lambda line: None)
+    return root, {**result, "shown": shown}
 
 
 @pytest.fixture
@@ -108,6 +118,11 @@ def test_what_a_training_writes(trained: tuple[Path, dict[str, Any]]) -> None:
     assert f"best mIoU {max(evaluations):.3f}" in page
     content = torch.load(root / "run/model.pt", weights_only=True)
     assert tuple(content["class_names"]) == NAMES
+    assert [*result["shown"]] == [1, 2, 3, 4, 5, 6]
+    for image_id, found in result["shown"].items():  # what predictions.jpg has
+        with Image.open(root / f"masks/{image_id - 1}.png") as file:
+            true = np.asarray(file)
+        assert (found == true)[true != IGNORED].mean() > 0.97
     for name in ("train_batch.jpg", "predictions.jpg"):
         with Image.open(root / "run" / name) as image:
             assert min(image.size) > 100
