@@ -151,10 +151,6 @@ SOURCES: dict[str, Callable[..., da.Source]] = {
     "tiles": tiles,
     "joined": joined,
     "without some": sparse,
-    "long runs": lambda folder, **options: reader(
-        write(folder, [np.repeat(np.uint8([5, 6, 7]), n).reshape(3, -1) for n in (65534, 65535, 65536, 200_000)]),
-        **options,
-    ),
     "panoptic": lambda folder, **options: PaintedPanoptic(folder).reader(**options),
     "panoptic tiles": lambda folder, **options: da.TileReader(PaintedPanoptic(folder).reader(**options), 64),
 }
@@ -173,6 +169,15 @@ def test_the_next_source_decodes_nothing_and_batches_are_the_same(
     assert_same_batches(batches(first), wanted)
     assert_same_batches(batches(pickle.loads(pickle.dumps(first))), wanted)
     assert decoded == []
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_runs_of_any_length(tmp_path: Path, cache: bool) -> None:
+    lengths = (1, 65534, 65535, 65536, 131069, 131070, 131071)
+    maps = [np.repeat(np.uint8([5, 6, 7]), length).reshape(3, -1) for length in lengths]
+    write(tmp_path, maps)
+    for _ in range(2):
+        assert_equal(values(reader(tmp_path, cache=cache)), maps)
 
 
 SCRIPT = """
@@ -481,6 +486,23 @@ def test_a_file_that_is_removed_while_it_is_used(tmp_path: Path, home: Path, dec
         assert_equal(values(source), maps)
     assert len(decoded) == 4, "what was open is read, and the others stay in memory"
     assert [*home.iterdir()] == []
+
+
+def test_a_file_that_is_removed_and_made_again_while_it_is_used(tmp_path: Path, home: Path, decoded: Read) -> None:
+    maps = drawn(6)
+    source = reader(write(tmp_path, maps))
+    for index in range(3):
+        source.maps["semantic"].read(index)
+    path = cached(home)
+    path.unlink()
+    reader(tmp_path).maps["semantic"].read(5)
+    content = path.read_bytes()
+    assert_equal(values(source), maps)
+    assert path.read_bytes() == content, "the new file is not the one that is open"
+    values(reader(tmp_path))
+    decoded.clear()
+    assert_equal(values(reader(tmp_path)), maps)
+    assert decoded == []
 
 
 def test_where_most_maps_changed_the_file_begins_anew(tmp_path: Path, home: Path, decoded: Read) -> None:
