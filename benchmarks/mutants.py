@@ -1091,6 +1091,18 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/maps/run_file.py",
+        "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "pass",
+        "tests/maps/test_map_cache.py::test_a_file_that_another_process_is_writing_is_left_alone",
+    ),
+    Mutant(
+        "detaug/maps/run_file.py",
+        "for key, runs in maps if not self._has(key)",
+        "for key, runs in maps",
+        "tests/maps/test_map_cache.py::test_maps_that_another_source_wrote_are_not_written_again",
+    ),
+    Mutant(
+        "detaug/maps/run_file.py",
         "if crc32(content) != checksum:",
         "if False:",
         "tests/maps/test_map_cache.py::test_a_file_that_is_damaged_at_any_byte_is_used_as_far_as_it_is_right",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -83,7 +84,10 @@ class KeptRuns:
 
 
 def _save_rest(maps: Unsaved, file: RunFile) -> None:
-    """Append maps when the source, or the process, ends."""
+    """Append maps when the source, or the process, ends. Waits a second at most: several processes end together."""
     if maps and file.writes and file.path.exists():
         with suppress(OSError):
-            file.append(maps.copy().values())
+            for _ in range(20):
+                if file.append(maps.copy().values()):
+                    return
+                time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
@@ -352,6 +353,8 @@ kept.BLOCK = 5000
 reader = da.MapReader("images", "maps")
 order = list(range(len(reader)))
 random.Random(int(sys.argv[1])).shuffle(order)
+print("ready", flush=True)
+sys.stdin.readline()
 for index in 2 * order:
     found = reader.maps["semantic"].read(index)
     with Image.open(Path("maps", reader.path(index).name)) as image:
@@ -361,23 +364,78 @@ for index in 2 * order:
 
 
 def test_processes_write_and_read_one_file_together(tmp_path: Path, home: Path, decoded: Read) -> None:
-    drawn_maps = drawn(60, size=(30, 40))
+    drawn_maps = drawn(200, size=(30, 40))
     write(tmp_path, drawn_maps)
-    maps = [drawn_maps[index] for index in sorted(range(60), key=str)]
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(seed)], cwd=tmp_path, stdout=subprocess.PIPE)
-        for seed in range(3)
-    ]
+    maps = [drawn_maps[index] for index in sorted(range(200), key=str)]
+    pipe = subprocess.PIPE
+    commands = [[sys.executable, "-c", WRITER, str(seed)] for seed in range(3)]
+    writers = [subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, text=True) for command in commands]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
     assert writers[0].stdout is not None
-    for _ in range(20):
+    for _ in range(60):
         writers[0].stdout.readline()
     writers[0].send_signal(signal.SIGKILL)
-    assert [len(writer.communicate()[0].split()) for writer in writers[1:]] == [120, 120]
+    assert [len(writer.communicate()[0].split()) for writer in writers[1:]] == [400, 400]
     writers[0].communicate()
     assert_equal(values(reader(tmp_path)), maps)
     assert decoded == []
     runs = sum(int((np.diff(own.ravel()) != 0).sum()) + 1 for own in maps)
-    assert cached(home).stat().st_size < 3 * runs + 60 * 200, "each map is there once"
+    assert cached(home).stat().st_size < 3 * runs + 200 * 100, "each map is there once"
+
+
+def test_a_file_that_another_process_is_writing_is_left_alone(tmp_path: Path, home: Path, decoded: Read) -> None:
+    maps = drawn(4)
+    source = reader(write(tmp_path, maps))
+    source.maps["semantic"].read(0)
+    content = cached(home).read_bytes()
+    with cached(home).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for _ in range(2):
+            for index in range(3):
+                source.maps["semantic"].read(index)
+        assert cached(home).read_bytes() == content
+    assert_equal(values(source), maps)
+    assert len(decoded) == 4
+    assert_equal(values(reader(tmp_path)), maps)
+    assert len(decoded) == 4, "what waited was written with the next map"
+
+
+def test_the_end_waits_for_a_process_that_is_writing(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, decoded: Read
+) -> None:
+    maps = drawn(4)
+    values(reader(write(tmp_path, maps[:1])))
+    monkeypatch.setattr(kept, "BLOCK", 1 << 20)
+    source = reader(write(tmp_path, maps))
+    values(source)
+    with cached(home).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        monkeypatch.setattr(kept.time, "sleep", lambda seconds: fcntl.flock(file, fcntl.LOCK_UN))
+        del source
+        gc.collect()
+    decoded.clear()
+    assert_equal(values(reader(tmp_path)), maps)
+    assert decoded == []
+
+
+def test_maps_that_another_source_wrote_are_not_written_again(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "BLOCK", 1 << 20)
+    source = reader(write(tmp_path, drawn()))
+    values(source)
+    monkeypatch.setattr(kept, "BLOCK", 1)
+    values(reader(tmp_path))
+    content = cached(home).read_bytes()
+    del source
+    gc.collect()
+    assert cached(home).read_bytes() == content
 
 
 def test_sources_read_what_another_one_wrote_after_they_began(tmp_path: Path, decoded: Read) -> None:
