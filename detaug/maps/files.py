@@ -18,7 +18,7 @@ from detaug.errors import InputError
 from detaug.files.image_file import short_digest
 from detaug.files.paths import list_files
 from detaug.maps.kept import KeptRuns
-from detaug.maps.kinds import EXTENSIONS, LOSSY, DepthMap, MapError, MapKind, pixels_of
+from detaug.maps.kinds import EXTENSIONS, LOSSY, ClassMap, DepthMap, MapError, MapKind, PanopticMap, pixels_of
 from detaug.maps.run_file import MapKey
 from detaug.maps.segments import Segments
 from detaug.maps.values import MapValues, Runs, is_scaled, no_map
@@ -186,8 +186,11 @@ class FileMaps:
 
 
 def _cache_file(kind: MapKind, folder: Path) -> Path | None:
-    """Return where the maps of a folder are kept that are decoded by these rules; None for depths."""
-    if isinstance(kind, DepthMap):  # files of them are read as quickly
+    """Return where the maps of a folder are kept that are decoded by these rules; None if they are not kept.
+
+    Files of depths are read as quickly, and a subclass may have any rules.
+    """
+    if isinstance(kind, DepthMap) or type(kind) not in (ClassMap, PanopticMap):
         return None
     code = (module.read_bytes() for module in sorted(Path(__file__).parent.glob("*.py")))
     name = short_digest(*code, PIL.__version__.encode(), kind.rule.encode(), os.fsencode(folder))

@@ -55,10 +55,10 @@ class MapKey(NamedTuple):
 
 
 class RunFile:
-    """Maps in a file. Any number of threads and processes may use one at a time.
+    """Maps in a file, which threads and processes may use at the same time.
 
-    It is read and not mapped into memory: maps are in the system's file cache once for all processes, and a file that
-    disappears, or a disk that fails, is an error and not the end of the process.
+    It is read, not mapped into memory: the system's file cache has it once for all processes either way, and reading
+    from a disk that fails is an error here, where a mapped file would end the process.
     """
 
     def __init__(self, path: Path) -> None:

@@ -636,6 +636,22 @@ def test_the_rest_is_written_when_the_process_ends(tmp_path: Path, decoded: Read
     assert decoded == []
 
 
+class Doubled(da.ClassMap):
+    """A map of a user with a rule of its own."""
+
+    def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
+        return 2 * super().values_of(pixels, path)
+
+
+def test_kinds_by_users_are_not_kept(tmp_path: Path, home: Path) -> None:
+    maps = drawn()
+    write(tmp_path, maps)
+    for kind, factor in ((da.ClassMap, 1), (Doubled, 2)):
+        source = da.CocoReader(tmp_path / "images", boxes_of(tmp_path), maps={"own": kind(tmp_path / "maps")})
+        assert_equal(values(source, "own"), [factor * own for own in maps])
+    assert cached(home)
+
+
 def test_depths_are_not_kept(tmp_path: Path, home: Path) -> None:
     write(tmp_path, drawn())
     maps = {"depth": da.DepthMap(tmp_path / "maps")}
