@@ -63,7 +63,7 @@ def save_columns(path: Path, key: str, columns: CachedColumns) -> None:
         cache.parent.mkdir(parents=True, exist_ok=True)
         with replacing(cache) as temporary, temporary.open("wb") as file:
             np.savez(file, key=np.frombuffer(key.encode(), np.uint8), **columns)  # type: ignore[arg-type]
-        _remove_oldest(cache.parent)
+        remove_oldest(cache.parent, MOST)
 
 
 def cache_file(path: Path) -> Path:
@@ -82,12 +82,12 @@ def cache_root() -> Path:
     return Path(folder, "detaug")
 
 
-def _remove_oldest(folder: Path) -> None:
-    """Remove the files used least recently, so that the rest has at most MOST bytes."""
+def remove_oldest(folder: Path, most: int) -> None:
+    """Remove the files used least recently, so that the rest has at most this many bytes. Raises OSError."""
     status = {path: path.stat() for path in folder.iterdir()}
     size = sum(stat.st_size for stat in status.values())
     # The newest stays, however large it is: it was just written.
     for path in sorted(status, key=lambda path: status[path].st_mtime_ns)[:-1]:
-        if size > MOST:
+        if size > most:
             path.unlink()
             size -= status[path].st_size

@@ -240,14 +240,14 @@ def _maps_of_layers(maps: MapsOfBatch, name: str, images: Ints) -> tuple[Ints, t
     shown = images.copy()
     shown[images >= 0] = np.searchsorted(used, images[images >= 0])
     own = [maps.images[image][name] for image in used]
-    # tiles of one image have the same values in memory
-    places = {id(each.values): number for number, each in reversed(list(enumerate(own)))}
+    # tiles of one image have the same runs in memory
+    places = {id(each.runs): number for number, each in reversed(list(enumerate(own)))}
     pixels = {number: own[number].pixels() for number in sorted(set(places.values()))}
     starts, end = {}, 0
     for number, values in pixels.items():
         starts[number], end = end, end + len(values)
     joined = np.concatenate([*pixels.values(), np.zeros(0, kind.dtype)]).astype(kind.dtype, copy=False)
-    first = np.array([starts[places[id(each.values)]] for each in own] or [0], np.int64)
+    first = np.array([starts[places[id(each.runs)]] for each in own] or [0], np.int64)
     sizes = np.array([each.shape for each in own] or [(0, 0)], np.int64)
     scales = np.array([(*each.scale, *each.offset) for each in own] or [(1, 1, 0, 0)], np.float64)
     return shown, (joined, first, sizes, scales)

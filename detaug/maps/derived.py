@@ -48,7 +48,7 @@ class DerivedMaps:
             return found
         if found.segments is not None:
             return replace(found, segments=found.segments.with_labels(table))
-        return replace(found, values=table[found.values])
+        return replace(found, runs=replace(found.runs, values=table[found.runs.values]))
 
 
 def _joined(

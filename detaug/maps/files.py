@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import PIL
 from numpy.typing import NDArray
 
 from detaug.arrays import Ints
+from detaug.coco.annotation_cache import cache_root
 from detaug.errors import InputError
+from detaug.files.image_file import short_digest
 from detaug.files.paths import list_files
-from detaug.maps.kinds import EXTENSIONS, LOSSY, MapError, MapKind, pixels_of
+from detaug.maps.kept import KeptRuns
+from detaug.maps.kinds import EXTENSIONS, LOSSY, ClassMap, DepthMap, MapError, MapKind, PanopticMap, pixels_of
+from detaug.maps.run_file import MapKey
 from detaug.maps.segments import Segments
-from detaug.maps.values import MapValues, is_scaled, no_map
-
-KEPT = 2 << 30
-"""Bytes of maps of classes that a source keeps in memory: about 100,000 of those of COCO."""
+from detaug.maps.values import MapValues, Runs, is_scaled, no_map
 
 
 class SourceMap(Protocol):
@@ -36,10 +40,20 @@ class SourceMap(Protocol):
 class FileMaps:
     """Maps that are files of a folder, with names like those of the images."""
 
-    def __init__(self, kind: MapKind, name: str, images: Path, file_names: Sequence[str], sizes: Ints):
+    def __init__(
+        self,
+        kind: MapKind,
+        name: str,
+        images: Path,
+        file_names: Sequence[str],
+        sizes: Ints,
+        *,
+        cache: bool = False,
+    ):
         """Find the maps of images, `file_names` relative to the folder `images`, with `sizes` (n, 2) height and width.
 
-        Raises InputError for a folder that is not there, or has two files for an image.
+        `cache`: keep maps of classes and segments in the user's cache folder once they are decoded. Raises InputError
+        for a folder that is not there, or has two files for an image.
         """
         self.kind, self.name, self._images, self._file_names, self._sizes = kind, name, images, file_names, sizes
         self.folder = _folder_of(kind, name, images)
@@ -62,12 +76,7 @@ class FileMaps:
         """The images without a map."""
         self.refused = [] if kind.missing == "ignore" else absent
         """The images that cannot be used, since they have no map."""
-        self._kept: dict[int, MapValues] = {}
-        self._bytes = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave what was read behind: another process reads what it needs."""
-        return {**vars(self), "_kept": {}, "_bytes": 0}
+        self._kept = KeptRuns(kind.dtype, _cache_file(kind, self.folder) if cache else None)
 
     def refuse_none(self) -> None:
         """Raise InputError where no image has a map: the folder is wrong, rather than each map missing."""
@@ -86,25 +95,44 @@ class FileMaps:
 
     def read(self, index: int) -> MapValues:
         """Return the map of an image."""
-        if (kept := self._kept.get(index)) is not None:
-            return kept
         path = self._paths[index]
         if path is None:
             if self.kind.missing == "error":
                 raise InputError(f"{self._images / self._file_names[index]} {self.why_absent(index)}")
             return no_map(self.kind.dtype)
-        values, segments = self._decoded(index, path)
-        result = MapValues.of(values, self._sizes[index], in_runs=not self.kind.is_linear, segments=segments)
-        if not self.kind.is_linear and self._bytes < KEPT:
-            self._kept[index] = result
-            self._bytes += result.nbytes
-        return result
+        runs = self._depths(index, path) if self.kind.is_linear else self._runs(index, path)
+        return MapValues.of(runs, self._sizes[index], self._segments(index))
 
-    def _decoded(self, index: int, path: Path) -> tuple[NDArray[Any], Segments | None]:
-        """Return the values of a file, (H, W), and what they are, where that is more than a number."""
+    def _depths(self, index: int, path: Path) -> Runs:
+        values = self._decoded(index, path)
+        return Runs(values.ravel(), None, values.shape)
+
+    def _runs(self, index: int, path: Path) -> Runs:
+        if (runs := self._kept.at_hand(index)) is None:
+            key = self._key(index, path)  # before it is decoded: a map that changes meanwhile has another key later
+            if (runs := self._kept.load(index, key)) is None:
+                runs = self._kept.add(index, key, Runs.of(self._decoded(index, path)))
+        return runs
+
+    def _key(self, index: int, path: Path) -> MapKey:
+        """Return what is equal as long as `_decoded` gives the same."""
+        status = os.stat(path)
+        state = np.array([status.st_size, status.st_mtime_ns, *self._sizes[index], *self._numbers(index)], np.int64)
+        return MapKey.of(os.fsencode(path), state.tobytes())
+
+    def _decoded(self, index: int, path: Path) -> NDArray[Any]:
+        """Return the values of a file, (H, W)."""
         values = self.kind.values_of(pixels_of(path), path)
         self.check_size(index, path, values)
-        return values, None
+        return values
+
+    def _numbers(self, index: int) -> Ints:
+        """Return the numbers that the values of an image's map stand for, if they are others than in the file."""
+        return np.zeros(0, np.int64)
+
+    def _segments(self, index: int) -> Segments | None:
+        """Return what the values of an image's map are, where that is more than a number."""
+        return None
 
     def why_absent(self, index: int) -> str:
         """Return that an image has no map, and what to do, as the end of a sentence about its file."""
@@ -155,6 +183,20 @@ class FileMaps:
         why = turned if (height, width) == (wide, tall) else "so it is not of it"
         sizes = f"{width} x {height} pixels, where the image has {wide} x {tall}"
         raise MapError(f"{path} has {sizes}, {why}", "map-size")
+
+
+def _cache_file(kind: MapKind, folder: Path) -> Path | None:
+    """Return where the maps of a folder are kept that are decoded by these rules; None if they are not kept.
+
+    Files of depths are read as quickly, and a subclass may have any rules.
+    """
+    if isinstance(kind, DepthMap) or type(kind) not in (ClassMap, PanopticMap):
+        return None
+    code = (module.read_bytes() for module in sorted(Path(__file__).parent.glob("*.py")))
+    name = short_digest(*code, PIL.__version__.encode(), kind.rule.encode(), os.fsencode(folder))
+    with suppress(OSError):
+        return cache_root() / "maps" / name
+    return None
 
 
 def _folder_of(kind: MapKind, name: str, images: Path) -> Path:

@@ -19,8 +19,13 @@ def find_maps(
     file_names: Sequence[str],
     sizes: Ints,
     objects: Callable[[], ObjectsOfImages] | None = None,
+    *,
+    cache: bool = True,
 ) -> dict[str, FileMaps]:
-    """Return the maps of images by name. `objects`: returns their annotations. Raises InputError for what is no map."""
+    """Return the maps of images by name. Raises InputError for what is no map.
+
+    `objects`: returns the annotations of the images. `cache`: as of `FileMaps`.
+    """
     if maps is None:
         return {}
     if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps):
@@ -30,9 +35,10 @@ def find_maps(
         if not isinstance(kind, MapKind):
             raise InputError(f"maps[{name!r}] must be a da.ClassMap, da.PanopticMap or da.DepthMap, got {kind!r}")
         if isinstance(kind, PanopticMap):
-            found[name] = PanopticFiles(kind, name, images, file_names, sizes, None if objects is None else objects())
+            own_objects = None if objects is None else objects()
+            found[name] = PanopticFiles(kind, name, images, file_names, sizes, own_objects, cache=cache)
         else:
-            found[name] = FileMaps(kind, name, images, file_names, sizes)
+            found[name] = FileMaps(kind, name, images, file_names, sizes, cache=cache)
     for own in found.values():
         own.refuse_none()
     return found

@@ -106,6 +106,12 @@ class ClassMap:
         """Return the value of what shows nothing that is known: fill, padding, what was erased."""
         return self.ignore
 
+    @property
+    def rule(self) -> str:
+        """Return text that differs where the same files have other values, or cannot be maps."""
+        table = None if self._numbers is None else sorted(self._numbers.items())
+        return repr((self.ignore, table, self._has_colors, None if self.classes is None else len(self.classes)))
+
     def class_name(self, number: int) -> str:
         """Return the name of a class: its number, if `classes` has none."""
         names = self.classes or ()
@@ -273,6 +279,11 @@ class PanopticMap:
     def empty(self) -> int:
         """Return the value of void in the maps of a reader, where segments are 1, 2, ... of each image."""
         return 0
+
+    @property
+    def rule(self) -> str:
+        """Return text as `ClassMap.rule` does."""
+        return "panoptic"
 
     def named(self, class_names: Sequence[str], is_thing: Sequence[bool]) -> PanopticMap:
         """Return the same with classes."""

@@ -59,6 +59,8 @@ class PanopticFiles(FileMaps):
         sizes: Ints,
         objects: ObjectsOfImages | None = None,
         classes: PanopticClasses | None = None,
+        *,
+        cache: bool = False,
     ):
         """Find the maps of images, and the annotation of each segment. `classes`: see `read_panoptic`.
 
@@ -66,7 +68,7 @@ class PanopticFiles(FileMaps):
         there or wrong, and for one none of whose things is an annotation. Warns of those that are none.
         """
         self._classes, self._unlisted = classes, dict[str, Path]()
-        super().__init__(kind, name, images, file_names, sizes)
+        super().__init__(kind, name, images, file_names, sizes, cache=cache)
         self._columns = self.json.columns([None if path is None else self._name(path) for path in self._paths])
         labels, self.kind = _joined_classes(kind, self.json.classes, objects)
         self._labels, self.classes = labels[self._columns.classes], self.json.classes
@@ -158,11 +160,20 @@ class PanopticFiles(FileMaps):
                 stacklevel=6,
             )
 
-    def _decoded(self, index: int, path: Path) -> tuple[NDArray[Any], Segments | None]:
-        """Return the map with its segments as 1, 2, ..., and what they are."""
-        numbers, _ = super()._decoded(index, path)
-        own = slice(*self._columns.first[index : index + 2].tolist())
-        ids = self._columns.ids[own]
+    def _own(self, index: int) -> slice:
+        """Return which of all segments are those of an image."""
+        return slice(*self._columns.first[index : index + 2].tolist())
+
+    def _numbers(self, index: int) -> Ints:
+        return self._columns.ids[self._own(index)]
+
+    def _segments(self, index: int) -> Segments:
+        own, columns = self._own(index), self._columns
+        return Segments.of(self._rows[own], self._labels[own], columns.crowd[own], columns.places[own])
+
+    def _decoded(self, index: int, path: Path) -> NDArray[Any]:
+        """Return the map with its segments as 1, 2, ..."""
+        numbers, ids = super()._decoded(index, path), self._numbers(index)
         present, of_pixel = np.unique(numbers, return_inverse=True)
         unknown, unseen = np.setdiff1d(present, [0, *ids]), np.setdiff1d(ids, present)
         if len(unknown):
@@ -175,9 +186,7 @@ class PanopticFiles(FileMaps):
                 f"{path} has no pixel of {_listed(unseen)}, which segments_info of the JSON file has; remove them "
                 "there, or write the map again"
             )
-        values = np.searchsorted(np.append(0, ids), present)[of_pixel].reshape(numbers.shape).astype(np.int32)
-        columns = self._columns
-        return values, Segments.of(self._rows[own], self._labels[own], columns.crowd[own], columns.places[own])
+        return np.searchsorted(np.append(0, ids), present)[of_pixel].reshape(numbers.shape).astype(np.int32)
 
 
 def _listed(ids: Ints) -> str:

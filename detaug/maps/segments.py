@@ -32,7 +32,7 @@ class Segments:
     def of(cls, row: Ints, label: Ints, crowd: Bools, place: Ints) -> Segments:
         """Return the segments of an image; arrays (S,)."""
         columns: Any = (row, VOID), (label, -1), (crowd, False), (place, -1)
-        return cls(*(np.insert(column, 0, void) for column, void in columns))
+        return cls(*(np.concatenate([[void], column]) for column, void in columns))  # quicker than np.insert
 
     def with_rows(self, rows: Ints) -> Segments:
         """Return segments of an image with some of the annotations. `rows`: (R,) which of the old ones each is."""

@@ -58,8 +58,8 @@ class CocoReader(FolderSource):
 
     Labels are 1..K in the order of the category ids; 0 is the background.
 
-    `cache`: store the parsed content of a JSON file of 4 MB or more in ~/.cache/detaug, which makes the next start
-    faster.
+    `cache`: store the parsed content of a JSON file of 4 MB or more, and decoded maps of classes and segments, in
+    ~/.cache/detaug, which makes the next start faster.
 
     Folder and JSON may be in S3 or Google Cloud Storage, `s3://bucket/folder` and `gs://bucket/folder`. What is read is
     kept in `cache_folder`, by default ~/.cache/detaug/objects, up to `cache_size` bytes; see docs/object-stores.md.
@@ -143,7 +143,7 @@ class CocoReader(FolderSource):
         if len(self.missing) == len(self):
             self.check_files()
         objects = partial(self._objects_of_images, data.crowd[keep])
-        self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes, objects)
+        self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes, objects, cache=cache)
         if found:  # `check` knows nothing of maps
             self.remedy = "replace the file, or leave its image out of the JSON file"
         self._without_map = {index: each.why_absent(index) for each in found.values() for index in each.refused}

@@ -22,6 +22,8 @@ class MapReader(ScannedFolder):
     Cityscapes with suffix="_gtFine_labelTrainIds", or with suffix="_gtFine_labelIds" and table="cityscapes"; the
     folders of Ultralytics' and LightlyTrain's semantic segmentation as they are.
 
+    `cache`: store the sizes of the images, and decoded maps, in ~/.cache/detaug, which makes the next start faster.
+
     Images whose header is broken, and those without a map, are `missing`: `Loader` refuses or skips them. Raises
     InputError for folders that are not as above.
 
@@ -49,7 +51,7 @@ class MapReader(ScannedFolder):
         files, sizes, faults = scan_images(self.images, cache=cache)
         super().__init__(sizes, list(classes or ()), origin=str(self.images))
         kind = ClassMap(masks, ignore, table, None if classes is None else tuple(classes), suffix, missing)
-        self.maps = found = find_maps({"semantic": kind}, self.folder, files.names, self.sizes)
+        self.maps = found = find_maps({"semantic": kind}, self.folder, files.names, self.sizes, cache=cache)
         for maps in found.values():
             faults = {index: maps.why_absent(index) for index in maps.refused} | faults
         self._take(files, faults, "replace the file, or remove it with its image or map")
