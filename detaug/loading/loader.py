@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from threading import RLock
 from typing import Any, Generic, Literal, cast
 
@@ -25,16 +24,15 @@ from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import give_memory_back, rank_and_world, resolve_device, resolve_shard
 from detaug.loading.epochs import EpochOrder, LastBatch
 from detaug.loading.image_cache import CacheSizes, check_cache
+from detaug.loading.loader_properties import LoaderProperties
 from detaug.loading.memory_sizes import MemorySize, check_size
 from detaug.loading.misuse import NoDataLoader, explain_other_names
-from detaug.loading.settings import Settings, decoded_bytes
-from detaug.loading.stages import LoaderStage, Streams, make_stages
+from detaug.loading.stages import Streams, make_stages
 from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.mixing import GROUP, MixUp
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
-from detaug.pipelines.jpeg_engine import has_jpeg_engine, keep_decoder
-from detaug.recipes.recipe import Recipe
+from detaug.pipelines.jpeg_engine import keep_decoder
 from detaug.recipes.stages import Stages
 from detaug.sources.source import Source
 
@@ -44,7 +42,7 @@ LARGEST = 64e6
 """Pixels of an output; a larger one is warned of: 0.77 GB for each image of its batch."""
 
 
-class Loader(NoDataLoader, Generic[T]):
+class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     """Augmented batches. Iterating over the loader is one epoch.
 
     Training (`train=True`) shuffles; all batches are full and all shards have equally many, so some images of the epoch
@@ -159,74 +157,6 @@ class Loader(NoDataLoader, Generic[T]):
             return_params=return_params,
         )
         self._streams.open(self._start)
-
-    @property
-    def recipe(self) -> Recipe:
-        """Return the recipe; of `Stages`, that of the epoch that was begun last."""
-        return self._stage.recipe
-
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        """Return the ops of this recipe."""
-        return self.recipe.ops
-
-    @property
-    def settings(self) -> Settings:
-        """Return the settings for this recipe."""
-        return self._stage.settings
-
-    @settings.setter
-    def settings(self, settings: Settings) -> None:
-        self._stage.settings = settings
-
-    @property
-    def _stage(self) -> LoaderStage:
-        return self._streams.stage_of(self._start.epoch if self._epoch is None else self._epoch.position.epoch)
-
-    @property
-    def train(self) -> bool:
-        """Return whether this is a training loader."""
-        return self._order.train
-
-    @property
-    def seed(self) -> int:
-        """Return the seed of the order and of all draws."""
-        return self._order.seed
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Return the name of each label; index 0 is the background."""
-        return self.reader.class_names
-
-    @property
-    def category_ids(self) -> tuple[int, ...]:
-        """Return the JSON file's category id of each label; index 0, the background, holds -1."""
-        return self.reader.category_ids
-
-    @property
-    def skipped(self) -> tuple[Path, ...]:
-        """Return the unusable files that were skipped so far, in the order in which they were found."""
-        return self._skipped.paths
-
-    @property
-    def cached_images(self) -> int:
-        """Return the number of images that the cache holds now: 0 without a cache, and after `close`."""
-        return self._streams.current.cached_images if self._streams.current else 0
-
-    def __len__(self) -> int:
-        """Return the number of batches of an epoch, on this shard."""
-        return self._batches
-
-    def __repr__(self) -> str:
-        kind = "training" if self.train else "evaluation"
-        engine = f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
-        device = f"{self.device}{'' if self.device.type == 'cpu' else engine}"
-        images = self.batch_size * self._order.frames
-        decoded = decoded_bytes(self.reader, self.settings, self.recipe, images, self.device)
-        memory = f"{decoded / 1e9:.2g} GB of decoded images"
-        return (
-            f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device}, {memory})"
-        )
 
     def __iter__(self) -> EpochIterator[T]:
         """Start the next epoch, or continue from a loaded state."""
