@@ -66,7 +66,11 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     shard's. Each process counts its own. `collate`: the loader yields collate(batch); None yields the `Batch`.
     `last_batch`: for training, what becomes of the images that do not make a full batch: "fill" it with images from the
     start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards each gets
-    its part of a partial batch; if it has too few images for all, some are repeated. `sampler`: for training, a
+    its part of a partial batch; if it has too few images for all, some are repeated. `accumulate`: for training with
+    gradient accumulation, the batches of an optimizer step: the number of batches of an epoch is a multiple of it, the
+    same on all shards. "fill" shows some images again, "drop" leaves some out. `at_least`: the batches of an epoch, at
+    least: a small dataset is repeated, each time in another order. RF-DETR's epochs have `accumulate=K, at_least=5 *
+    K`. `sampler`: for training, a
     function of the reader that returns how often each image comes in an epoch, on average, (n,) numbers, such as
     `da.RepeatFactorSampler(0.001)`; None is once. `aspect_ratio_grouping`: for training, put images that are wider than
     high and the others into different batches, so that less is padded. `cache`: keep decoded images, 3 bytes per pixel,
@@ -107,6 +111,8 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         max_skipped: float = 0.01,
         collate: Callable[[Batch], T] | None = None,
         last_batch: LastBatch = "fill",
+        accumulate: int = 1,
+        at_least: int = 1,
         sampler: Callable[[Source], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
         cache: CacheSizes | None = None,
@@ -119,6 +125,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         if memory is not None:
             check_size("memory", memory)
         _check_for_training(train, sampler, aspect_ratio_grouping or isinstance(ops, Stages), last_batch)
+        length = _epoch_length(train, last_batch, accumulate, at_least)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.cache = reader, cache
         self.batch_size = _check_positive("batch_size", batch_size)
@@ -131,8 +138,10 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         options = {"file": settings, "pipelines": pipelines, "threads": threads, "memory": memory}
         stages = make_stages(ops, reader, self.batch_size, self.device, cache, **options)
         mixing = next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)
-        items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if mixing else 1
-        self._order = EpochOrder(*items, self.batch_size, self.shard, int(seed), train, last_batch, smallest_batch)
+        items = _items(reader, aspect_ratio_grouping, sampler)
+        self._order = EpochOrder(
+            *items, self.batch_size, self.shard, int(seed), train, last_batch, 2 if mixing else 1, *length
+        )
         self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
         check("collate", collate, collate is None or callable(collate), "a function, such as da.Batch.as_hf, or None")
         self._collate: Callable[[Batch], Any] = collate or _return_batch
@@ -247,8 +256,8 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         """Go to the position of `state`: the next `for` yields the batches that came after it.
 
         An iterator that has not yielded a batch goes there too: some trainers make it before they load states.
-        Raises InputError if it was saved with other data, another recipe, sampler, seed or global batch (batch size x
-        shards), or by a version that draws other random numbers.
+        Raises InputError if it was saved with other data, another recipe, sampler, length of epochs, seed or global
+        batch (batch size x shards), or by a version that draws other random numbers.
         """
         check_process(self._process)
         position, skipped = read_state(state, self._identity, self._order, len(self.reader), self._steps)
@@ -376,11 +385,29 @@ def _check_for_training(train: bool, sampler: object, orders: bool, last_batch: 
         raise InputError(f"{rule}; evaluation has each image once")
 
 
+def _epoch_length(train: bool, last_batch: LastBatch, accumulate: int, at_least: int) -> tuple[int, int]:
+    """Return `accumulate` and `at_least`. Raises InputError where images are not to be repeated for them."""
+    lengths = {
+        "accumulate": _check_positive("accumulate", accumulate),
+        "at_least": _check_positive("at_least", at_least),
+    }
+    for name, value in lengths.items():
+        if value > 1 and not train:
+            raise InputError(f"{name} must be 1 in evaluation, which has each image once, got {value}; leave it out")
+        if value > 1 and (last_batch == "partial" or (last_batch == "drop" and name == "at_least")):
+            why = "has each image once" if last_batch == "partial" else "repeats none"
+            raise InputError(
+                f"last_batch must be 'fill' with {name}={value}, got {last_batch!r}, which {why}; leave out one of them"
+            )
+    return lengths["accumulate"], lengths["at_least"]
+
+
 def _count_steps(order: EpochOrder) -> int:
     steps = len(order.steps(0))
     if not steps:
+        what = f"{order.accumulate} steps" if order.accumulate > 1 else "a step"
         raise InputError(
-            f"last_batch='drop' leaves no batch: {order.items} {order.unit} do not fill a step of all shards"
+            f"last_batch='drop' leaves no batch: {order.items} {order.unit} do not fill {what} of all shards"
         )
     return steps
 
