@@ -46,7 +46,7 @@ class OldNames:
 
 @dataclass(frozen=True, eq=False)
 class Batch(OldNames, MapsOfPixels, DetrTargets, InSourcePixels):
-    """N augmented images with their boxes, padded to M, the largest number of boxes in the batch.
+    """N augmented images with their boxes, padded to M, the largest number of boxes in the batch, or `max_boxes`.
 
     images, boxes, labels, valid and classes are on the loader's device; the other tensors stay on the CPU. They share
     memory with those of the batches that were made together with this one: keeping one image keeps the memory of up to
@@ -99,6 +99,8 @@ class Batch(OldNames, MapsOfPixels, DetrTargets, InSourcePixels):
     """The epoch that the batch belongs to, from 0."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each image as a whole; None for a source without."""
+    boxes_left_out: Tensor | None = None
+    """(N,) int64: the boxes of each image that `Loader(max_boxes=)` left out; None without it."""
     extra: dict[str, Tensor] = field(default_factory=dict)
     """(N, ...): further outputs of a DALI pipeline, by name; see `DaliIterator`. A `Loader` has none."""
     distortion: Field | None = None

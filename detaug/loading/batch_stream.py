@@ -203,6 +203,8 @@ class BatchStream:
             params = tuple(select(wanted, drawn) for drawn in params)
             height, width = pad_to(targets.image_size.amax(0).tolist(), self._planner.pad_multiple)
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
+        if self._planner.fixed is not None:
+            self._planner.fixed.warn(targets.boxes_left_out, targets.counts, self._planner.reader.image_ids[indices])
         flow = self._flow(images) if self._flow else None
         drawn = params if self._planner.return_params else None
         return make_batch(self._planner.reader, indices, images, targets, plan.epoch, drawn, flow, maps)

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from detaug.arguments import check, is_whole
 from detaug.loading.batch_masks import MasksOfBoxes
+from detaug.loading.fixed_rows import rows_of_largest
 from detaug.loading.trainer_formats import NestedTensor, center_and_size, padding_mask, relative_to, split_by_image
 
 
@@ -15,12 +17,15 @@ class DetrTargets(MasksOfBoxes):
     """The forms of a `Batch` whose targets are a dict for each image, with boxes as center and size."""
 
     boxes: Tensor
+    valid: Tensor
     image_id: Tensor
     source_size: Tensor
     counts: tuple[int, ...]
     columns: dict[str, Any]
 
-    def as_detr(self, *, first_label: int = 1, masks: bool = False) -> tuple[NestedTensor, list[dict[str, Tensor]]]:
+    def as_detr(
+        self, *, first_label: int = 1, masks: bool = False, max_boxes: int | None = None
+    ) -> tuple[NestedTensor, list[dict[str, Tensor]]]:
         """Return images with their padding mask, and N targets, as the loaders of DETR and RF-DETR do.
 
         The first is a pair: images (N, 3, H, W), and the mask (N, H, W) bool, True where padded. DETR's models take it
@@ -31,8 +36,10 @@ class DetrTargets(MasksOfBoxes):
         float32: x and y relative to the image without padding, and v; pixels are continuous, where RF-DETR's own loader
         counts them from 0 as COCO does, half a pixel less. `masks`: also `masks` (M_i, H, W) bool, padded as the images
         are, and `area` is that of the masks. RT-DETR, D-FINE and DEIM take the images alone, labels from 0, and
-        `orig_size` as (width, height). Source: datasets/coco.py and util/misc.py of
-        https://github.com/facebookresearch/detr.
+        `orig_size` as (width, height). `max_boxes`: as many rows for each image, M_i = max_boxes, with zeros behind its
+        boxes, and `valid` (max_boxes,) bool, True for boxes, as RF-DETR's `pad_targets_to` gives them: static shapes
+        for XLA, CUDA graphs and torch.compile. Of an image with more boxes the largest stay, with a warning. Source:
+        datasets/coco.py and util/misc.py of https://github.com/facebookresearch/detr.
 
         >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
         >>> loader = da.Loader(reader, [da.Resize(240), da.Normalize()], batch_size=2, train=False)
@@ -41,7 +48,11 @@ class DetrTargets(MasksOfBoxes):
         (2, 3, 256, 384) tensor([64, 24]) tensor([240, 320])
         """
         mask = padding_mask(self.images, self.image_size)
-        return NestedTensor(self.images, mask), self._coco_targets("labels", first_label, self.image_size, masks)
+        check(
+            "max_boxes", max_boxes, max_boxes is None or is_whole(max_boxes, 1), "None or a whole number of at least 1"
+        )
+        targets = self._coco_targets("labels", first_label, self.image_size, masks, max_boxes)
+        return NestedTensor(self.images, mask), targets
 
     def as_hf(self, *, masks: bool = False) -> dict[str, Any]:
         """Return the inputs of detectors of Hugging Face's transformers: `model(**batch.as_hf())`.
@@ -67,7 +78,9 @@ class DetrTargets(MasksOfBoxes):
         crowds = torch.zeros_like(self.labels)
         return crowds if not isinstance(column, Tensor) else crowds + (column == 1).to(crowds.device)
 
-    def _coco_targets(self, labels: str, first_label: int, size: Tensor, masks: bool) -> list[dict[str, Tensor]]:
+    def _coco_targets(
+        self, labels: str, first_label: int, size: Tensor, masks: bool, max_boxes: int | None = None
+    ) -> list[dict[str, Tensor]]:
         """Return the targets of `as_detr`, relative to `size` (N, 2). `labels`: the name of the labels in them."""
         boxes = center_and_size(self.boxes)
         of_boxes = {
@@ -87,6 +100,14 @@ class DetrTargets(MasksOfBoxes):
             "size": size,
         }  # None: a DALI pipeline without this output
         on_device = {name: values.to(self.boxes.device) for name, values in of_images.items() if values is not None}
+        if max_boxes is not None:
+            of_boxes |= {"valid": self.valid, labels: of_boxes[labels].where(self.valid, 0)}
+            areas = of_boxes["area"]
+            if masks:
+                of_boxes["masks"] = self.masks(padded=True)
+                of_boxes["area"] = of_boxes["masks"].sum((2, 3), dtype=torch.float32)
+            of_boxes = rows_of_largest(of_boxes, areas, self.counts, max_boxes)
+            return split_by_image(of_boxes, on_device, [max_boxes] * len(self.images))
         if not masks:
             return split_by_image(of_boxes, on_device, self.counts)
         of_objects = self.masks()

@@ -23,6 +23,7 @@ from detaug.loading.batch_stream import EpochIterator, Position, check_process
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import give_memory_back, rank_and_world, resolve_device, resolve_shard
 from detaug.loading.epochs import EpochOrder, LastBatch
+from detaug.loading.fixed_rows import FixedRows
 from detaug.loading.image_cache import CacheSizes, check_cache
 from detaug.loading.loader_properties import LoaderProperties
 from detaug.loading.memory_sizes import MemorySize, check_size
@@ -70,15 +71,18 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     gradient accumulation, the batches of an optimizer step: the number of batches of an epoch is a multiple of it, the
     same on all shards. "fill" shows some images again, "drop" leaves some out. `at_least`: the batches of an epoch, at
     least: a small dataset is repeated, each time in another order. RF-DETR's epochs have `accumulate=K, at_least=5 *
-    K`. `sampler`: for training, a
-    function of the reader that returns how often each image comes in an epoch, on average, (n,) numbers, such as
-    `da.RepeatFactorSampler(0.001)`; None is once. `aspect_ratio_grouping`: for training, put images that are wider than
-    high and the others into different batches, so that less is padded. `cache`: keep decoded images, 3 bytes per pixel,
-    from the first epoch on: "device" in the memory of the device, "host" in pinned main memory, from where a GPU gets
-    them faster than it decodes, as many as half of the free memory holds. {"device": "10GB", "host": 0.8} gives both,
-    with bytes, or a fraction of what is free when the loader is made. The batches stay the same; images for which there
-    is no room are decoded in every epoch. `return_params`: batches have what the ops drew for them, `Batch.params`,
-    with which `replay` makes them again.
+    K`. `sampler`: for training, a function of the reader that returns how often each image comes in an epoch, on
+    average, (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once. `aspect_ratio_grouping`: for training,
+    put images that are wider than high and the others into different batches, so that less is padded. `cache`: keep
+    decoded images, 3 bytes per pixel, from the first epoch on: "device" in the memory of the device, "host" in pinned
+    main memory, from where a GPU gets them faster than it decodes, as many as half of the free memory holds. {"device":
+    "10GB", "host": 0.8} gives both, with bytes, or a fraction of what is free when the loader is made. The batches stay
+    the same; images for which there is no room are decoded in every epoch. `max_boxes`: the rows of each image in
+    `boxes`, `labels`, `valid` and all else that belongs to boxes, the same in all batches: static shapes for XLA, CUDA
+    graphs and torch.compile. Of an image that shows more boxes, after the whole recipe, also one with `Mosaic`, the
+    largest stay; the loader warns of the first one, and `batch.boxes_left_out` counts the others. None: the largest
+    number of a batch. `return_params`: batches have what the ops drew for them, `Batch.params`, with which `replay`
+    makes them again.
 
     Several threads may take batches from one iterator; each batch goes to one of them.
 
@@ -116,6 +120,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         sampler: Callable[[Source], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
         cache: CacheSizes | None = None,
+        max_boxes: int | None = None,
         return_params: bool = False,
     ) -> None:
         _check_source(reader)
@@ -164,6 +169,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
             cache=cache,
             pad_to_multiple=self.pad_to_multiple,
             return_params=return_params,
+            fixed=None if max_boxes is None else FixedRows(_check_positive("max_boxes", max_boxes)),
         )
         self._streams.open(self._start)
 

@@ -19,6 +19,7 @@ from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch_targets import Targets, pack_targets
 from detaug.loading.draws import STEPS, PositionDraws
 from detaug.loading.epochs import EpochBatches, EpochOrder
+from detaug.loading.fixed_rows import FixedRows
 from detaug.loading.plans import BatchPlan, Grouping, pad_to
 from detaug.loading.renderers import Job, Renderer
 from detaug.machine.threads import Threads
@@ -61,6 +62,8 @@ class Planner:
     pad_multiple: int
     """Batches are padded to a multiple of this many pixels."""
     return_params: bool
+    fixed: FixedRows | None = None
+    """The rows that the targets of each image have."""
 
     @cached_property
     def draws(self) -> PositionDraws:
@@ -140,7 +143,7 @@ class Planner:
         images, slices = np.concatenate(indices), consecutive_slices([len(batch) for batch in indices])
         plan = self.recipe.plan(views, draws, drawn)
         inputs = self.renderer.planned_inputs(plan, self.reader.sizes[images])
-        targets = pack_targets(fit_to_shapes(plan.views), images, slices, self.reader)
+        targets = pack_targets(fit_to_shapes(plan.views), images, slices, self.reader, self.fixed)
         params = plan.drawn if self.return_params else ()
         return PlannedBlock(batches, steps, slices, inputs, params, targets)
 

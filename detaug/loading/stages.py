@@ -17,6 +17,7 @@ from detaug.loading.batch_stream import BatchStream, Position
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.engine import Engine
 from detaug.loading.epochs import EpochOrder
+from detaug.loading.fixed_rows import FixedRows
 from detaug.loading.image_cache import CacheSizes, ImageCache, make_cache
 from detaug.loading.image_feeds import make_feed
 from detaug.loading.planner import Planner
@@ -150,11 +151,13 @@ class Streams:
         cache: CacheSizes | None,
         pad_to_multiple: int,
         return_params: bool,
+        fixed: FixedRows | None,
     ) -> None:
         self.current: BatchStream | None = None
         """The one that has pipelines."""
         self._stages, self._reader, self._order, self._skipped, self._device = stages, reader, order, skipped, device
         self._cache, self._pad_to_multiple, self._return_params = cache, pad_to_multiple, return_params
+        self._fixed = fixed
 
     @property
     def recipes(self) -> dict[int, Recipe]:
@@ -208,6 +211,7 @@ class Streams:
             grouping=grouping,
             pad_multiple=1 if recipe.uniform else self._pad_to_multiple,
             return_params=self._return_params,
+            fixed=self._fixed,
         )
         images = grouping.most_images(order.batch_size * order.frames)
         flow = make_flow(recipe, order.batch_size, order.frames, self._device)
