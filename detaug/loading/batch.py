@@ -97,6 +97,8 @@ class Batch(OldNames, MapsOfPixels, DetrTargets, InSourcePixels):
     """For each op what it drew, by name: arrays whose first axis is N. None unless the loader has return_params."""
     epoch: int = 0
     """The epoch that the batch belongs to, from 0."""
+    step: int = 0
+    """The step of the epoch that the batch is, from 0."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each image as a whole; None for a source without."""
     boxes_left_out: Tensor | None = None

@@ -239,15 +239,18 @@ def make_batch(
     indices: Ints,
     images: Tensor,
     targets: Targets,
-    epoch: int,
+    position: tuple[int, int],
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None = None,
     maps: MapsOfImages | None = None,
 ) -> Batch | ClipBatch:
-    """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips."""
+    """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips.
+
+    `position`: its epoch and step.
+    """
     columns = gather(reader.columns, targets.rows.numpy())
     if reader.frames is not None:
-        return _clip_batch(reader, reader.frames, indices, images, targets, columns, epoch, params, flow)
+        return _clip_batch(reader, reader.frames, indices, images, targets, columns, position, params, flow)
     return Batch(
         images=images,
         image_id=torch.from_numpy(reader.image_ids[indices]),
@@ -256,7 +259,8 @@ def make_batch(
         counts=targets.counts,
         moved=targets.moved,
         params=params,
-        epoch=epoch,
+        epoch=position[0],
+        step=position[1],
         maps_of_images=_maps_of_batch(reader, maps or {}),
         **{column.name: getattr(targets, column.name) for column in _COLUMNS if column.name != "keypoints"},
     )
@@ -275,7 +279,7 @@ def _clip_batch(
     images: Tensor,
     targets: Targets,
     columns: dict[str, Column],
-    epoch: int,
+    position: tuple[int, int],
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None,
 ) -> ClipBatch:
@@ -300,7 +304,8 @@ def _clip_batch(
         moved=targets.moved,
         columns=as_tensors({name: column.reshape(*clips.shape, *column.shape[1:]) for name, column in columns.items()}),
         params=params,
-        epoch=epoch,
+        epoch=position[0],
+        step=position[1],
         classes=None if targets.classes is None else targets.classes[::frames],
         flow=flow,
         distortion=targets.distortion,

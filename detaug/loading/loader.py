@@ -50,7 +50,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     come twice. Evaluation keeps the JSON file's order and has every image exactly once. Between two loops the pipelines
     fill up with the next batches and wait; `close`, or leaving a `with` block, ends them.
 
-    `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs.
+    `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs or steps.
     `batch_size`: images of a batch, on each shard. `device`: None (CUDA if there is one, else CPU), "cpu", "cuda",
     "cuda:1" or a torch.device. `seed`: the same seed and global batch (batch size x shards) give every image of every
     step the same boxes and pixels, for any number of shards, threads and pipelines; see docs/reliability.md. `shard`:
@@ -164,6 +164,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
             stages,
             reader,
             self._order,
+            self._steps,
             self._skipped,
             self.device,
             cache=cache,
@@ -178,8 +179,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         self._check_process()
         with self._lock:
             position = self._next_epoch()
-            stream = self._streams.open(position)
-            self._epoch = EpochIterator(stream, position, len(self), self._steps, self._collate, self._lock)
+            self._epoch = EpochIterator(self._streams.open, position, len(self), self._steps, self._collate, self._lock)
             return self._epoch
 
     def _next_epoch(self) -> Position:
@@ -201,7 +201,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     def _go_to(self, position: Position) -> None:
         self._start = position
         if self._epoch and not self._epoch.started and self._streams.current:
-            self._epoch.go_to(position, self._streams.open(position))
+            self._epoch.go_to(position)
         else:
             self._epoch = None
 
@@ -230,7 +230,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
             raise InputError("the batch has no params, which replay needs: make its loader with return_params=True")
         indices = self.reader.indices_of(batch.image_id.flatten().cpu().numpy())
         with self._lock:
-            return cast(AnyBatch, self._streams.replay(indices, batch.params, batch.epoch))
+            return cast(AnyBatch, self._streams.replay(indices, batch.params, Position(batch.epoch, batch.step)))
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones.

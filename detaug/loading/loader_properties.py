@@ -33,7 +33,7 @@ class LoaderProperties:
 
     @property
     def recipe(self) -> Recipe:
-        """Return the recipe; of `Stages`, that of the epoch that was begun last."""
+        """Return the recipe; of `Stages`, that of the epoch that was begun last, or by step that of the next batch."""
         return self._stage.recipe
 
     @property
@@ -52,7 +52,7 @@ class LoaderProperties:
 
     @property
     def _stage(self) -> LoaderStage:
-        return self._streams.stage_of(self._start.epoch if self._epoch is None else self._epoch.position.epoch)
+        return self._streams.stage_of(self._start if self._epoch is None else self._epoch.position)
 
     @property
     def train(self) -> bool:

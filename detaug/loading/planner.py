@@ -51,8 +51,8 @@ class Planner:
 
     reader: Source
     recipe: Recipe
-    end: int | None
-    """The first epoch that has another recipe."""
+    end: tuple[int, int] | None
+    """The epoch and the step of the first batch that has another recipe."""
     order: EpochOrder
     renderer: Renderer
     device: torch.device
@@ -71,7 +71,7 @@ class Planner:
         return PositionDraws(self.order.seed, self.order.global_batch)
 
     def jobs_from(self, epoch: int, step: int) -> Iterator[Job]:
-        """Yield the jobs of all batches from here on: training continues up to epoch `end`, evaluation ends.
+        """Yield the jobs of all batches from here on: training continues up to `end`, evaluation ends.
 
         A thread plans the next block while the jobs of this one are taken. Planned in between it would take longer than
         the device needs for the batches in flight, and the device would wait.
@@ -104,12 +104,13 @@ class Planner:
 
     def _blocks(self, epoch: int, step: int) -> Iterator[PlannedBlock]:
         block = self._block_batches()
-        end = self.end if self.order.train else epoch + 1
-        for number in count(epoch) if end is None else range(epoch, end):
+        last, last_steps = (self.end or (None, 0)) if self.order.train else (epoch + 1, 0)
+        for number in count(epoch) if last is None else range(epoch, last + (last_steps > 0)):
             batches, first_step = self._epoch(number), step if number == epoch else 0
+            steps = last_steps if number == last else len(batches.indices)
             # from the start of a block, as in an epoch that is not resumed: so groups and slots are the same
-            for start in range(first_step - first_step % block, len(batches.indices), block):
-                yield self._plan(batches, range(start, min(start + block, len(batches.indices))))
+            for start in range(first_step - first_step % block, steps, block):
+                yield self._plan(batches, range(start, min(start + block, steps)))
 
     def _epoch(self, epoch: int) -> EpochBatches:
         """Return the batches of an epoch, with stand-ins for the skipped images. Raises DataError if none is left."""

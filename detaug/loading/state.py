@@ -38,14 +38,12 @@ _BEFORE = {"accumulate": 1, "at_least": 1}
 """What a state of a version that did not have an argument was saved with."""
 
 
-def identity_of(reader: Source, recipes: Mapping[int, Recipe], order: EpochOrder) -> dict[str, Any]:
+def identity_of(reader: Source, recipes: Mapping[str, Recipe], order: EpochOrder) -> dict[str, Any]:
     """Return the data, the arguments and the version that a state is valid for.
 
-    `recipes`: by the epoch from which on each is used.
+    `recipes`: by the name of the stage, which says from where on each is used.
     """
-    ops = [
-        (f"from epoch {start}: " if start else "") + repr(op) for start, recipe in recipes.items() for op in recipe.ops
-    ]
+    ops = [(f"{stage}: " if stage else "") + repr(op) for stage, recipe in recipes.items() for op in recipe.ops]
     mixes = any(recipe.mixing_op for recipe in recipes.values())
     return {
         "version": VERSION,
