@@ -449,9 +449,15 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/loading/stages.py",
-        "for stage in reversed(self._stages) if stage.start <= epoch)",
-        "for stage in reversed(self._stages) if stage.start < epoch or not stage.start)",
+        "bisect_right(self._starts, position) - 1",
+        "max(0, bisect_right(self._starts, Position(position.epoch, position.step - 1)) - 1)",
         "tests/loading/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/planner.py",
+        "last_steps if number == last else len(batches.indices)",
+        "len(batches.indices)",
+        "tests/loading/test_stages_by_step.py::test_a_stage_reads_no_image_of_the_next_one",
     ),
     Mutant(
         "detaug/tiles/annotations.py",
