@@ -22,7 +22,7 @@ from detaug.demo.people import make_people
 from detaug.demo.shapes import make_voc
 from detaug.demo.ships import make_ships
 from detaug.training import TrainOptions, train
-from detaug.training.model_table import DETECTORS, READS
+from detaug.training.model_table import MODELS, READS
 
 IMAGES = 8
 
@@ -37,7 +37,7 @@ def write_data(folder: Path) -> None:
 
 
 def row(name: str, folder: Path, steps: int, device: str | None) -> dict[str, Any]:
-    model = DETECTORS[name]
+    model = MODELS[name]
     own = {"keypoints": ("people.json", "people"), "rotated": ("ships.json", "ships")}
     file, images = (folder / each for each in own.get(model.finds, ("boxes.json", "VOC/JPEGImages")))
     size = model.size if isinstance(model.size, tuple) else (320, 320)
@@ -82,7 +82,7 @@ def row(name: str, folder: Path, steps: int, device: str | None) -> dict[str, An
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--models", nargs="+", choices=DETECTORS, default=list(DETECTORS))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--device")
     arguments = parser.parse_args()

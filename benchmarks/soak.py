@@ -47,7 +47,7 @@ CALLS = 400
 """A fault comes at one of the first so many calls; two epochs make 370 to 1,300."""
 ALLOWED_MB = {"memory MB": 60, "GPU memory MB": 100}
 """Growth after the warm-up; none of file descriptors and threads. On the CPU memory goes up and down by 50 MB,
-with the recipe of the last loader. In 64 rounds 60 MB find what grows by 4 MB a round; a batch has 7 MB on average."""
+with the recipe of the last loader. In 40 rounds 60 MB find what grows by 6 MB a round; a batch has 7 MB on average."""
 
 
 class Round(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from detaug.coco.file_names import VIDEO_EXTENSIONS
 from detaug.errors import ConversionError, InputError
 from detaug.files.formats import BY_NAME, FORMATS, Form, Format
 from detaug.files.image_headers import IMAGE_EXTENSIONS
@@ -142,4 +143,14 @@ def _why_unclear(folder: Path, by_format: dict[str, list[str]], forms: dict[str,
     for file in forms:
         if what := what_table_is(folder / file):
             return f"{folder} has {file}, which {what}"
+    names = list_files(folder, ("",))
+    counts = {
+        noun: sum(name.lower().endswith(extensions) for name in names)
+        for noun, extensions in (("image", IMAGE_EXTENSIONS), ("video", VIDEO_EXTENSIONS))
+    }
+    if there := " and ".join(counted(count, noun) for noun, count in counts.items() if count):
+        return (
+            f"{folder} has {there}, and no annotations in a format that is known; label some in a labeling tool and "
+            "bring its files; detaug formats lists the formats"
+        )
     return f"{folder} has no annotations in a format that is known; detaug formats lists them"

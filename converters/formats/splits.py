@@ -54,6 +54,8 @@ def _of_yolo(dataset: Recognised, say: Callable[[str], None]) -> dict[str, OwnSp
     splits, without = dict[str, OwnSplit](), dict[str, str]()
     for key, entries in data.splits.items():
         name = SPLITS.get(key, key)
+        if name == "val" and entries == data.splits.get("train"):  # as in coco128.yaml
+            key = "train"
         with suppress(InputError, OSError):
             if find_images(data, key).names:
                 splits[name] = OwnSplit(dataset.path, key)

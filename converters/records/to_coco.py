@@ -257,8 +257,8 @@ def _refuse_other_folder(images: Sequence[RecordImage], finder: Images, title: s
         own = missing[0].note.removeprefix(usual) if missing[0].note.startswith(usual) else ""
         raise ConversionError(
             f"{finder.folder} has the image of none of the {len(images):,} entries of {title}, the first is "
-            f"{shown(missing[0].before)}; give the folder of the images: --images of convert and "
-            "convert-voc, IMAGES of convert-dota" + (f"; or {own}" if own else ""),
+            f"{shown(missing[0].before)}; give the folder of the images: --images of convert, "
+            "convert-voc and train, IMAGES of convert-dota" + (f"; or {own}" if own else ""),
             missing,
         )
 

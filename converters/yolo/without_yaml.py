@@ -19,6 +19,7 @@ from detaug.files.text import lines_of, read_text
 Splits = dict[str, tuple[str, ...]]
 
 _SPLITS = ("train", "val", "valid", "validation", "test")
+_YAML = ("data.yaml", "data.yml", "dataset.yaml")
 _NAMES = ("classes.txt", "obj.names", ".names")
 """Ends of the names of files of classes."""
 
@@ -38,10 +39,24 @@ def read_data_set(path: Path, images: Path | None = None) -> DataYaml:
         # supervision writes a data.yaml with nothing but names.
         return data if data.splits else data._replace(splits=_splits_of(data.root, data.images))
     data_files = sorted(child for child in path.iterdir() if child.suffix.lower() == ".data")
+    if not data_files and (below := _only_yaml_below(path)):
+        return read_data_set(below, images)
     if len(data_files) > 1:
         names = ", ".join(child.name for child in data_files)
         raise ConversionError(f"{path} must hold one file of Darknet, there are several: {names}; give the file")
     return _of_data_file(data_files[0], images) if data_files else _of_folder(path, _names_file(path), images)
+
+
+def _only_yaml_below(folder: Path) -> Path | None:
+    """Return the one data.yaml in a folder deeper, as archives have it, such as dataset/data.yaml; else None.
+
+    All text files must be below the folder of it: labels elsewhere would be left out.
+    """
+    found = [name for name in list_files(folder, (".yaml", ".yml")) if last_part(name).lower() in _YAML]
+    if len(found) != 1:
+        return None
+    below = found[0].rpartition("/")[0] + "/"
+    return folder / found[0] if all(name.startswith(below) for name in list_files(folder, (".txt",))) else None
 
 
 def _of_data_file(path: Path, images: Path | None) -> DataYaml:

@@ -315,7 +315,7 @@ def predict(
     quiet: bool,
     **more: Any,
 ) -> None:
-    """Detect objects in images or videos, or find the class of each pixel of images.
+    """Detect objects, or the classes of pixels.
 
     PATHS are files, folders, or patterns of names in quotes. The folder predictions gets images with the detections and
     predictions.json, or -o and --drawings name others. The JSON file has a score for each object. It is a dataset like
@@ -329,18 +329,21 @@ def predict(
     tools = [tool for tool, _ in pre_labels]
     if len({*tools}) < len(tools):
         raise click.UsageError("--pre-labels takes each tool once")
-    from detaug.outputs.folder import made_folder
+    from detaug.outputs.folder import made_run_folder
+    from detaug.outputs.guards import output_files
     from detaug.scoring import predict_files, predict_maps
     from detaug.training import load_model
 
     options.keep_freed_memory_on_cpu(device)
+    if output is not None and output.is_file():  # before minutes of work
+        output_files({"output": output}, model, *paths)
     trained = load_model(model, device)
     is_semantic = trained.finds == "semantic"
     for name in sorted({"pre_labels", "stride", "min_score"} & options.given_options() if is_semantic else ()):
         options.refuse(name, "objects, and this model finds the class of each pixel: leave it out")
     folder = PREDICTIONS if output is None else None
     drawings = drawings or folder
-    with made_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
+    with made_run_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
         more |= {"drawings": drawings, "progress": progress}
         found: object
         if is_semantic:

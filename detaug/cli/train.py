@@ -35,7 +35,7 @@ MODELS = (
     "rf-detr-seg-nano",
     "lraspp_mobilenet_v3_large",
 )
-"""The keys of detaug.training.model_table.DETECTORS. That module is not imported, for a quick --help."""
+"""The keys of detaug.training.model_table.MODELS. That module is not imported, for a quick --help."""
 
 
 _OF_PATH = "of PATH "
@@ -114,7 +114,7 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     metavar="NAME",
     type=click.Choice(MODELS),
     default=MODELS[0],
-    help=f"The detector: {', '.join(MODELS)}.  [default: {MODELS[0]}; {_OF_PATH}{MODELS[3]}, on a CPU {MODELS[1]}]",
+    help=f"The model: {', '.join(MODELS)}.  [default: {MODELS[0]}; {_OF_PATH}{MODELS[3]}, on a CPU {MODELS[1]}]",
 )
 @click.option(
     "--epochs",

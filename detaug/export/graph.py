@@ -18,7 +18,7 @@ from detaug.findings.finding import listed
 from detaug.ops.normalize import Normalize
 from detaug.ops.resize import Resize
 from detaug.training.detr_models import best_pairs
-from detaug.training.model_table import DETECTORS, Finds
+from detaug.training.model_table import MODELS, Finds
 
 OUTPUTS = ("num_dets", "boxes", "scores", "labels")
 
@@ -261,9 +261,9 @@ class OneStageGraph(TorchvisionGraph):
 
 def refuse_other_models(name: str) -> None:
     """Raise InputError for a model whose detections have no place in the graph."""
-    if DETECTORS[name].finds not in SHAPES:
-        others = [other for other, row in DETECTORS.items() if row.finds in SHAPES]
-        raise InputError(
-            f"{name} is not exported, because ONNX has no non-maximum suppression of rotated boxes; export "
-            f"{listed(others)}"
-        )
+    if MODELS[name].finds not in SHAPES:
+        others = [other for other, row in MODELS.items() if row.finds in SHAPES]
+        why = "because ONNX has no non-maximum suppression of rotated boxes"
+        if MODELS[name].finds == "semantic":
+            why = "since its graph would have no boxes; torch.onnx.export takes da.load_model(FILE).model"
+        raise InputError(f"{name} is not exported, {why}; export {listed(others)}")

@@ -30,10 +30,15 @@ def identity(path: PathLike) -> tuple[int, int] | str:
     return status.st_dev, status.st_ino
 
 
+RUN_MARK = ".detaug-run"
+"""An empty file in the folder of a training: what lies there was written by detaug, and is part of no dataset."""
+
+
 def list_files(folder: Path, extensions: Iterable[str], *, regular: bool = True) -> list[str]:
     """Return the files below a folder with one of the extensions, in any case: relative paths, sorted.
 
-    Leaves out hidden files and folders (macOS writes ._name.jpg beside name.jpg). regular: also leave out what is not a
+    Leaves out hidden files and folders (macOS writes ._name.jpg beside name.jpg), and the folders of trainings below
+    this one. regular: also leave out what is not a
     regular file: folders, fifos, links that lead nowhere.
     """
     wanted = tuple(extensions)
@@ -51,15 +56,18 @@ def _walk(top: str) -> Iterator[tuple[str, bool]]:
         if (status.st_dev, status.st_ino) in seen:  # a symbolic link to a folder above
             continue
         seen.add((status.st_dev, status.st_ino))
-        with os.scandir(os.path.join(top, prefix)) as entries:
-            for entry in entries:
-                name = entry.name
-                if name.startswith(".") or name == "__MACOSX":
-                    continue
-                mode = _mode(entry)
-                if mode == stat.S_IFDIR:
-                    waiting.append(f"{prefix}{name}/")
-                yield prefix + name, mode == stat.S_IFREG
+        with os.scandir(os.path.join(top, prefix)) as scanned:
+            entries = list(scanned)
+        if prefix and any(entry.name == RUN_MARK for entry in entries):
+            continue
+        for entry in entries:
+            name = entry.name
+            if name.startswith(".") or name == "__MACOSX":
+                continue
+            mode = _mode(entry)
+            if mode == stat.S_IFDIR:
+                waiting.append(f"{prefix}{name}/")
+            yield prefix + name, mode == stat.S_IFREG
 
 
 def _mode(entry: os.DirEntry[str]) -> int:

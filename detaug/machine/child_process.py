@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -36,7 +36,8 @@ def child_process(code: str, *arguments: str, **options: Any) -> Iterator[Proces
 
 def _kill(process: Process) -> None:
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a Ctrl-C that met it before it had a session of its own has ended it
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()  # Popen itself does not wait long after Ctrl-C
 
 

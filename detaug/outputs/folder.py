@@ -14,6 +14,7 @@ from pathlib import Path
 from detaug.errors import ConversionError, InputError
 from detaug.files.atomic import replacing, temporary_path, write_atomically
 from detaug.files.image_file import digest
+from detaug.files.paths import RUN_MARK
 from detaug.findings.finding import counted
 from detaug.machine.parallel import Progress, with_progress
 from detaug.outputs.guards import WithImages, check_choice
@@ -53,6 +54,28 @@ def refuse_training(output: Path, *, resume: bool) -> None:
     check_folder(output)
     if checkpoint_path(output).exists() and not resume:
         raise InputError(f"{output} holds a training; --resume continues it, or choose another --output")
+
+
+@contextmanager
+def made_run_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of a run, and `mark_run` it; after an error remove it if it is empty and was made here."""
+    with made_folder(folder):
+        mark_run(folder)
+        try:
+            yield
+        except BaseException:
+            if os.listdir(folder) == [RUN_MARK]:
+                (folder / RUN_MARK).unlink()
+            raise
+
+
+def mark_run(folder: Path) -> None:
+    """Let `list_files` leave out the folder of a run, which may lie in that of its dataset.
+
+    Not a folder that has files already: they may be of a dataset.
+    """
+    if not any(folder.iterdir()):
+        (folder / RUN_MARK).touch()
 
 
 @contextmanager

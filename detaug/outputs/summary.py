@@ -15,6 +15,7 @@ from detaug.findings.finding import (
     Finding,
     count_kinds,
     counted,
+    listed,
     on_one_line,
     report_document,
     short_name,
@@ -181,8 +182,11 @@ def _lines(summary: Summary) -> Iterator[str]:
     images, boxes = counted(summary.images, "image"), counted(summary.boxes, "box", "boxes")
     classes = counted(len(summary.class_counts), "class", "classes")
     crowds = f", of which {counted(summary.crowds, 'is a crowd', 'are crowds')}," if summary.crowds else ""
-    yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes}{crowds} in {classes}"
-    if summary.boxes or not summary.image_class_counts:
+    if summary.map is not None and not summary.boxes:
+        yield f"{images} with maps of {classes}: {listed(summary.class_counts)}"
+    else:
+        yield f"{images} ({summary.images_without_boxes:,} without boxes), {boxes}{crowds} in {classes}"
+    if summary.boxes or not (summary.image_class_counts or summary.map):
         yield from _counts(summary.class_counts)
     if summary.image_class_counts:
         yield f"{counted(sum(summary.image_class_counts.values()), 'image')} with a class"

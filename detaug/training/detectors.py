@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from detaug.errors import InputError
 from detaug.loading.batch import Batch
 from detaug.training.detr_models import make_detr
-from detaug.training.model_table import DETECTORS, TARGETS, Detector, Finds
+from detaug.training.model_table import MODELS, TARGETS, Detector, Finds
 from detaug.training.semantic_models import make_semantic
 from detaug.training.torchvision_models import make_torchvision
 
@@ -26,11 +26,11 @@ def make_detector(name: str, num_classes: int, **of_data: int) -> Detector:
     `of_data`: what else depends on the data, `num_keypoints` for a model of keypoints. Raises InputError for an unknown
     name, and where the package of the model is not installed.
     """
-    if name not in DETECTORS:
-        raise InputError(f"model must be one of {', '.join(DETECTORS)}, got {name!r}")
-    if DETECTORS[name].finds == "semantic":
+    if name not in MODELS:
+        raise InputError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
+    if MODELS[name].finds == "semantic":
         return make_semantic(name, num_classes)
-    if DETECTORS[name].package == "torchvision":
+    if MODELS[name].package == "torchvision":
         return make_torchvision(name, num_classes, **of_data)
     return make_detr(name, num_classes)
 

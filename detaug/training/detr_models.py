@@ -22,7 +22,7 @@ from torch.nn.functional import interpolate
 from detaug.loading.batch import Batch
 from detaug.packages import require
 from detaug.presets import NO_MEAN, UNIT_STD
-from detaug.training.model_table import DETECTORS, Detector
+from detaug.training.model_table import MODELS, Detector
 from detaug.training.torchvision_models import to_float32
 
 
@@ -112,7 +112,7 @@ def make_detr(name: str, num_classes: int) -> Detector:
     RF-DETR's input is normalized as ImageNet's, the others' is in 0..1. Raises MissingPackageError
     where the package is missing.
     """
-    package = DETECTORS[name].package
+    package = MODELS[name].package
     require(name, package)
     return (_make_transformers if package == "transformers" else _make_rfdetr)(name, num_classes - 1)
 
@@ -203,7 +203,7 @@ _LAST_THREE = ["stage2", "stage3", "stage4"]
 
 
 def _without_normalization(net: nn.Module, name: str) -> Detector:
-    detector = TransformersDetector(net, DETECTORS[name].backbone_lr)
+    detector = TransformersDetector(net, MODELS[name].backbone_lr)
     return Detector(detector, NO_MEAN, UNIT_STD, NO_MEAN, UNIT_STD)
 
 

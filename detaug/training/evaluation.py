@@ -19,7 +19,7 @@ from detaug.sheets import Detections, detections_sheet, maps_sheet
 from detaug.sheets.detections import LEAST
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.detectors import images_for
-from detaug.training.model_table import DETECTORS
+from detaug.training.model_table import MODELS
 from detaug.training.processes import is_first_rank
 from detaug.training.semantic_models import MAP, classes_in_source
 from detaug.training.state import Training
@@ -44,7 +44,7 @@ def evaluate(training: Training, val: Loader, after_batch: Callable[[], None] = 
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)
     reader = cast(CocoReader, val.reader)  # see loaders.py
-    finds, title = DETECTORS[training.options.model].finds, f"{training.options.model}, step {training.step}"
+    finds, title = MODELS[training.options.model].finds, f"{training.options.model}, step {training.step}"
     path = training.options.output / "predictions.jpg"
     if finds == "semantic":
         evaluated = _evaluate_maps(model, val, after_batch)

@@ -29,7 +29,7 @@ from detaug.presets import Triple
 from detaug.recipes.recipe_file import import_ops, load_recipe
 from detaug.recipes.stages import Stages
 from detaug.sources.coco_reader import CocoReader
-from detaug.training.model_table import DETECTORS, READS, Detector, Finds
+from detaug.training.model_table import MODELS, READS, Detector, Finds
 from detaug.training.options import Size, TrainOptions
 from detaug.training.processes import is_first_rank
 from detaug.training.semantic_models import MAP
@@ -39,7 +39,7 @@ def train_recipe(options: TrainOptions, mean: Triple, std: Triple) -> list[Op] |
     """Return the recipe of a file, or the model's, see `Model.recipe`."""
     if options.recipe:
         return _normalized_for(_recipe_of_file(options.recipe, options.ops), Normalize(mean, std))
-    kind, size = DETECTORS[options.model].recipe, options.output_size
+    kind, size = MODELS[options.model].recipe, options.output_size
     resize = make_resize(size)
     if kind == "window":
         window = RandomResizedCrop(size, scale=(0.25, 1.0))
@@ -74,7 +74,7 @@ def make_resize(size: Size) -> Resize:
 def make_train_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader:
     reader = read_train(options)
     ops = train_recipe(options, detector.mean, detector.std)
-    if is_first_rank() and DETECTORS[options.model].finds == "rotated":
+    if is_first_rank() and MODELS[options.model].finds == "rotated":
         _warn_of_stretching(ops, reader)
     loader = Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
     if is_first_rank() and options.time is None:
@@ -137,7 +137,7 @@ def evaluation_resize(options: TrainOptions) -> Resize:
         final = resize is not None and resize.one_size and not crops
     if resize is None:
         return make_resize(size)
-    fixed = DETECTORS[options.model].stride == 0
+    fixed = MODELS[options.model].stride == 0
     if final and (resize.size == size or not (fixed or options.size)):
         return replace(resize, decode="whole")
     if final and is_first_rank():
@@ -189,7 +189,7 @@ def read_val(val: Path, options: TrainOptions) -> CocoReader:
 
 def _read_with(options: TrainOptions, map: ClassMap | None) -> dict[str, Any]:
     """Return the arguments of `CocoReader` for what the model finds."""
-    return READS[DETECTORS[options.model].finds] | ({"maps": {MAP: map}} if map else {})
+    return READS[MODELS[options.model].finds] | ({"maps": {MAP: map}} if map else {})
 
 
 SAME_CLASSES = (
@@ -221,7 +221,7 @@ def read_of_data(options: TrainOptions) -> OfData:
     if options.map is not None:
         assert options.map.classes is not None, "the options have been checked"
         return OfData(tuple(options.map.classes), 0)
-    finds = DETECTORS[options.model].finds
+    finds = MODELS[options.model].finds
     train = _of_reader(read_train(options), finds)
     if options.val:
         val = _of_reader(read_val(options.val, options), finds)

@@ -23,7 +23,7 @@ from detaug.evaluation.pycoco import score_text
 from detaug.files.atomic import remove_leftovers
 from detaug.findings.finding import counted, duration_text, listed
 from detaug.loading.loader import Loader
-from detaug.outputs.folder import check_folder, checkpoint_path, locked_folder, refuse_training
+from detaug.outputs.folder import check_folder, checkpoint_path, locked_folder, mark_run, refuse_training
 from detaug.outputs.guards import output_files
 from detaug.packages import require
 from detaug.sheets import batch_sheet
@@ -34,7 +34,7 @@ from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import evaluation_resize, make_train_loader, make_val_loader, read_of_data
 from detaug.training.metrics_log import read_metrics
-from detaug.training.model_table import DETECTORS, READS, SCORES, Detector
+from detaug.training.model_table import MODELS, READS, SCORES, Detector
 from detaug.training.options import TrainOptions
 from detaug.training.predict import code_to_predict, keypoints_entry
 from detaug.training.pretrained import pretrained_file
@@ -75,7 +75,7 @@ def train(
     with process_group(options.device) as device, ExitStack() as stack:
         torch.manual_seed(options.seed)
         progress = TrainingProgress(say, bar)
-        if device.type == "cuda" and DETECTORS[options.model].package == "rfdetr":
+        if device.type == "cuda" and MODELS[options.model].package == "rfdetr":
             require(f"training {options.model} on a GPU", "torch_linear_assignment")
         detector = _make_detector(options, make_model, progress)
         place_model(detector.model, device)
@@ -135,7 +135,7 @@ def _run(training: Training, val: Loader | None, progress: TrainingProgress, int
         if training.step == training.steps:
             return
         if training.options.patience and training.not_better >= training.options.patience:
-            score = SCORES[DETECTORS[training.options.model].finds]
+            score = SCORES[MODELS[training.options.model].finds]
             progress.say(f"stopped: no better {score} than {training.best:.3f} in {training.not_better} evaluations")
             return
         _train_epoch(training, progress, interrupt)
@@ -160,14 +160,14 @@ class _LiveCurves:
 
 def _write_curves(training: Training) -> Path:
     """Write the page of curves; a browser shows the training so far when it loads the page again."""
-    score = SCORES[DETECTORS[training.options.model].finds]
+    score = SCORES[MODELS[training.options.model].finds]
     best = f", best {score} {training.best:.3f}" if training.best >= 0 else ""
     return write_curves(training.options.output, f"{training.options.model}, {counted(training.epoch, 'epoch')}{best}")
 
 
 def _keep_best(training: Training) -> None:
     """Write best.pt if the last evaluation is the best so far. Every rank must call this function."""
-    finds = DETECTORS[training.options.model].finds
+    finds = MODELS[training.options.model].finds
     found = [training.evaluation.get(finds, training.evaluation).get(SCORES[finds], -1.0)]  # of the first rank
     if dist.is_initialized():
         dist.broadcast_object_list(found, src=0)
@@ -184,7 +184,7 @@ def _make_detector(options: TrainOptions, make_model: MakeModel, progress: Train
     detector = make_model(options.model, num_classes, **of_data.arguments())
     if path := _start_file(options, progress):
         detector, missing, class_names = load_weights(detector, path)
-        first = 0 if DETECTORS[options.model].finds == "semantic" else 1  # behind the background
+        first = 0 if MODELS[options.model].finds == "semantic" else 1  # behind the background
         if missing:
             progress.say(f"{path}: {len(missing)} weights are initialized at random for {num_classes - first} classes")
         elif class_names and class_names != of_data.class_names:
@@ -219,6 +219,7 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
     refuse_training(options.output, resume=options.resume)
     options.output.mkdir(parents=True, exist_ok=True)
     if is_first_rank():
+        mark_run(options.output)
         stack.enter_context(locked_folder(options.output, wait=False))
         for each in (path, options.output / "best.pt", options.output / "model.pt"):
             remove_leftovers(each)
@@ -226,7 +227,7 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
         replaced = load_checkpoint(training)
         progress.say(f"{path}: resumed after step {training.step}")
         if replaced is not None:
-            score = SCORES[DETECTORS[options.model].finds]
+            score = SCORES[MODELS[options.model].finds]
             progress.say(
                 f"best.pt has {score} {replaced:.3f} on other evaluation data, or at another size: the next evaluation "
                 "replaces it, and --patience counts from there"
@@ -307,7 +308,7 @@ def _how_to_resume(training: Training) -> str:
 def _how_to_predict(training: Training) -> str:
     """Return where the model is, and Python that predicts with it."""
     model, image = training.options.output / "model.pt", training.options.images / training.loader.reader.file_names[0]
-    code = code_to_predict(model, image, DETECTORS[training.options.model].finds)
+    code = code_to_predict(model, image, MODELS[training.options.model].finds)
     return f"written: {model}. To predict with it:\n\n{code}"
 
 

@@ -54,7 +54,7 @@ class Model(NamedTuple):
     flip and colors; or a square window of a quarter of the image or more, a flip and colors."""
 
 
-DETECTORS = {
+MODELS = {
     "ssd300_vgg16": Model("torchvision", (300, 300), 0.002, 32, 0.0005, stride=0, recipe="ssd"),
     "ssdlite320_mobilenet_v3_large": Model("torchvision", (320, 320), 0.15, 192, 0.00002, stride=0, recipe="crop"),
     "retinanet_resnet50_fpn_v2": Model("torchvision", 800, 0.01, 16, 0.0001),

@@ -14,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from detaug.loading.devices import rank_and_world
 from detaug.training.detectors import inputs_for
-from detaug.training.model_table import DETECTORS
+from detaug.training.model_table import MODELS
 from detaug.training.options import TrainOptions
 
 
@@ -40,7 +40,7 @@ class Optimization:
         self.decay = authors.ema
         self._average = AveragedModel(model, use_buffers=True) if authors.ema else None
         self._parallel = _in_parallel(model, device)
-        self._finds = DETECTORS[options.model].finds
+        self._finds = MODELS[options.model].finds
 
     @property
     def best_model(self) -> nn.Module:
@@ -132,7 +132,7 @@ def make_schedule(options: TrainOptions, steps: int) -> Callable[[int], float]:
 
 def _authors_lr(options: TrainOptions, images: int) -> float:
     """Return the learning rate of the model's authors for other images per step; 0.0003 for AdamW in place of SGD."""
-    row = DETECTORS[options.model]
+    row = MODELS[options.model]
     if options.optimizer != row.optimizer:
         return 0.0003
     ratio = images / row.images

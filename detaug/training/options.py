@@ -12,7 +12,7 @@ from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.maps.kinds import ClassMap
 from detaug.sources.coco_shapes import FlipPairs
-from detaug.training.model_table import DETECTORS, Model
+from detaug.training.model_table import MODELS, Model
 from detaug.training.pretrained import Pretrained
 
 Size = int | tuple[int, int]
@@ -26,7 +26,7 @@ class TrainOptions:
     `batch_size`: images per step on each process. `optimizer`, `weight_decay`, `clip_norm` (the largest norm of the
     gradient; 0 is no limit) and `ema` (the decay of an exponential moving average of the weights, such as 0.9998,
     which is evaluated and saved in their place; 0 is no average): None is that of the model's authors, see
-    `DETECTORS`. `lr`: the highest learning rate; None is the authors', in proportion to the images per step for SGD
+    `MODELS`. `lr`: the highest learning rate; None is the authors', in proportion to the images per step for SGD
     and to their square root for AdamW (Malladi et al. 2022, arXiv 2205.10287). `warmup_steps`: steps; None is a tenth
     of all, at most 500. `size`: the loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it);
     None is that of the recipe or the model. `recipe`: a file of `save_recipe`, whose `Resize` is also used to evaluate
@@ -76,7 +76,7 @@ class TrainOptions:
     val_map: ClassMap | None = None
 
     def __post_init__(self) -> None:
-        check("model", self.model, self.model in DETECTORS, f"one of {', '.join(DETECTORS)}")
+        check("model", self.model, self.model in MODELS, f"one of {', '.join(MODELS)}")
         check("ops", self.ops, self.ops is None or self.recipe is not None, "left out without a recipe that names them")
         check("optimizer", self.optimizer, self.optimizer in (None, "sgd", "adamw"), "'sgd' or 'adamw'")
         check("pretrained", self.pretrained, self.pretrained in (None, "coco", "backbone"), "'coco' or 'backbone'")
@@ -95,14 +95,14 @@ class TrainOptions:
         check("val_images", str(self.val_images), of_val, "left out without val, the JSON file of these images")
         check("ema", self.ema, self.ema is None or 0 <= self.ema < 1, "at least 0 and below 1")
         check("momentum", self.momentum, 0 <= self.momentum < 1, "at least 0 and below 1")
-        optimizer = self.optimizer or DETECTORS[self.model].optimizer
+        optimizer = self.optimizer or MODELS[self.model].optimizer
         of_sgd = optimizer == "sgd" or self.momentum == TrainOptions.momentum
         check("momentum", self.momentum, of_sgd, "left out without optimizer 'sgd'")
         check(
             "batch_size", self.batch_size, self.batch_size > 1 or not self.model.startswith("ssdlite"),
             f"at least 2 with {self.model}: its last layers have one value for each image, and batch norm takes a mean",
         )  # fmt: skip
-        finds_points = DETECTORS[self.model].finds == "keypoints"
+        finds_points = MODELS[self.model].finds == "keypoints"
         check(
             "flip_pairs",
             self.flip_pairs,
@@ -114,9 +114,9 @@ class TrainOptions:
             check_size(self.model, self.size)
 
     def _check_map(self) -> None:
-        finds, named = DETECTORS[self.model].finds, self.map is not None and bool(self.map.classes)
+        finds, named = MODELS[self.model].finds, self.map is not None and bool(self.map.classes)
         if finds != "semantic" and self.map is not None:
-            others = [name for name, row in DETECTORS.items() if row.finds == "semantic"]
+            others = [name for name, row in MODELS.items() if row.finds == "semantic"]
             raise InputError(f"{self.model} learns no map; leave it out, or choose --model {' or '.join(others)}")
         check("val_map", self.val_map, not self.val_map or bool(self.val and self.map), "left out without val and map")
         if finds == "semantic" and not named:
@@ -127,12 +127,12 @@ class TrainOptions:
 
     @property
     def output_size(self) -> Size:
-        return self.size or DETECTORS[self.model].size
+        return self.size or MODELS[self.model].size
 
     @property
     def as_authors(self) -> TrainOptions:
         """Return these options with those of the model's authors in place of None."""
-        row = DETECTORS[self.model]
+        row = MODELS[self.model]
         names = ("optimizer", "weight_decay", "clip_norm", "ema")
         return replace(self, **{name: getattr(row, name) for name in names if getattr(self, name) is None})
 
@@ -149,7 +149,7 @@ class TrainOptions:
 
 def check_size(model: str, size: Size) -> None:
     """Raise InputError for an input size that a model does not take."""
-    row = DETECTORS[model]
+    row = MODELS[model]
     if not row.stride:
         if size != row.size:
             raise InputError(f"size of {model} must be {row.size}, got {size!r}; leave it out")

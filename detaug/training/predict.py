@@ -39,7 +39,7 @@ from detaug.sheets import Detections
 from detaug.tiles.windows import check_grid, plan_tiles
 from detaug.training.detectors import images_for, make_detector, place_model
 from detaug.training.loaders import make_resize
-from detaug.training.model_table import DETECTORS, Finds
+from detaug.training.model_table import MODELS, Finds
 from detaug.training.semantic_models import classes_in_source, classes_of_pixels
 from detaug.training.torch_files import read_torch_file
 from detaug.training.weights import load_weights
@@ -245,7 +245,7 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
     class_names, chosen = tuple(content["class_names"]), resolve_device(device)
     keypoints = _read_keypoints(content.get("keypoints"))
     of_data = {} if keypoints is None else {"num_keypoints": keypoints.count}
-    finds = DETECTORS[content["name"]].finds
+    finds = MODELS[content["name"]].finds
     detector, missing, _ = load_weights(make_detector(content["name"], len(class_names), **of_data), Path(path))
     classes = len(class_names) - (finds != "semantic")  # without the background
     if missing:  # to predict with random weights would be noise; only a training may begin so

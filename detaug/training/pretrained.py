@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from detaug.errors import InputError
-from detaug.training.model_table import DETECTORS
+from detaug.training.model_table import MODELS
 
 Pretrained = Literal["coco", "backbone"]
 
@@ -43,7 +43,7 @@ def pretrained_file(model: str, which: Pretrained, say: Say) -> Path:
     Says first what is fetched, from where, and where it is kept. Raises InputError with the address and the place of
     the file if it cannot be fetched.
     """
-    package = DETECTORS[model].package
+    package = MODELS[model].package
     if which == "backbone" and (model.startswith("ssdlite") or package != "torchvision"):
         why = "is narrower than ImageNet's weights" if package == "torchvision" else "has no weights of its own"
         raise InputError(f"the backbone of {model} {why}; take pretrained 'coco'")

@@ -22,7 +22,7 @@ from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
 from detaug.findings.finding import counted, listed, shown
 from detaug.maps.named import map_text, read_class_map
-from detaug.outputs.folder import made_folder
+from detaug.outputs.folder import made_folder, made_run_folder
 from detaug.outputs.guards import output_files
 from detaug.report import check_to_html
 from detaug.workflow.steps import Steps
@@ -80,7 +80,7 @@ def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm =
     that `check` finds, with the remedy. Folders that stay empty are removed after an error.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    with made_folder(output), made_folder(output / "data"):
+    with made_run_folder(output), made_folder(output / "data"):
         return _prepare(options, output, steps, confirm)
 
 
@@ -92,7 +92,7 @@ def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm)
     val = splits.get("val") or splits.get("test")
     if not val:
         file = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps, options.map)
-        confirm(file)
+        _confirm(file, confirm, options)
         file = _check(file, None, output / "check.html", options, steps)
         return _split(file, folder, steps)
     if "val" not in splits:
@@ -100,7 +100,7 @@ def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm)
     elif "test" in splits:
         steps.say("  the split test is left alone: detaug convert and detaug evaluate --model score it")
     train = _convert(splits["train"], dataset, folder / "train.json", options, steps, options.map)
-    confirm(train)
+    _confirm(train, confirm, options)
     if val == splits["train"]:
         steps.say("  the dataset's own list says so: it is evaluated on the training images")
         train = _check(train, None, output / "check.html", options, steps)
@@ -128,6 +128,17 @@ def _recognised(options: DataOptions) -> Recognised:
             "it, and the names of the classes: --map semantic=FOLDER,classes=background,car"
         )
     return dataset
+
+
+def _confirm(file: DataFile, confirm: Confirm, options: DataOptions) -> None:
+    """Call `confirm`; after an error, which names the dataset, leave no file of it."""
+    try:
+        confirm(file)
+    except InputError as error:
+        file.annotations.unlink()
+        name = str(file.annotations.absolute())
+        message = str(error).replace(name, str(options.path)).replace(str(file.annotations), str(options.path))
+        raise InputError(message) from None
 
 
 def _convert(

@@ -22,7 +22,7 @@ from detaug.outputs.folder import refuse_training
 from detaug.scoring import DRAWN, Evaluation, SemanticEvaluation, evaluate_model, evaluate_semantic, write_page
 from detaug.training import TrainOptions, train
 from detaug.training.loaders import read_of_data
-from detaug.training.model_table import DETECTORS, READS
+from detaug.training.model_table import MODELS, READS
 from detaug.training.predict import code_to_predict
 from detaug.training.processes import is_first_rank, on_first_rank, process_group
 from detaug.training.progress import Bar
@@ -31,18 +31,21 @@ from detaug.workflow.steps import Steps, command_text
 
 Say = Callable[[str], None]
 
-DEFAULTS: dict[tuple[str, bool], dict[str, Any]] = {
-    ("cpu", False): {"model": "ssdlite320_mobilenet_v3_large", "lr": 0.001},
-    ("cuda", False): {"model": "fcos_resnet50_fpn", "size": 640},
-    ("cpu", True): {"model": "lraspp_mobilenet_v3_large", "lr": 0.001, "size": 320},
-    ("cuda", True): {"model": "lraspp_mobilenet_v3_large", "lr": 0.001},
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "cpu": {"model": "ssdlite320_mobilenet_v3_large", "lr": 0.001},
+    "cuda": {"model": "fcos_resnet50_fpn", "size": 640},
 }
-"""Arguments of `TrainOptions` by the device, and whether maps of classes are learned: on a CPU the fastest model. `lr`
-and `size` are of the model.
+"""Arguments of `TrainOptions` by the device: on a CPU the fastest model. `lr` and `size` are of the model.
 
 From random weights on the 48 images of `detaug demo`, AP on its 12 others: on two cores of a CPU 0.504 in 5 minutes; on
 an H200 0.623 in 82 s, with ssd300_vgg16 and SGD, the defaults of FILE.json IMAGES, 0.012 (benchmarks/from_folder.sh).
 """
+
+OF_MAPS: dict[str, dict[str, Any]] = {
+    "cpu": {"model": "lraspp_mobilenet_v3_large", "lr": 0.001, "size": 320},
+    "cuda": {"model": "lraspp_mobilenet_v3_large", "lr": 0.001},
+}
+"""Those where the class of each pixel is learned."""
 
 SMALL_DATA: dict[str, Any] = {"optimizer": "adamw", "batch_size": 8, "epochs": 60}
 """Further defaults on any device: AdamW learns in fewer steps than SGD from random weights, and so do small batches."""
@@ -81,7 +84,7 @@ class FolderOptions:
     training: Mapping[str, Any]
 
     def train_options(self, file: DataFile, val: DataFile | None = None) -> TrainOptions:
-        own = DEFAULTS[resolve_device(self.training.get("device")).type, self.data.semantic]
+        own = (OF_MAPS if self.data.semantic else DEFAULTS)[resolve_device(self.training.get("device")).type]
         if self.training.get("model", own["model"]) != own["model"]:
             own = {}
         elif self.training.get("optimizer", "adamw") != "adamw":
@@ -104,7 +107,7 @@ def learns_maps(data: DataOptions, model: str | None) -> bool:
     model: the name of one, or None.
     """
     if model is not None:
-        return DETECTORS[model].finds == "semantic"
+        return MODELS[model].finds == "semantic"
     if data.map is not None:
         return True
     with suppress(InputError):  # it is said when the data are prepared
@@ -189,8 +192,8 @@ def _confirm(options: FolderOptions, file: DataFile, steps: Steps) -> None:
     chosen = options.train_options(file)
     read_of_data(chosen)
     shapes = shapes_of(row for row in load_coco(file.annotations).document["annotations"] if isinstance(row, dict))
-    for shape in sorted(shapes - {*READS[DETECTORS[chosen.model].finds]}):
-        finders = [name for name, row in DETECTORS.items() if shape in READS[row.finds]]
+    for shape in sorted(shapes - {*READS[MODELS[chosen.model].finds]}):
+        finders = [name for name, row in MODELS.items() if shape in READS[row.finds]]
         what = SHAPE_NAMES[shape]
         steps.say(f"  {chosen.model} does not learn the {what}: for {what} give --model {' or '.join(finders)}")
 
@@ -265,7 +268,7 @@ def _write_readme(
         "",
         "In Python:",
         "",
-        code_to_predict(model, image, DETECTORS[options.model].finds),
+        code_to_predict(model, image, MODELS[options.model].finds),
         "",
         "Train on from this model, in a new folder:",
         "",

@@ -273,11 +273,11 @@ def test_the_help_lists_all_commands_in_sections_with_whole_summaries() -> None:
 
 
 def test_the_help_lists_all_models_and_presets() -> None:
-    from detaug.training.model_table import DETECTORS
+    from detaug.training.model_table import MODELS
 
     unwrapped = re.sub(r"-\n +", "-", detaug("train", "--help").out)  # click also breaks lines after hyphens
     words = unwrapped.replace(",", " ").replace(".", " ").split()
-    assert set(DETECTORS) <= set(words)
+    assert set(MODELS) <= set(words)
     for name in ("preview", "bench", "tune"):
         assert "--preset [ssd300|retinanet|yolo640]" in detaug(name, "--help").out
     with pytest.raises(da.InputError, match=r"preset must be one of ssd300, retinanet, yolo640, .*, got 'no'"):

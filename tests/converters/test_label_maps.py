@@ -249,6 +249,32 @@ def test_mapillary_and_other_folders(tmp_path: Path) -> None:
     assert [row["name"] for row in document["categories"]] == ["class 0", "class 1", "class 2", "class 3"]
 
 
+def test_splits_of_class_maps(tmp_path: Path) -> None:
+    """Folders named after them, and VOC's lists; names of classes are those of all splits."""
+    root = ade20k(tmp_path / "ade")
+    for split, name in {"train": "training", "val": "validation"}.items():
+        document, summary = converted(root, split=split)
+        assert [row["file_name"] for row in document["images"]] == [f"{name}1.jpg"]
+        assert kinds(summary) == {}
+        assert summary.map is not None
+        assert str(summary.map.folder).endswith(f"annotations/{name}")
+        assert (summary.map.table, len(summary.map.classes or ())) == ("ade20k", 150)
+    lists = {f"ImageSets/Segmentation/{name}.txt": text for name, text in {"train": "0\n2\n", "val": "1\n"}.items()}
+    other = voc(tmp_path / "voc", 3, **{name.replace("/", "__"): text.encode() for name, text in lists.items()})
+    for format in ("voc-masks", "semantic"):
+        document, summary = converted(other, split="train", format=format)
+        assert [row["file_name"] for row in document["images"]] == ["0.jpg", "2.jpg"]
+        assert summary.map is not None
+        assert (summary.map.classes or ())[15] == "person"
+    assert "has no maps of the split 'test': there are train, val" in refused(other, split="test")
+    plain = data_set(tmp_path / "plain", {"masks/a.png": png(OBJECTS)}, "images/a.jpg")
+    assert "has no maps of the split 'train': there are none; leave it out" in refused(plain, split="train")
+    few = {"masks/train/a.png": png(OBJECTS % 3), "masks/val/b.png": png(OBJECTS)}
+    both = data_set(tmp_path / "both", few, "images/train/a.jpg", "images/val/b.jpg")
+    document, _ = converted(both, split="train")
+    assert [row["name"] for row in document["categories"]] == ["class 0", "class 1", "class 2", "class 3"]
+
+
 def test_faults_of_class_maps(tmp_path: Path) -> None:
     other = data_set(tmp_path / "other", {"masks/a.png": png(OBJECTS[:, :30])}, "images/a.jpg")
     assert "has 30 x 80 pixels, and its image 100 x 80" in refused(other)
@@ -256,6 +282,6 @@ def test_faults_of_class_maps(tmp_path: Path) -> None:
     colored = data_set(tmp_path / "colored", {"masks/a.png": png(colors)}, "images/a.jpg")
     assert "read such maps with da.MapReader(images, masks, table=)" in refused(colored)
     none = data_set(tmp_path / "none", {}, "images/a.jpg")
-    assert "has no annotations in a format that is known" in refused(none)
+    assert "and no annotations in a format that is known" in refused(none)
     assert "has no maps in the folders of Cityscapes" in refused(none, format="cityscapes")
     assert "is a file, and Cityscapes (instanceIds) are folders" in refused(none / "images/a.jpg", format="cityscapes")

@@ -516,7 +516,7 @@ def test_a_folder_with_no_image_of_any_xml_is_one_error(tmp_path: Path) -> None:
     other.mkdir()
     assert str(refused(root, images=other)) == (
         f"{other} has the image of none of the 3 entries of Pascal VOC, the first is '0.jpg'; give the folder of the "
-        "images: --images of convert and convert-voc, IMAGES of convert-dota"
+        "images: --images of convert, convert-voc and train, IMAGES of convert-dota"
     )
 
 

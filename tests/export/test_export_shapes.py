@@ -12,7 +12,7 @@ import pytest
 import torch
 from command import detaug
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -85,7 +85,16 @@ def with_pyramid(_name: str, num_classes: int, *, masks: bool, num_keypoints: in
     for name, parameter in model.named_parameters():
         if name.endswith(("cls_score.weight", "mask_fcn_logits.weight", "bbox_pred.weight")):
             parameter.data.normal_(0, 0.05 if "cls" in name else 0.3)
-    return Detector(without_transform(model))
+    detector: Any = without_transform(model).eval()
+    logits = list[Tensor]()
+    predictor = detector.roi_heads.box_predictor
+    hook = predictor.register_forward_hook(lambda _model, _inputs, found: logits.append(found[0]))
+    with torch.no_grad():
+        detector(torch.rand(1, 3, *SIZE))
+        # else one class has the higher score in all boxes
+        predictor.cls_score.bias[2] += (logits[0][:, 1] - logits[0][:, 2]).median()
+    hook.remove()
+    return Detector(detector)
 
 
 def model_file(path: Path, make: Any, name: str, **more: Any) -> Path:
@@ -118,9 +127,15 @@ def test_the_shapes_are_those_of_the_model(name: str, tmp_path: Path, monkeypatc
         for one, other in zip(wanted(trained, images), of_onnx, strict=True):
             scale = torch.tensor([3.0, 2, 3, 2])
             assert len(one["boxes"]) == len(other["boxes"]) > 20
-            assert (one["scores"].diff() < 0).all()  # apart, so the rows are the same
-            torch.testing.assert_close(other["boxes"], one["boxes"] * scale, atol=0.01, rtol=0)
-            assert torch.equal(one["labels"], other["labels"])
+            # Rounding may change which of two boxes is suppressed, and the order of two scores.
+            away = (other["boxes"][:, None] - one["boxes"] * scale).abs().amax(2)
+            away += 1e6 * (other["labels"][:, None] != one["labels"])
+            least, nearest = away.min(1)
+            assert (least < 0.01).float().mean() > 0.95
+            assert len(set(nearest[least < 0.01].tolist())) == int((least < 0.01).sum())
+            one = {name: values[nearest[least < 0.01]] for name, values in one.items()}
+            other = {name: values[least < 0.01] for name, values in other.items()}
+            torch.testing.assert_close(other["scores"], one["scores"], atol=1e-4, rtol=0)
             assert {*one["labels"].tolist()} == {1, 2}
             if name == MASKS:
                 torch.testing.assert_close(other["mask_boxes"], one["boxes"] * scale, atol=0.01, rtol=0)

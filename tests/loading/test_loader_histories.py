@@ -217,7 +217,7 @@ class History(RuleBasedStateMachine):
 
 
 @pytest.mark.filterwarnings("ignore:.*skipped")
-@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(40, marks=pytest.mark.slow)])
 def test_no_history_changes_a_batch(tmp_path: Path, device: str, examples: int) -> None:
     folder, *models = (
         paint_files(new) for new in map(tmp_path.joinpath, ("used", "whole", "broken")) if not new.mkdir()

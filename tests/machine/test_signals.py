@@ -100,6 +100,25 @@ def test_a_process_that_has_just_begun_ends(monkeypatch: pytest.MonkeyPatch) -> 
     assert [each.returncode for each in begun] == [-signal.SIGKILL]
 
 
+def test_a_process_that_ends_before_it_has_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal to the whole group, as a terminal sends it, ends it between fork and exec."""
+
+    class EndsEarly(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, start_new_session: bool, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+
+        def poll(self) -> int | None:
+            code = super().poll()
+            if code is None:
+                os.kill(self.pid, signal.SIGKILL)
+            return code
+
+    monkeypatch.setattr(subprocess, "Popen", EndsEarly)
+    with child_process("input()", stdin=subprocess.PIPE) as process:
+        pass
+    assert process.returncode == -signal.SIGKILL
+
+
 def children(pid: int) -> set[int]:
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):

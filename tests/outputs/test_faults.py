@@ -361,11 +361,11 @@ def test_a_gpu_without_memory_blames_no_file(painted: Folder) -> None:
 
 @pytest.mark.slow
 def test_loaders_hold_no_more_after_many_faults_and_restarts() -> None:
-    """The least memory, file descriptors and threads in rounds 49 to 64 are the most in 17 to 32, but for 60 MB."""
-    command = [sys.executable, BENCHMARKS / "soak.py", "--minutes", "0", "--rounds", "64", "--device", "cpu"]
+    """The least memory, file descriptors and threads in rounds 31 to 40 are the most in 11 to 20, but for 60 MB."""
+    command = [sys.executable, BENCHMARKS / "soak.py", "--minutes", "0", "--rounds", "40", "--device", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "64 rounds" in done.stdout
+    assert "40 rounds" in done.stdout
 
 
 @pytest.mark.slow

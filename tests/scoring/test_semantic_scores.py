@@ -193,6 +193,7 @@ def test_the_command(made: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert result.code == 0, result.err
     assert result.out == "written: predictions/maps, 7 maps of the classes 0 ground, 1 red, 2 blue\n"
     assert {path.name for path in Path("predictions").glob("*.png")} == {f"{number}.png" for number in range(7)}
+    assert Path("predictions/.detaug-run").is_file()  # so that no later dataset has these images
     for option, value in {"--min-score": "0.1", "--stride": "2"}.items():
         message = error_line(detaug(*map(str, words), option, value))
         assert message.strip().endswith(

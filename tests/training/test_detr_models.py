@@ -32,7 +32,7 @@ from detaug.packages import PACKAGES
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import make_detector
 from detaug.training.detr_models import Outputs, RfDetrDetector, TransformersDetector, best_pairs, make_detr
-from detaug.training.model_table import DETECTORS
+from detaug.training.model_table import MODELS
 from detaug.training.optimization import make_optimizer, make_schedule
 from detaug.training.pretrained import pretrained_file
 from detaug.training.torch_files import read_torch_file
@@ -160,7 +160,7 @@ def test_a_training_saves_a_model_that_predicts(
     name: str, folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images, json_file = folder
-    size = (DETECTORS[name].smallest,) * 2
+    size = (MODELS[name].smallest,) * 2
     options = TrainOptions(
         json_file, images, tmp_path / "run", val=json_file, model=name, epochs=2, batch_size=2, device="cpu",
         size=size, eval_every=1,
@@ -218,7 +218,7 @@ def rf_detr(request: pytest.FixtureRequest) -> tuple[str, RfDetrDetector]:
 @pytest.mark.slow
 def test_rf_detr_learns_and_finds(rf_detr: tuple[str, RfDetrDetector]) -> None:
     name, model = rf_detr
-    row = DETECTORS[name]
+    row = MODELS[name]
     assert isinstance(row.size, tuple)
     assert row.size == (model.config.resolution,) * 2
     masks = torch.zeros(1, *row.size, dtype=torch.bool)
@@ -377,7 +377,7 @@ def test_other_sizes_are_refused(name: str, size: Any, message: str) -> None:
 
 def test_the_smallest_sizes_have_a_place_for_each_query() -> None:
     for name, strides in {"rt-detr-v2-r18": (8, 16, 32), "d-fine-nano": (16, 32), "d-fine-small": (8, 16, 32)}.items():
-        smallest = DETECTORS[name].smallest
+        smallest = MODELS[name].smallest
         assert sum((smallest // stride) ** 2 for stride in strides) >= 300
         assert sum(((smallest - 32) // stride) ** 2 for stride in strides) < 300
 

@@ -129,6 +129,31 @@ def test_the_backbone_is_that_of_torchvision(serve: Serve, name: str) -> None:
 
 
 @pytest.mark.slow
+def test_weights_of_a_segmentation_model(serve: Serve, tmp_path: Path) -> None:
+    """The backbone is where torchvision puts it; of all weights, the last layers alone depend on the classes."""
+    name, segmentation = "lraspp_mobilenet_v3_large", models.segmentation
+    weights = models.get_weight("MobileNet_V3_Large_Weights.IMAGENET1K_V1")
+    serve(weights, models.mobilenet_v3_large(weights=None))
+    theirs = segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=weights, num_classes=4).state_dict()
+    loaded, missing, _ = load_weights(make_detector(name, 4), pretrained_file(name, "backbone", lambda _: None))
+    own = loaded.model.state_dict()
+    of_backbone = [each for each in theirs if each.startswith("backbone.") and "num_batches" not in each]
+    assert len(of_backbone) > 200
+    assert all(own[f"net.{each}"].equal(theirs[each]) for each in of_backbone)
+    assert all(each.startswith("net.classifier.") for each in missing)
+    whole = segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=21)
+    serve(models.get_model_weights(name).DEFAULT, whole)
+    loaded, missing, _ = load_weights(make_detector(name, 4), pretrained_file(name, "coco", lambda _: None))
+    assert {each.split(".")[2] for each in missing} == {"low_classifier", "high_classifier"}
+    own = loaded.model.state_dict()
+    kept = [each for each in own if each not in missing]
+    assert all(own[each].equal(whole.state_dict()[each.removeprefix("net.")]) for each in kept)
+    torch.save(make_detector("fcos_resnet50_fpn", 4).model.state_dict(), tmp_path / "other.pth")
+    with pytest.raises(da.InputError, match=r"other\.pth does not fit the model"):
+        load_weights(make_detector(name, 4), tmp_path / "other.pth")
+
+
+@pytest.mark.slow
 def test_a_backbone_of_the_detector_and_of_another_model(tmp_path: Path) -> None:
     model = make_detector("retinanet_resnet50_fpn_v2", 4).model
     torch.save(model.backbone.state_dict(), tmp_path / "backbone.pth")

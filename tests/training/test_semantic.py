@@ -15,7 +15,9 @@ from semantic_files import COLORS, IGNORED, NAMES, list_images, paint_folder, pa
 
 import detaug as da
 from detaug.errors import InputError
+from detaug.sheets import maps_sheet
 from detaug.training import TrainOptions, load_model, train
+from detaug.training import evaluation as evaluation_module
 from detaug.training import predict as predict_module
 from detaug.training.loaders import evaluation_resize, train_recipe
 from detaug.training.semantic_models import SemanticModel
@@ -42,8 +44,16 @@ def options(root: Path, output: Path, **more: Any) -> TrainOptions:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Return the folder of images and maps, of a run in its folder `run`, and what `train` returned."""
-    root = paint_folder(tmp_path_factory.mktemp("semantic"))
-    return root, train(options(root, root / "run"), make_model=tiny_semantic, say=lambda line: None)
+    root, shown = paint_folder(tmp_path_factory.mktemp("semantic")), dict[int, Any]()
+
+    def sheet(reader: Any, name: str, found: dict[int, Any], title: str) -> Any:
+        shown.update(found)
+        return maps_sheet(reader, name, found, title)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation_module, "maps_sheet", sheet)
+        result = train(options(root, root / "run"), make_model=tiny_semantic, say=lambda line: None)
+    return root, {**result, "shown": shown}
 
 
 @pytest.fixture
@@ -108,6 +118,11 @@ def test_what_a_training_writes(trained: tuple[Path, dict[str, Any]]) -> None:
     assert f"best mIoU {max(evaluations):.3f}" in page
     content = torch.load(root / "run/model.pt", weights_only=True)
     assert tuple(content["class_names"]) == NAMES
+    assert [*result["shown"]] == [1, 2, 3, 4, 5, 6]
+    for image_id, found in result["shown"].items():  # what predictions.jpg has
+        with Image.open(root / f"masks/{image_id - 1}.png") as file:
+            true = np.asarray(file)
+        assert (found == true)[true != IGNORED].mean() > 0.97
     for name in ("train_batch.jpg", "predictions.jpg"):
         with Image.open(root / "run" / name) as image:
             assert min(image.size) > 100
@@ -160,12 +175,17 @@ def test_predictions_are_in_the_pixels_of_the_image(
     assert (drawn != image).any()
 
 
-def test_a_batch_and_its_files_give_the_same(trained: tuple[Path, dict[str, Any]], tiny: None) -> None:
-    root, _ = trained
-    model = load_model(root / "run/model.pt", "cpu")
-    reader = da.MapReader(root / "images", root / "masks")
-    batch = next(iter(da.Loader(reader, model.ops, 8, train=False, device="cpu")))
-    alone = model.predict([root / "images" / name for name in reader.file_names])
+def test_a_batch_and_its_files_give_the_same(trained: tuple[Path, dict[str, Any]], tiny: None, tmp_path: Path) -> None:
+    """Of images that are resized by different factors."""
+    model = load_model(trained[0] / "run/model.pt", "cpu")
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+    for number, size in enumerate([(48, 64), (96, 120), (40, 70), (150, 70)]):
+        for folder, pixels in zip(("images", "masks"), painted(number, size), strict=True):
+            Image.fromarray(pixels).save(tmp_path / folder / f"{number}.png")
+    reader = da.MapReader(tmp_path / "images", tmp_path / "masks")
+    batch = next(iter(da.Loader(reader, model.ops, 4, train=False, device="cpu")))
+    alone = model.predict([tmp_path / "images" / name for name in reader.file_names])
     for one, other in zip(model.predict(batch), alone, strict=True):
         assert one["semantic"].shape == other["semantic"].shape
         assert (one["semantic"] == other["semantic"]).float().mean() > 0.99
@@ -219,7 +239,7 @@ def test_other_classes_do_not_resume(trained: tuple[Path, dict[str, Any]]) -> No
 
 
 def test_the_maps_of_the_evaluation_may_be_in_another_folder(tmp_path: Path) -> None:
-    root = paint_folder(paint_folder(tmp_path, 6), 4, "val", "val_masks")
+    root = paint_folder(paint_folder(tmp_path, 6), 4, "val", "val_masks", first=6)
     val = list_images(root, "val", "val.json")
     more = {"val": val, "val_images": root / "val", "val_map": da.ClassMap("val_masks", classes=NAMES)}
     found = train(options(root, root / "run", epochs=1, **more), make_model=tiny_semantic, say=lambda line: None)
@@ -240,3 +260,16 @@ def test_evaluate_and_predict_of_a_detector_say_what_to_give(
     root, _ = trained
     words = ("evaluate", str(root / "all.json"), str(root / "images"), "--model", str(root / "run/model.pt"))
     assert "finds the class of each pixel, which a map is compared with; give it: --map" in error_line(detaug(*words))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_remedy_of_the_export_works(trained: tuple[Path, dict[str, Any]], tiny: None, tmp_path: Path) -> None:
+    root, _ = trained
+    words = ("export", str(root / "run/model.pt"), "-o", str(tmp_path / "model.onnx"))
+    message = error_line(detaug(*words))
+    assert f"{MODEL} is not exported, since its graph would have no boxes; torch.onnx.export takes" in message
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, images = load_model(root / "run/model.pt", "cpu").model, torch.rand(1, 3, 32, 40)
+    torch.onnx.export(model, (images,), str(tmp_path / "model.onnx"), dynamo=False, input_names=["images"])
+    (scores,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, {"images": images.numpy()})
+    assert np.abs(scores - model(images).detach().numpy()).max() < 1e-4

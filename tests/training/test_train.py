@@ -38,7 +38,7 @@ from detaug.errors import InputError
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
-from detaug.training.model_table import DETECTORS
+from detaug.training.model_table import MODELS
 from detaug.training.optimization import make_optimizer, make_schedule
 from detaug.training.torch_files import read_torch_file, write_torch_file
 from detaug.training.weights import load_weights
@@ -121,7 +121,16 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert said[2].startswith("epoch 1/3  step 3/18  loss ")
     assert said[-1].startswith(f"written: {out / 'model.pt'}. To predict with it:\n")
     assert sorted(path.name for path in out.iterdir()) == [
-        *("best.pt", "checkpoint.pt", "curves.html", "metrics.jsonl", "model.pt", "predictions.jpg", "train_batch.jpg")
+        *(
+            ".detaug-run",
+            "best.pt",
+            "checkpoint.pt",
+            "curves.html",
+            "metrics.jsonl",
+            "model.pt",
+            "predictions.jpg",
+            "train_batch.jpg",
+        )
     ]
 
 
@@ -398,7 +407,7 @@ def test_a_full_disk_is_one_error_and_the_last_checkpoint_stays_whole(
     with pytest.raises(OSError, match="No space left on device") as raised:
         train(options(*painted, out / "run"), make_model=lambda _, classes: Detector(Full(classes)), say=lambda _: None)
     assert raised.value.filename == str(path)
-    assert not list((out / "run").glob(".*"))
+    assert {path.name for path in (out / "run").glob(".*")} == {".detaug-run"}
     assert torch.load(out / "run/checkpoint.pt", weights_only=True)["step"] == step
     if path == metrics:
         metrics.unlink()
@@ -464,10 +473,10 @@ def test_a_checkpoint_without_a_scale_resumes_in_float16(
     assert (out / "run/model.pt").is_file()
 
 
-def torchrun(painted: Folder, output: Path, mode: str, processes: int = 2, *, killed: bool = False) -> str:
-    """Return the output of the processes."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [str(part) for part in (*launcher, HELPERS / "train_run.py", *painted, output, mode)]
+def in_two_processes(painted: Folder, output: Path, mode: str, *, killed: bool = False) -> str:
+    """Return the output of two ranks."""
+    script = HELPERS / "train_run.py"
+    command = [str(part) for part in (sys.executable, HELPERS / "forked_ranks.py", 2, script, *painted, output, mode)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == killed, done.stderr
     return done.stdout
@@ -475,9 +484,9 @@ def torchrun(painted: Folder, output: Path, mode: str, processes: int = 2, *, ki
 
 @slow
 def test_two_processes(folder: tuple[Folder, Path]) -> None:
-    """Under torchrun, with gloo: equal steps, one metrics file, every image evaluated once."""
+    """With gloo: equal steps, one metrics file, every image evaluated once."""
     painted, out = folder
-    assert torchrun(painted, out / "two", "0").count("(9, 9, 'epoch 3/3  step 9/9  loss ") == 1
+    assert in_two_processes(painted, out / "two", "0").count("(9, 9, 'epoch 3/3  step 9/9  loss ") == 1
     assert [step for step, _, _ in losses(out / "two")] == list(range(1, 10))  # 21 images, 8 a step, 3 epochs
     (evaluation,) = [line["evaluation"] for line in lines(out / "two") if "evaluation" in line]
     assert (evaluation["images"], evaluation["repeated"]) == (21, 0)
@@ -488,7 +497,7 @@ def test_two_processes(folder: tuple[Folder, Path]) -> None:
 
 
 def in_one_process(painted: Folder, output: Path, mode: str) -> int:
-    """Return the exit code of a process without torchrun."""
+    """Return the exit code of a process without a launcher."""
     command = [str(part) for part in (sys.executable, HELPERS / "train_run.py", *painted, output, mode)]
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, check=False).returncode
 
@@ -505,7 +514,7 @@ def whole(painted: Folder, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_begin_and_one_goes_on(folder: tuple[Folder, Path], whole: Path) -> None:
     """Killed in step 6, in the middle of the second epoch, and resumed from the checkpoint after step 4."""
     painted, out = folder
-    torchrun(painted, out / "moved", "plain-6", 2, killed=True)
+    in_two_processes(painted, out / "moved", "plain-6", killed=True)
     train_plain(*painted, out / "moved", batch_size=8, resume=True)
     trained_alike(out / "moved", whole)
 
@@ -514,7 +523,7 @@ def test_two_processes_begin_and_one_goes_on(folder: tuple[Folder, Path], whole:
 def test_one_process_begins_and_two_go_on(folder: tuple[Folder, Path], whole: Path) -> None:
     painted, out = folder
     assert in_one_process(painted, out / "moved", "plain-6") == -signal.SIGKILL
-    torchrun(painted, out / "moved", "plain-resume", 2)
+    in_two_processes(painted, out / "moved", "plain-resume")
     trained_alike(out / "moved", whole)
 
 
@@ -537,13 +546,13 @@ def test_warm_up_and_cosine(folder: tuple[Folder, Path]) -> None:
     assert max(map(default, range(100))) == pytest.approx(0.005)  # torchvision's 0.01 for 16 images per step
 
 
-@pytest.mark.parametrize("model", [name for name, row in DETECTORS.items() if row.finds != "semantic"])
+@pytest.mark.parametrize("model", [name for name, row in MODELS.items() if row.finds != "semantic"])
 def test_the_default_recipe_and_the_evaluation_have_one_size(folder: tuple[Folder, Path], model: str) -> None:
     painted, out = folder
     settings = TrainOptions(painted[1], painted[0], out, model=model)
     recipe = train_recipe(settings, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     (resize,) = [op for op in recipe if type(op).__name__ == "Resize"]
-    assert resize.size == DETECTORS[model].size
+    assert resize.size == MODELS[model].size
     assert resize.max_size == (None if isinstance(resize.size, tuple) else 1333)
 
 

@@ -49,7 +49,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_every_file_is_there_and_named_in_the_readme(trained: tuple[Path, str]) -> None:
     root, _ = trained
     files = {path.relative_to(root / "run").as_posix() for path in (root / "run").rglob("*") if path.is_file()}
-    assert files - {".lock"} == FILES
+    assert files - {".lock", ".detaug-run"} == FILES
     readme = (root / "run/README.txt").read_text()
     assert all(name in readme for name in FILES - {"README.txt", "data/all.json", "data/prepared.json"})
     for name in ("train_batch.jpg", "predictions.jpg"):

@@ -49,7 +49,7 @@ def test_a_folder_of_maps_to_a_model(tmp_path: Path) -> None:
     result = detaug("train", "data", "-o", "run", *SHORT)
     assert (result.code, result.err) == (0, "")
     files = {path.relative_to("run").as_posix() for path in Path("run").rglob("*") if path.is_file()}
-    assert files - {".lock"} == FILES
+    assert files - {".lock", ".detaug-run"} == FILES
     printed = commands(result.out)
     assert [words[1] for words in printed] == ["convert", "check", "split", "train", "evaluate"]
     readme = Path("run/README.txt").read_text()
