@@ -413,9 +413,27 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/loading/epochs.py",
-        "rows[epoch % len(rows)]",
-        "rows[0]",
+        "of_rounds[epoch % len(of_rounds)]",
+        "of_rounds[0]",
         "tests/tiles/test_tiles.py::test_an_epoch_has_one_grid",
+    ),
+    Mutant(
+        "detaug/loading/epochs.py",
+        "further[np.argmax(images)]",
+        "further[np.argmin(images)]",
+        "tests/loading/test_epoch_length.py::test_a_group_gets_as_many_further_batches_as_it_has_images",
+    ),
+    Mutant(
+        "detaug/loading/fixed_rows.py",
+        "real.reshape(clips).any(1)",
+        "real.reshape(clips)[:, 0]",
+        "tests/loading/test_max_boxes.py::test_a_clip_keeps_the_objects_that_are_largest_in_a_frame",
+    ),
+    Mutant(
+        "detaug/loading/fixed_rows.py",
+        "max(counts, default=0) > rows",
+        "max(counts, default=0) > rows + 1",
+        "tests/loading/test_max_boxes.py::test_the_largest_boxes_are_targets_of_detr",
     ),
     Mutant(
         "detaug/loading/loader.py",
@@ -431,9 +449,15 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/loading/stages.py",
-        "for stage in reversed(self._stages) if stage.start <= epoch)",
-        "for stage in reversed(self._stages) if stage.start < epoch or not stage.start)",
+        "bisect_right(self._starts, position) - 1",
+        "max(0, bisect_right(self._starts, Position(position.epoch, position.step - 1)) - 1)",
         "tests/loading/test_stages.py::test_the_partial_batch_of_each_stage",
+    ),
+    Mutant(
+        "detaug/loading/planner.py",
+        "last_steps if number == last else len(batches.indices)",
+        "len(batches.indices)",
+        "tests/loading/test_stages_by_step.py::test_a_stage_reads_no_image_of_the_next_one",
     ),
     Mutant(
         "detaug/tiles/annotations.py",

@@ -42,14 +42,14 @@ _KINDS: dict[str, Any] = {"bbox": BoxKind, "segm": MaskKind, "keypoints": Keypoi
 class CocoEvaluator(Generic[M]):
     """Collects detections batch by batch and scores them against a COCO JSON file.
 
-    `annotations`: the JSON file, or a `CocoReader` with that JSON. `kind`: what is compared, "bbox", "segm" (masks),
-    "keypoints" or "rotated". `sigmas`: for keypoints, K numbers, how far from a point annotators put it, as a fraction
-    of the root of the object's area; by default COCO's for 17 points, and 0.05 for each of another number of points.
-    `tiles`: the batches are of tiles, a `TileReader` or a JSON file of `detaug tile`, and the JSON file is that of the
-    images. Detections are moved to the images, and merged as `merge_tiles` does, with `min_iou`. `max_detections`: of
-    an image and a class, at least 100, of keypoints at least 20; by default COCO's 100 and 20, which are few for a
-    large image. AR1, AR10 and AR100 keep their own numbers of detections. Raises InputError for mistakes in the JSON
-    file, and for wrong arguments.
+    `annotations`: the JSON file, or a `CocoReader` with that JSON, which has the labels of the detections. `kind`: what
+    is compared, "bbox", "segm" (masks), "keypoints" or "rotated". `sigmas`: for keypoints, K numbers, how far from a
+    point annotators put it, as a fraction of the root of the object's area; by default COCO's for 17 points, and 0.05
+    for each of another number of points. `tiles`: the batches are of tiles, a `TileReader` or a JSON file of `detaug
+    tile`, and the JSON file is that of the images. Detections are moved to the images, and merged as `merge_tiles`
+    does, with `min_iou`. `max_detections`: of an image and a class, at least 100, of keypoints at least 20; by default
+    COCO's 100 and 20, which are few for a large image. AR1, AR10 and AR100 keep their own numbers of detections. Raises
+    InputError for mistakes in the JSON file, and for wrong arguments.
 
     COCO's rules, for boxes, masks and keypoints, are pycocotools' own: a crowd region is ignored, `difficult` has no
     effect. VOC's, for boxes, are the devkit's, and DOTA's, for rotated boxes, follow them: a difficult object or a
@@ -128,6 +128,8 @@ class CocoEvaluator(Generic[M]):
         self.annotations, file = json_of(annotations)
         with named(self.annotations, file):
             self._kind: DetectionKind[M] = _KINDS[kind](file, **({} if sigmas is None else {"sigmas": sigmas}))
+        if isinstance(annotations, CocoReader):  # it may have left out categories
+            self._kind.truth = self._kind.truth.of_categories(annotations.category_ids[1:])
         truth = self._kind.truth
         self._tiles = None if tiles is None else tiles_of(tiles, truth, self.annotations)
         self._image_ids = truth.image_ids if self._tiles is None else self._tiles.image_ids

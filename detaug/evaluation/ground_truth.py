@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +34,11 @@ class GroundTruth(NamedTuple):
     category_ids: Ints
     ignored: NDArray[np.bool_]
     """(G,): difficult, or a crowd; Pascal VOC's rule counts neither the object nor a detection of it."""
+
+    def of_categories(self, category_ids: Container[int]) -> GroundTruth:
+        """Return the same objects, with the categories of these ids alone; the others have no object."""
+        kept = {number: name for number, name in self.categories.items() if number in category_ids}
+        return self._replace(categories=kept)
 
 
 def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {}) -> GroundTruth:

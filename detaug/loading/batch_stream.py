@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -108,14 +108,14 @@ class BatchStream:
             images = self._engine.renderer.on_current_stream(rendered.images, rendered.guard)
             return self._assemble(rendered.plan, images, rendered.maps)
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> Batch | ClipBatch:
-        """Return the batch of these images with the numbers that were drawn before, in an epoch."""
-        jobs = self._planner.replay(indices, params, epoch)
+    def replay(self, indices: Ints, params: tuple[Arrays, ...], position: Position) -> Batch | ClipBatch:
+        """Return the batch of these images with the numbers that were drawn before, at a position."""
+        jobs = self._planner.replay(indices, params, position.epoch)
         try:
             finished = [self._engine.run_alone(job) for job in jobs]
         except BadFilesFound as error:
             raise bad_files_error(error.files, self._planner.reader) from None
-        plan = jobs[0].group.batches[0].plan
+        plan = replace(jobs[0].group.batches[0].plan, step=position.step)
         parts = [(pixels, each.maps) for each in finished for pixels in each.job.images(each.outputs)]
         batch = self._assemble(plan, *joined(parts, plan))
         assert batch is not None, "a replayed batch has no stand-ins"
@@ -203,9 +203,13 @@ class BatchStream:
             params = tuple(select(wanted, drawn) for drawn in params)
             height, width = pad_to(targets.image_size.amax(0).tolist(), self._planner.pad_multiple)
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
+        if self._planner.fixed is not None:
+            self._planner.fixed.warn(targets.boxes_left_out, targets.counts, self._planner.reader.image_ids[indices])
         flow = self._flow(images) if self._flow else None
         drawn = params if self._planner.return_params else None
-        return make_batch(self._planner.reader, indices, images, targets, plan.epoch, drawn, flow, maps)
+        return make_batch(
+            self._planner.reader, indices, images, targets, Position(plan.epoch, plan.step), drawn, flow, maps
+        )
 
     @contextmanager
     def _close_on_error(self) -> Iterator[None]:
@@ -242,14 +246,15 @@ T = TypeVar("T")
 class EpochIterator(Iterator[T], Generic[T]):
     """Yields the batches of one epoch from a position on, each through `collate`.
 
-    `position` is the one after the last yielded batch; until the first one, `go_to` changes it. `batches`: of an epoch,
-    on this shard; `steps`: on the shard that has most. An error ends it. Several threads may take its batches: `lock`
-    lets one at a time use the stream.
+    `open_stream`: returns the stream that has the batch of a position, which may be another one in the middle of an
+    epoch. `position` is the one after the last yielded batch; until the first one, `go_to` changes it. `batches`: of an
+    epoch, on this shard; `steps`: on the shard that has most. An error ends it. Several threads may take its batches:
+    `lock` lets one at a time use the stream.
     """
 
     def __init__(
         self,
-        stream: BatchStream,
+        open_stream: Callable[[Position], BatchStream],
         position: Position,
         batches: int,
         steps: int,
@@ -257,8 +262,8 @@ class EpochIterator(Iterator[T], Generic[T]):
         lock: RLock,
     ) -> None:
         self.position, self.started = position, False
-        self._stream, self._batches, self._steps, self._collate, self._lock = stream, batches, steps, collate, lock
-        self._claim = stream.claim(position)
+        self._open, self._batches, self._steps, self._collate, self._lock = open_stream, batches, steps, collate, lock
+        self.go_to(position)
         self._failed, self._process = False, os.getpid()
 
     def __next__(self) -> T:
@@ -266,16 +271,18 @@ class EpochIterator(Iterator[T], Generic[T]):
         with no_errors_at_exit(), self._lock:
             return self._next()
 
-    def go_to(self, position: Position, stream: BatchStream) -> None:
-        """Begin at another position. For an iterator that has not yielded a batch."""
-        self._stream = stream
-        self.position, self._claim = position, stream.claim(position)
+    def go_to(self, position: Position) -> None:
+        """Take the next batch from a position. For an iterator that has not yielded a batch, and at another stage."""
+        self._stream = self._open(position)
+        self.position, self._claim = position, self._stream.claim(position)
 
     def _next(self) -> T:
         self.started = True
         while self.position.step < self._batches and not self._failed:
             self._failed = True  # until this step has succeeded
             self._stream.check_claim(self._claim)
+            if self._open(self.position) is not self._stream:
+                self.go_to(self.position)
             batch = self._stream.next_batch(self.position)
             results = [] if batch is None else [self._collated(batch)]
             self.position, self._failed = self.position._replace(step=self.position.step + 1), False

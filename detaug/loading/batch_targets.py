@@ -24,6 +24,7 @@ from detaug.gpu.streams import StreamGuard, to_device
 from detaug.loading.batch import Batch, as_tensors
 from detaug.loading.batch_maps import MapsOfBatch
 from detaug.loading.clip_batch import ClipBatch
+from detaug.loading.fixed_rows import FixedRows
 from detaug.loading.map_feed import MapsOfImages
 from detaug.sources.clips import FrameColumns
 from detaug.sources.columns import gather
@@ -49,6 +50,8 @@ class Targets:
 
     counts: Any
     """The number of boxes of each image, a tuple; of a block, the tuples of its batches."""
+    rows_of_image: int | None = None
+    """The rows that each image has, if that is the loader's `max_boxes`, and not the largest of the counts."""
     boxes: Any = field(default=None, metadata=_PER_BOX | _ON_DEVICE)
     """XYXY in output pixels, float32."""
     labels: Any = field(default=None, metadata=_PER_BOX | _ON_DEVICE)
@@ -64,6 +67,7 @@ class Targets:
     image_size: Any = field(default=None, metadata=_PER_IMAGE)
     matrix: Any = field(default=None, metadata=_PER_IMAGE)
     classes: Any = field(default=None, metadata=_PER_IMAGE | _ON_DEVICE)
+    boxes_left_out: Any = field(default=None, metadata=_PER_IMAGE)
     drawing: Drawing | None = field(default=None, metadata=_PER_IMAGE)
     """Where images lie in the output, if an op mixed them or covered parts."""
     distortion: Field | None = field(default=None, metadata=_PER_IMAGE)
@@ -82,7 +86,7 @@ class Targets:
     def __getitem__(self, images: Ints) -> Targets:
         """Select some of the images of a batch, padded to their own largest number of boxes."""
         counts = tuple(self.counts[image] for image in images.tolist())
-        most, on_cpu = max(counts, default=0), torch.from_numpy(images)
+        most, on_cpu = self.rows_of_image or max(counts, default=0), torch.from_numpy(images)
         places = {False: on_cpu, True: on_cpu.to(self.boxes.device)}  # one copy for all columns
 
         def selected(values: Any, axes: int, *, on_device: bool) -> Any:
@@ -92,11 +96,12 @@ class Targets:
 
         columns = {column.name: selected(getattr(self, column.name), **column.metadata) for column in _COLUMNS}
         moved = None if self.moved is None else _of_images(self.moved, self.counts, images)
-        return Targets(counts, **columns, moved=_with_keypoints(moved, columns["keypoints"]), guard=self.guard)
+        moved = _with_keypoints(moved, columns["keypoints"])
+        return Targets(counts, self.rows_of_image, **columns, moved=moved, guard=self.guard)
 
     def batches(self, device: torch.device) -> list[Targets]:
         """Return the targets of each batch of a block. A column is copied at once: a copy costs more than its bytes."""
-        sides = [(len(counts), max(counts)) for counts in self.counts]
+        sides = [(len(counts), self.rows_of_image or max(counts)) for counts in self.counts]
         slices = consecutive_slices([images for images, _ in sides])
 
         def split(values: Any, axes: int, *, on_device: bool) -> Sequence[Any]:
@@ -113,7 +118,7 @@ class Targets:
         for number, counts in enumerate(self.counts):
             own = {name: values[number] for name, values in columns.items()}
             shapes = _with_keypoints(moved[number], own["keypoints"])
-            batches.append(Targets(counts, **own, moved=shapes, guard=guard))
+            batches.append(Targets(counts, self.rows_of_image, **own, moved=shapes, guard=guard))
         return batches
 
 
@@ -125,16 +130,19 @@ def _with_keypoints(moved: PartOfGroup | None, keypoints: Tensor | None) -> Part
     return moved if moved is None or keypoints is None else moved._replace(keypoints=keypoints)
 
 
-def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Source) -> Targets:
+def pack_targets(
+    views: Views, images: Ints, batches: list[slice], reader: Source, fixed: FixedRows | None = None
+) -> Targets:
     """Return the targets of batches that were planned together, each a slice of the views.
 
-    `images`: (N,) the position of each view in the source.
+    `images`: (N,) the position of each view in the source. `fixed`: the rows that each image has.
     """
+    views, left_out = (views, None) if fixed is None else fixed.keep_largest(views)
     boxes, labels, rows, layer_of_box, counts = _boxes(views)
     drawing = views.drawing_or_whole() if reader.maps else views.drawing
     lengths = [batch.stop - batch.start for batch in batches]
     most = np.maximum.reduceat(counts, [batch.start for batch in batches])
-    room = np.repeat(most, lengths)
+    room = np.repeat(most, lengths) if fixed is None else np.full(len(views), fixed.rows)
     padded_boxes, padded_labels = pad_boxes(boxes, labels, counts, room)
     padded_rows = in_rooms(rows, counts, room, -1)
     moved = _grouped(views, batches, counts) if views.shapes else None
@@ -158,6 +166,8 @@ def pack_targets(views: Views, images: Ints, batches: list[slice], reader: Sourc
         moved=moved,
         keypoints=keypoints,
         classes=None if reader.classes is None else reader.classes[images],
+        rows_of_image=None if fixed is None else fixed.rows,
+        boxes_left_out=left_out,
     )
 
 
@@ -229,15 +239,18 @@ def make_batch(
     indices: Ints,
     images: Tensor,
     targets: Targets,
-    epoch: int,
+    position: tuple[int, int],
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None = None,
     maps: MapsOfImages | None = None,
 ) -> Batch | ClipBatch:
-    """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips."""
+    """Return the batch of these images (N, 3, H, W) of a source; of clips, the batch of N / F clips.
+
+    `position`: its epoch and step.
+    """
     columns = gather(reader.columns, targets.rows.numpy())
     if reader.frames is not None:
-        return _clip_batch(reader, reader.frames, indices, images, targets, columns, epoch, params, flow)
+        return _clip_batch(reader, reader.frames, indices, images, targets, columns, position, params, flow)
     return Batch(
         images=images,
         image_id=torch.from_numpy(reader.image_ids[indices]),
@@ -246,7 +259,8 @@ def make_batch(
         counts=targets.counts,
         moved=targets.moved,
         params=params,
-        epoch=epoch,
+        epoch=position[0],
+        step=position[1],
         maps_of_images=_maps_of_batch(reader, maps or {}),
         **{column.name: getattr(targets, column.name) for column in _COLUMNS if column.name != "keypoints"},
     )
@@ -265,7 +279,7 @@ def _clip_batch(
     images: Tensor,
     targets: Targets,
     columns: dict[str, Column],
-    epoch: int,
+    position: tuple[int, int],
     params: tuple[Arrays, ...] | None,
     flow: Tensor | None,
 ) -> ClipBatch:
@@ -290,7 +304,8 @@ def _clip_batch(
         moved=targets.moved,
         columns=as_tensors({name: column.reshape(*clips.shape, *column.shape[1:]) for name, column in columns.items()}),
         params=params,
-        epoch=epoch,
+        epoch=position[0],
+        step=position[1],
         classes=None if targets.classes is None else targets.classes[::frames],
         flow=flow,
         distortion=targets.distortion,

@@ -66,6 +66,8 @@ class ClipBatch(OldNames, MasksOfBoxes):
     """For each op what it drew, by name: arrays (N * F, ...). None unless the loader has return_params."""
     epoch: int = 0
     """The epoch that the batch belongs to, from 0."""
+    step: int = 0
+    """The step of the epoch that the batch is, from 0."""
     classes: Tensor | None = None
     """(N,) int64, 0..K-1: the class of each clip's first frame as a whole; None for a source without."""
     flow: Tensor | None = None
@@ -119,6 +121,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
             columns={name: _in_order(column, order.cpu()) for name, column in self.columns.items()},
             params=self.params,
             epoch=self.epoch,
+            step=self.step,
             classes=None if self.classes is None else self.classes.repeat_interleave(frames),
             distortion=self.distortion,
         )

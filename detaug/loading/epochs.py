@@ -59,6 +59,10 @@ class EpochOrder:
     """For training, what becomes of the items that do not make a full batch."""
     smallest_batch: int = 1
     """Items that a partial batch has at least: 2 for ops that combine images."""
+    accumulate: int = 1
+    """For training, the number of steps of an epoch is a multiple of it."""
+    at_least: int = 1
+    """For training, the steps that an epoch has at least."""
 
     @property
     def items(self) -> int:
@@ -94,6 +98,8 @@ class EpochOrder:
                 least,
                 self.stretches,
                 self.rounds,
+                self.accumulate,
+                self.at_least,
             )
         every = np.arange(self.items)
         return [every[start : start + self.global_batch] for start in range(0, self.items, self.global_batch)]
@@ -171,28 +177,65 @@ def training_steps(
     least: int = 1,
     stretches: Ints | None = None,
     rounds: Bools | None = None,
+    accumulate: int = 1,
+    at_least: int = 1,
 ) -> list[Ints]:
     """Return shuffled steps of `global_batch` images, as many in every epoch.
 
     `factors` (n,): how often each image comes, on average; None is once. `groups` (n,): images of different groups are
     never in one step. `last_batch`: "fill" it with images from the start of the epoch, or of the group; yield it
     "partial", with at least `least` images; or "drop" it. `stretches`: see `_by_stretches`. `rounds` (R, n): the images
-    of an epoch, in row `epoch` % R; an epoch with fewer than the others repeats some.
+    of an epoch, in row `epoch` % R; an epoch with fewer than the others repeats some. `accumulate`: the number of steps
+    is a multiple of it; "drop" rounds down to it, "fill" up. `at_least`: with "fill", the steps before that rounding.
     """
     # 0 for the order: what ops draw begins with 1, see `PositionDraws`
     rng = np.random.default_rng([0, seed, epoch])
-    kinds = np.unique(groups)
+    kinds = [_rows_of_rounds(np.flatnonzero(groups == kind), rounds) for kind in np.unique(groups)]
+    lengths = np.array([max(_length(rows, factors) for rows in of_rounds) for of_rounds in kinds])
+    further = _further_steps(lengths, global_batch, accumulate, at_least) if last_batch == "fill" else 0 * lengths
     steps: list[Ints] = []
-    for kind in kinds:
-        rows = [np.flatnonzero(groups == kind)]
-        if rounds is not None:
-            # A round that takes no image of this kind takes all of them, so that each epoch has as many steps.
-            rows = [own if len(own := rows[0][taken[rows[0]]]) else rows[0] for taken in rounds]
-        order, images = _shuffled(rows[epoch % len(rows)], factors, rng)
-        images = max(images, *(_length(of_round, factors) for of_round in rows))
-        order = order if stretches is None else _by_stretches(order, stretches[order], global_batch, rng)
+    for of_rounds, images, more in zip(kinds, lengths.tolist(), further.tolist(), strict=True):
+        rows = of_rounds[epoch % len(of_rounds)]
+        order = _one_pass(rows, factors, stretches, global_batch, rng)
+        if more:
+            images = (-(-images // global_batch) + more) * global_batch
+            while len(order) < images:
+                again = _one_pass(rows, factors, stretches, global_batch, rng)
+                # what the last, unfinished step has already comes late in the next pass
+                late = np.isin(again, order[len(order) - len(order) % global_batch :])
+                order = np.concatenate([order, again[~late], again[late]])
         steps += _deal(order, images, global_batch, last_batch, least)
-    return steps if len(kinds) == 1 else [steps[index] for index in rng.permutation(len(steps))]
+    steps = steps if len(kinds) == 1 else [steps[index] for index in rng.permutation(len(steps))]
+    return steps[: len(steps) - len(steps) % accumulate]
+
+
+def _rows_of_rounds(rows: Ints, rounds: Bools | None) -> list[Ints]:
+    """Return the items of a group that each round takes."""
+    if rounds is None:
+        return [rows]
+    # A round that takes no image of this group takes all of them, so that each epoch has as many steps.
+    return [own if len(own := rows[taken[rows]]) else rows for taken in rounds]
+
+
+def _further_steps(images: Ints, global_batch: int, accumulate: int, at_least: int) -> Ints:
+    """Return how many steps each group of so many images has beyond those that show them once.
+
+    All steps are then at least `at_least`, rounded up to a multiple of `accumulate`. A group gets as many as it has
+    images, so that an image of a small group does not come more often than others.
+    """
+    once = int((-(-images // global_batch)).sum())
+    missing = -(-max(once, at_least) // accumulate) * accumulate - once
+    further: Ints = missing * images // max(1, images.sum())
+    further[np.argmax(images)] += missing - further.sum()
+    return further
+
+
+def _one_pass(
+    rows: Ints, factors: Floats | None, stretches: Ints | None, global_batch: int, rng: np.random.Generator
+) -> Ints:
+    """Return the items `rows` in the order of an epoch, each about `factors` times."""
+    order = _shuffled(rows, factors, rng)
+    return order if stretches is None else _by_stretches(order, stretches[order], global_batch, rng)
 
 
 def _by_stretches(order: Ints, stretches: Ints, global_batch: int, rng: np.random.Generator) -> Ints:
@@ -221,20 +264,20 @@ def _deal(order: Ints, images: int, global_batch: int, last_batch: LastBatch, le
     return steps
 
 
-def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -> tuple[Ints, int]:
-    """Shuffle `indices`, each repeated about `factors` times; and return the largest length in any epoch.
+def _shuffled(indices: Ints, factors: Floats | None, rng: np.random.Generator) -> Ints:
+    """Shuffle `indices`, each repeated about `factors` times.
 
     A factor is rounded up or down at random, so that its mean is right; the total varies by at most one.
     """
     shuffled = rng.permutation(indices)
     if factors is None:
-        return shuffled, _length(indices, factors)
+        return shuffled
     total = np.cumsum(factors[shuffled])
     times = np.diff(np.floor(total + rng.random()), prepend=0).astype(np.int64)
     # an epoch has at least one image
     if not times.any():
         times[np.argmax(factors[shuffled])] = 1
-    return rng.permutation(np.repeat(shuffled, times)), _length(indices, factors)
+    return rng.permutation(np.repeat(shuffled, times))
 
 
 def _length(indices: Ints, factors: Floats | None) -> int:

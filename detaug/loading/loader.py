@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from threading import RLock
 from typing import Any, Generic, Literal, cast
 
@@ -24,17 +23,17 @@ from detaug.loading.batch_stream import EpochIterator, Position, check_process
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.devices import give_memory_back, rank_and_world, resolve_device, resolve_shard
 from detaug.loading.epochs import EpochOrder, LastBatch
+from detaug.loading.fixed_rows import FixedRows
 from detaug.loading.image_cache import CacheSizes, check_cache
+from detaug.loading.loader_properties import LoaderProperties
 from detaug.loading.memory_sizes import MemorySize, check_size
 from detaug.loading.misuse import NoDataLoader, explain_other_names
-from detaug.loading.settings import Settings, decoded_bytes
-from detaug.loading.stages import LoaderStage, Streams, make_stages
+from detaug.loading.stages import Streams, make_stages
 from detaug.loading.state import identity_of, mixed_within, read_state
 from detaug.ops.mixing import GROUP, MixUp
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
-from detaug.pipelines.jpeg_engine import has_jpeg_engine, keep_decoder
-from detaug.recipes.recipe import Recipe
+from detaug.pipelines.jpeg_engine import keep_decoder
 from detaug.recipes.stages import Stages
 from detaug.sources.source import Source
 
@@ -44,14 +43,14 @@ LARGEST = 64e6
 """Pixels of an output; a larger one is warned of: 0.77 GB for each image of its batch."""
 
 
-class Loader(NoDataLoader, Generic[T]):
+class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     """Augmented batches. Iterating over the loader is one epoch.
 
     Training (`train=True`) shuffles; all batches are full and all shards have equally many, so some images of the epoch
     come twice. Evaluation keeps the JSON file's order and has every image exactly once. Between two loops the pipelines
     fill up with the next batches and wait; `close`, or leaving a `with` block, ends them.
 
-    `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs.
+    `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs or steps.
     `batch_size`: images of a batch, on each shard. `device`: None (CUDA if there is one, else CPU), "cpu", "cuda",
     "cuda:1" or a torch.device. `seed`: the same seed and global batch (batch size x shards) give every image of every
     step the same boxes and pixels, for any number of shards, threads and pipelines; see docs/reliability.md. `shard`:
@@ -68,15 +67,22 @@ class Loader(NoDataLoader, Generic[T]):
     shard's. Each process counts its own. `collate`: the loader yields collate(batch); None yields the `Batch`.
     `last_batch`: for training, what becomes of the images that do not make a full batch: "fill" it with images from the
     start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards each gets
-    its part of a partial batch; if it has too few images for all, some are repeated. `sampler`: for training, a
-    function of the reader that returns how often each image comes in an epoch, on average, (n,) numbers, such as
-    `da.RepeatFactorSampler(0.001)`; None is once. `aspect_ratio_grouping`: for training, put images that are wider than
-    high and the others into different batches, so that less is padded. `cache`: keep decoded images, 3 bytes per pixel,
-    from the first epoch on: "device" in the memory of the device, "host" in pinned main memory, from where a GPU gets
-    them faster than it decodes, as many as half of the free memory holds. {"device": "10GB", "host": 0.8} gives both,
-    with bytes, or a fraction of what is free when the loader is made. The batches stay the same; images for which there
-    is no room are decoded in every epoch. `return_params`: batches have what the ops drew for them, `Batch.params`,
-    with which `replay` makes them again.
+    its part of a partial batch; if it has too few images for all, some are repeated. `accumulate`: for training with
+    gradient accumulation, the batches of an optimizer step: the number of batches of an epoch is a multiple of it, the
+    same on all shards. "fill" shows some images again, "drop" leaves some out. `at_least`: the batches of an epoch, at
+    least: a small dataset is repeated, each time in another order. RF-DETR's epochs have `accumulate=K, at_least=5 *
+    K`. `sampler`: for training, a function of the reader that returns how often each image comes in an epoch, on
+    average, (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once. `aspect_ratio_grouping`: for training,
+    put images that are wider than high and the others into different batches, so that less is padded. `cache`: keep
+    decoded images, 3 bytes per pixel, from the first epoch on: "device" in the memory of the device, "host" in pinned
+    main memory, from where a GPU gets them faster than it decodes, as many as half of the free memory holds. {"device":
+    "10GB", "host": 0.8} gives both, with bytes, or a fraction of what is free when the loader is made. The batches stay
+    the same; images for which there is no room are decoded in every epoch. `max_boxes`: the rows of each image in
+    `boxes`, `labels`, `valid` and all else that belongs to boxes, the same in all batches: static shapes for XLA, CUDA
+    graphs and torch.compile. Of an image that shows more boxes, after the whole recipe, also one with `Mosaic`, the
+    largest stay; the loader warns of the first one, and `batch.boxes_left_out` counts the others. None: the largest
+    number of a batch. `return_params`: batches have what the ops drew for them, `Batch.params`, with which `replay`
+    makes them again.
 
     Several threads may take batches from one iterator; each batch goes to one of them.
 
@@ -109,9 +115,12 @@ class Loader(NoDataLoader, Generic[T]):
         max_skipped: float = 0.01,
         collate: Callable[[Batch], T] | None = None,
         last_batch: LastBatch = "fill",
+        accumulate: int = 1,
+        at_least: int = 1,
         sampler: Callable[[Source], Floats] | None = None,
         aspect_ratio_grouping: bool = False,
         cache: CacheSizes | None = None,
+        max_boxes: int | None = None,
         return_params: bool = False,
     ) -> None:
         _check_source(reader)
@@ -121,6 +130,7 @@ class Loader(NoDataLoader, Generic[T]):
         if memory is not None:
             check_size("memory", memory)
         _check_for_training(train, sampler, aspect_ratio_grouping or isinstance(ops, Stages), last_batch)
+        length = _epoch_length(train, last_batch, accumulate, at_least)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.cache = reader, cache
         self.batch_size = _check_positive("batch_size", batch_size)
@@ -133,8 +143,10 @@ class Loader(NoDataLoader, Generic[T]):
         options = {"file": settings, "pipelines": pipelines, "threads": threads, "memory": memory}
         stages = make_stages(ops, reader, self.batch_size, self.device, cache, **options)
         mixing = next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)
-        items, smallest_batch = _items(reader, aspect_ratio_grouping, sampler), 2 if mixing else 1
-        self._order = EpochOrder(*items, self.batch_size, self.shard, int(seed), train, last_batch, smallest_batch)
+        items = _items(reader, aspect_ratio_grouping, sampler)
+        self._order = EpochOrder(
+            *items, self.batch_size, self.shard, int(seed), train, last_batch, 2 if mixing else 1, *length
+        )
         self._batches, self._steps = len(self._order.batches(0)), _count_steps(self._order)
         check("collate", collate, collate is None or callable(collate), "a function, such as da.Batch.as_hf, or None")
         self._collate: Callable[[Batch], Any] = collate or _return_batch
@@ -152,89 +164,22 @@ class Loader(NoDataLoader, Generic[T]):
             stages,
             reader,
             self._order,
+            self._steps,
             self._skipped,
             self.device,
             cache=cache,
             pad_to_multiple=self.pad_to_multiple,
             return_params=return_params,
+            fixed=None if max_boxes is None else FixedRows(_check_positive("max_boxes", max_boxes)),
         )
         self._streams.open(self._start)
-
-    @property
-    def recipe(self) -> Recipe:
-        """Return the recipe; of `Stages`, that of the epoch that was begun last."""
-        return self._stage.recipe
-
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        """Return the ops of this recipe."""
-        return self.recipe.ops
-
-    @property
-    def settings(self) -> Settings:
-        """Return the settings for this recipe."""
-        return self._stage.settings
-
-    @settings.setter
-    def settings(self, settings: Settings) -> None:
-        self._stage.settings = settings
-
-    @property
-    def _stage(self) -> LoaderStage:
-        return self._streams.stage_of(self._start.epoch if self._epoch is None else self._epoch.position.epoch)
-
-    @property
-    def train(self) -> bool:
-        """Return whether this is a training loader."""
-        return self._order.train
-
-    @property
-    def seed(self) -> int:
-        """Return the seed of the order and of all draws."""
-        return self._order.seed
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Return the name of each label; index 0 is the background."""
-        return self.reader.class_names
-
-    @property
-    def category_ids(self) -> tuple[int, ...]:
-        """Return the JSON file's category id of each label; index 0, the background, holds -1."""
-        return self.reader.category_ids
-
-    @property
-    def skipped(self) -> tuple[Path, ...]:
-        """Return the unusable files that were skipped so far, in the order in which they were found."""
-        return self._skipped.paths
-
-    @property
-    def cached_images(self) -> int:
-        """Return the number of images that the cache holds now: 0 without a cache, and after `close`."""
-        return self._streams.current.cached_images if self._streams.current else 0
-
-    def __len__(self) -> int:
-        """Return the number of batches of an epoch, on this shard."""
-        return self._batches
-
-    def __repr__(self) -> str:
-        kind = "training" if self.train else "evaluation"
-        engine = f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
-        device = f"{self.device}{'' if self.device.type == 'cpu' else engine}"
-        images = self.batch_size * self._order.frames
-        decoded = decoded_bytes(self.reader, self.settings, self.recipe, images, self.device)
-        memory = f"{decoded / 1e9:.2g} GB of decoded images"
-        return (
-            f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device}, {memory})"
-        )
 
     def __iter__(self) -> EpochIterator[T]:
         """Start the next epoch, or continue from a loaded state."""
         self._check_process()
         with self._lock:
             position = self._next_epoch()
-            stream = self._streams.open(position)
-            self._epoch = EpochIterator(stream, position, len(self), self._steps, self._collate, self._lock)
+            self._epoch = EpochIterator(self._streams.open, position, len(self), self._steps, self._collate, self._lock)
             return self._epoch
 
     def _next_epoch(self) -> Position:
@@ -256,7 +201,7 @@ class Loader(NoDataLoader, Generic[T]):
     def _go_to(self, position: Position) -> None:
         self._start = position
         if self._epoch and not self._epoch.started and self._streams.current:
-            self._epoch.go_to(position, self._streams.open(position))
+            self._epoch.go_to(position)
         else:
             self._epoch = None
 
@@ -285,7 +230,7 @@ class Loader(NoDataLoader, Generic[T]):
             raise InputError("the batch has no params, which replay needs: make its loader with return_params=True")
         indices = self.reader.indices_of(batch.image_id.flatten().cpu().numpy())
         with self._lock:
-            return cast(AnyBatch, self._streams.replay(indices, batch.params, batch.epoch))
+            return cast(AnyBatch, self._streams.replay(indices, batch.params, Position(batch.epoch, batch.step)))
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones.
@@ -317,8 +262,8 @@ class Loader(NoDataLoader, Generic[T]):
         """Go to the position of `state`: the next `for` yields the batches that came after it.
 
         An iterator that has not yielded a batch goes there too: some trainers make it before they load states.
-        Raises InputError if it was saved with other data, another recipe, sampler, seed or global batch (batch size x
-        shards), or by a version that draws other random numbers.
+        Raises InputError if it was saved with other data, another recipe, sampler, length of epochs, seed or global
+        batch (batch size x shards), or by a version that draws other random numbers.
         """
         check_process(self._process)
         position, skipped = read_state(state, self._identity, self._order, len(self.reader), self._steps)
@@ -446,11 +391,29 @@ def _check_for_training(train: bool, sampler: object, orders: bool, last_batch: 
         raise InputError(f"{rule}; evaluation has each image once")
 
 
+def _epoch_length(train: bool, last_batch: LastBatch, accumulate: int, at_least: int) -> tuple[int, int]:
+    """Return `accumulate` and `at_least`. Raises InputError where images are not to be repeated for them."""
+    lengths = {
+        "accumulate": _check_positive("accumulate", accumulate),
+        "at_least": _check_positive("at_least", at_least),
+    }
+    for name, value in lengths.items():
+        if value > 1 and not train:
+            raise InputError(f"{name} must be 1 in evaluation, which has each image once, got {value}; leave it out")
+        if value > 1 and (last_batch == "partial" or (last_batch == "drop" and name == "at_least")):
+            why = "has each image once" if last_batch == "partial" else "repeats none"
+            raise InputError(
+                f"last_batch must be 'fill' with {name}={value}, got {last_batch!r}, which {why}; leave out one of them"
+            )
+    return lengths["accumulate"], lengths["at_least"]
+
+
 def _count_steps(order: EpochOrder) -> int:
     steps = len(order.steps(0))
     if not steps:
+        what = f"{order.accumulate} steps" if order.accumulate > 1 else "a step"
         raise InputError(
-            f"last_batch='drop' leaves no batch: {order.items} {order.unit} do not fill a step of all shards"
+            f"last_batch='drop' leaves no batch: {order.items} {order.unit} do not fill {what} of all shards"
         )
     return steps
 

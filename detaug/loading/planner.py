@@ -19,6 +19,7 @@ from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch_targets import Targets, pack_targets
 from detaug.loading.draws import STEPS, PositionDraws
 from detaug.loading.epochs import EpochBatches, EpochOrder
+from detaug.loading.fixed_rows import FixedRows
 from detaug.loading.plans import BatchPlan, Grouping, pad_to
 from detaug.loading.renderers import Job, Renderer
 from detaug.machine.threads import Threads
@@ -50,8 +51,8 @@ class Planner:
 
     reader: Source
     recipe: Recipe
-    end: int | None
-    """The first epoch that has another recipe."""
+    end: tuple[int, int] | None
+    """The epoch and the step of the first batch that has another recipe."""
     order: EpochOrder
     renderer: Renderer
     device: torch.device
@@ -61,6 +62,8 @@ class Planner:
     pad_multiple: int
     """Batches are padded to a multiple of this many pixels."""
     return_params: bool
+    fixed: FixedRows | None = None
+    """The rows that the targets of each image have."""
 
     @cached_property
     def draws(self) -> PositionDraws:
@@ -68,7 +71,7 @@ class Planner:
         return PositionDraws(self.order.seed, self.order.global_batch)
 
     def jobs_from(self, epoch: int, step: int) -> Iterator[Job]:
-        """Yield the jobs of all batches from here on: training continues up to epoch `end`, evaluation ends.
+        """Yield the jobs of all batches from here on: training continues up to `end`, evaluation ends.
 
         A thread plans the next block while the jobs of this one are taken. Planned in between it would take longer than
         the device needs for the batches in flight, and the device would wait.
@@ -101,12 +104,13 @@ class Planner:
 
     def _blocks(self, epoch: int, step: int) -> Iterator[PlannedBlock]:
         block = self._block_batches()
-        end = self.end if self.order.train else epoch + 1
-        for number in count(epoch) if end is None else range(epoch, end):
+        last, last_steps = (self.end or (None, 0)) if self.order.train else (epoch + 1, 0)
+        for number in count(epoch) if last is None else range(epoch, last + (last_steps > 0)):
             batches, first_step = self._epoch(number), step if number == epoch else 0
+            steps = last_steps if number == last else len(batches.indices)
             # from the start of a block, as in an epoch that is not resumed: so groups and slots are the same
-            for start in range(first_step - first_step % block, len(batches.indices), block):
-                yield self._plan(batches, range(start, min(start + block, len(batches.indices))))
+            for start in range(first_step - first_step % block, steps, block):
+                yield self._plan(batches, range(start, min(start + block, steps)))
 
     def _epoch(self, epoch: int) -> EpochBatches:
         """Return the batches of an epoch, with stand-ins for the skipped images. Raises DataError if none is left."""
@@ -140,7 +144,7 @@ class Planner:
         images, slices = np.concatenate(indices), consecutive_slices([len(batch) for batch in indices])
         plan = self.recipe.plan(views, draws, drawn)
         inputs = self.renderer.planned_inputs(plan, self.reader.sizes[images])
-        targets = pack_targets(fit_to_shapes(plan.views), images, slices, self.reader)
+        targets = pack_targets(fit_to_shapes(plan.views), images, slices, self.reader, self.fixed)
         params = plan.drawn if self.return_params else ()
         return PlannedBlock(batches, steps, slices, inputs, params, targets)
 

@@ -1,7 +1,8 @@
-"""The stages of a loader: recipes, each from an epoch on, checked against the source and the device; their batches."""
+"""The stages of a loader: recipes, each from an epoch or step on, checked against source and device; their batches."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from detaug.loading.batch_stream import BatchStream, Position
 from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.engine import Engine
 from detaug.loading.epochs import EpochOrder
+from detaug.loading.fixed_rows import FixedRows
 from detaug.loading.image_cache import CacheSizes, ImageCache, make_cache
 from detaug.loading.image_feeds import make_feed
 from detaug.loading.planner import Planner
@@ -25,7 +27,7 @@ from detaug.loading.settings import Settings, grouping_of, settings_for
 from detaug.ops.op import Op
 from detaug.recipes.kernel_chain import KernelChain, chain_for, op_without_kernel
 from detaug.recipes.recipe import Recipe, make_recipe
-from detaug.recipes.stages import Stages
+from detaug.recipes.stages import By, Stages
 from detaug.sources.source import Source
 from detaug.video.flow import make_flow
 
@@ -35,10 +37,11 @@ class LoaderStage:
     """A recipe, and what the loader chose for it."""
 
     recipe: Recipe
+    name: str
+    """From where on it is used, such as "from epoch 90"; "" for the first one."""
     start: int
-    """The first epoch of the stage."""
-    end: int | None
-    """The epoch after its last one; None if it does not end."""
+    """The first epoch of the stage, or step of the training."""
+    by: By
     kernels: KernelChain | None
     """None where the graph of the recipe renders."""
     settings: Settings
@@ -56,11 +59,11 @@ def make_stages(
 
     Raises InputError for a recipe that the loader cannot use; of several it names the stage.
     """
-    pairs = [(0, ops)] if not isinstance(ops, Stages) else ops.stages
-    ends = [*(start for start, _ in pairs[1:]), None]
+    given = ops if isinstance(ops, Stages) else Stages([(0, ops)])
+    pairs, by = given.stages, given.by
     stages = []
-    for (start, stage_ops), end in zip(pairs, ends, strict=True):
-        with _named(start if len(pairs) > 1 else None):
+    for start, stage_ops in pairs:
+        with _named(f"from {by} {start}" if len(pairs) > 1 else None):
             recipe = make_recipe(stage_ops, reader.pixel_format)
             _check_recipe(recipe, reader, batch_size)
             _check_decode(recipe, reader, device, cache)
@@ -68,19 +71,19 @@ def make_stages(
             kernels = chain_for(recipe, device)
             _check_kernels(recipe, kernels, device)
             chosen = settings_for(reader, recipe, kernels, device, batch_size * frames, **options)
-        stages.append(LoaderStage(recipe, start, end, kernels, chosen))
+        stages.append(LoaderStage(recipe, f"from {by} {start}" if start else "", start, by, kernels, chosen))
     return stages
 
 
 @contextmanager
-def _named(start: int | None) -> Iterator[None]:
-    """Name the stage that begins at epoch `start` in errors."""
+def _named(stage: str | None) -> Iterator[None]:
+    """Name a stage in errors, such as "from epoch 90"."""
     try:
         yield
     except InputError as error:
-        if start is None:
+        if stage is None:
             raise
-        raise InputError(f"the stage from epoch {start} on: {error}") from None
+        raise InputError(f"the stage {stage} on: {error}") from None
 
 
 def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
@@ -144,30 +147,36 @@ class Streams:
         stages: list[LoaderStage],
         reader: Source,
         order: EpochOrder,
+        steps: int,
         skipped: SkippedImages,
         device: torch.device,
         *,
         cache: CacheSizes | None,
         pad_to_multiple: int,
         return_params: bool,
+        fixed: FixedRows | None,
     ) -> None:
         self.current: BatchStream | None = None
         """The one that has pipelines."""
         self._stages, self._reader, self._order, self._skipped, self._device = stages, reader, order, skipped, device
+        self._starts = [
+            Position(each.start, 0) if each.by == "epoch" else Position(*divmod(each.start, steps)) for each in stages
+        ]
         self._cache, self._pad_to_multiple, self._return_params = cache, pad_to_multiple, return_params
+        self._fixed = fixed
 
     @property
-    def recipes(self) -> dict[int, Recipe]:
-        """Return the recipes by the first epochs of their stages."""
-        return {stage.start: stage.recipe for stage in self._stages}
+    def recipes(self) -> dict[str, Recipe]:
+        """Return the recipes by the names of their stages."""
+        return {stage.name: stage.recipe for stage in self._stages}
 
-    def stage_of(self, epoch: int) -> LoaderStage:
-        """Return the stage to which an epoch belongs."""
-        return next(stage for stage in reversed(self._stages) if stage.start <= epoch)
+    def stage_of(self, position: Position) -> LoaderStage:
+        """Return the stage to which a batch belongs."""
+        return self._stages[bisect_right(self._starts, position) - 1]
 
     def open(self, position: Position) -> BatchStream:
         """Return the stream of the batches from a position on, with pipelines."""
-        stage, cache = self.stage_of(position.epoch), None
+        stage, cache = self.stage_of(position), None
         if self.current:
             if self.current.recipe is stage.recipe:
                 return self.current
@@ -179,12 +188,12 @@ class Streams:
         self.current = stream
         return stream
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> Batch | ClipBatch:
-        """Return a batch of an epoch again. Closed streams stay closed."""
-        stage, stream = self.stage_of(epoch), self.current
+    def replay(self, indices: Ints, params: tuple[Arrays, ...], position: Position) -> Batch | ClipBatch:
+        """Return the batch of a position again. Closed streams stay closed."""
+        stage, stream = self.stage_of(position), self.current
         if stream is None or stream.recipe is not stage.recipe:
             stream = self._make(stage, None)
-        return stream.replay(indices, params, epoch)
+        return stream.replay(indices, params, position)
 
     def close(self) -> None:
         """End the pipelines and give back all memory; `open` makes new ones."""
@@ -197,10 +206,11 @@ class Streams:
         feed = make_feed(self._reader, self._device, settings.hw_decoder_load, cache)
         renderer = choose_renderer(recipe, stage.kernels, feed, self._device)
         grouping = grouping_of(settings, recipe)
+        following = self._stages.index(stage) + 1
         planner = Planner(
             reader=self._reader,
             recipe=recipe,
-            end=stage.end,
+            end=self._starts[following] if following < len(self._stages) else None,
             order=order,
             renderer=renderer,
             device=self._device,
@@ -208,6 +218,7 @@ class Streams:
             grouping=grouping,
             pad_multiple=1 if recipe.uniform else self._pad_to_multiple,
             return_params=self._return_params,
+            fixed=self._fixed,
         )
         images = grouping.most_images(order.batch_size * order.frames)
         flow = make_flow(recipe, order.batch_size, order.frames, self._device)

@@ -34,15 +34,16 @@ _CHANGED = {
 }
 """The error for each part of the identity that is not an argument of `Loader`."""
 
+_BEFORE = {"accumulate": 1, "at_least": 1}
+"""What a state of a version that did not have an argument was saved with."""
 
-def identity_of(reader: Source, recipes: Mapping[int, Recipe], order: EpochOrder) -> dict[str, Any]:
+
+def identity_of(reader: Source, recipes: Mapping[str, Recipe], order: EpochOrder) -> dict[str, Any]:
     """Return the data, the arguments and the version that a state is valid for.
 
-    `recipes`: by the epoch from which on each is used.
+    `recipes`: by the name of the stage, which says from where on each is used.
     """
-    ops = [
-        (f"from epoch {start}: " if start else "") + repr(op) for start, recipe in recipes.items() for op in recipe.ops
-    ]
+    ops = [(f"{stage}: " if stage else "") + repr(op) for stage, recipe in recipes.items() for op in recipe.ops]
     mixes = any(recipe.mixing_op for recipe in recipes.values())
     return {
         "version": VERSION,
@@ -55,6 +56,8 @@ def identity_of(reader: Source, recipes: Mapping[int, Recipe], order: EpochOrder
         "sampler": None if order.factors is None else short_digest(order.factors.tobytes()),
         "aspect_ratio_grouping": bool(order.groups.any()),
         "last_batch": order.last_batch,
+        "accumulate": order.accumulate,
+        "at_least": order.at_least,
         "stretches": None if order.stretches is None else short_digest(order.stretches.tobytes()),
         "mixed_within": mixed_within(order) if mixes else None,
         "draws": _draws_fingerprint(reader, recipes.values()),
@@ -78,8 +81,9 @@ def read_state(
     if not isinstance(state, Mapping) or "epoch" not in state:
         raise InputError(f"state must be a dict that Loader.state_dict() returned, got {_short(state)}")
     for name, here in identity.items():
-        if state.get(name) != here:
-            raise InputError(_difference(name, state.get(name), here, order))
+        saved = state.get(name, _BEFORE.get(name))
+        if saved != here:
+            raise InputError(_difference(name, saved, here, order))
     epoch, step, skipped = (state.get(name) for name in ("epoch", "step", "skipped"))
     if not (is_whole(epoch, 0) and is_whole(step, 0, steps)):
         raise InputError(f"this state is at epoch {epoch!r}, step {step!r}; an epoch has {steps} steps")

@@ -6,7 +6,7 @@
     p: 0.3
 - Resize: {size: [300, 300]}
 
-`Stages` are a list of {from_epoch: 0, ops: [...]}.
+`Stages` are a list of {from_epoch: 0, ops: [...]}, by step of {from_step: 0, ops: [...]}.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from detaug.files.atomic import write_atomically
 from detaug.files.text import parse_yaml, unique_keys
 from detaug.ops.op import GeometricOp, Op, PixelOp
 from detaug.recipes.public_names import name_here, public_names
-from detaug.recipes.stages import Stages
+from detaug.recipes.stages import By, Stages
 
 Types = Mapping[str, type[Op]]
 
-_FROM, _OPS = "from_epoch", "ops"
+_FROM: dict[By, str] = {"epoch": "from_epoch", "step": "from_step"}
+_OPS = "ops"
 """The keys of a stage."""
-_STAGE = f"{{{_FROM}: 0, {_OPS}: [...]}}"
+_STAGE = {by: f"{{{key}: 0, {_OPS}: [...]}}" for by, key in _FROM.items()}
 
 
 @checks_names
@@ -60,7 +61,8 @@ def save_recipe(ops: Iterable[Op] | Stages, path: str | Path, *, comment: str = 
         min_ratio: 1.0
     """
     if isinstance(ops, Stages):
-        entries = [{_FROM: start, _OPS: [_entry(op) for op in stage_ops]} for start, stage_ops in ops.stages]
+        key = _FROM[ops.by]
+        entries = [{key: start, _OPS: [_entry(op) for op in stage_ops]} for start, stage_ops in ops.stages]
     else:
         entries = [_entry(op) for op in ops]
     is_json = Path(path).suffix == ".json"
@@ -87,9 +89,14 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
         entries = json.loads(text, object_pairs_hook=unique_keys) if Path(path).suffix == ".json" else parse_yaml(text)
         _check_number_of_values(entries)
         if not isinstance(entries, list):
-            raise InputError(f"a recipe is a list of ops, or of stages, {_STAGE}; got {type(entries).__name__}")
-        if any(isinstance(entry, dict) and {_FROM, _OPS} & set(entry) for entry in entries):
-            return Stages([_load_stage(f"entry {number}", entry, types) for number, entry in enumerate(entries, 1)])
+            raise InputError(
+                f"a recipe is a list of ops, or of stages, {_STAGE['epoch']}; got {type(entries).__name__}"
+            )
+        keys = {key for entry in entries if isinstance(entry, dict) for key in entry}
+        if keys & {*_FROM.values(), _OPS}:
+            by: By = "step" if _FROM["step"] in keys else "epoch"
+            stages = (_load_stage(f"entry {number}", entry, by, types) for number, entry in enumerate(entries, 1))
+            return Stages(stages, by=by)
         return [_load_entry(f"entry {number}", entry, types) for number, entry in enumerate(entries, 1)]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
@@ -172,12 +179,12 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _load_stage(position: str, entry: Any, types: Types) -> tuple[int, list[Op]]:
+def _load_stage(position: str, entry: Any, by: By, types: Types) -> tuple[int, list[Op]]:
     """Return a stage of `Stages`; errors name its position."""
-    if not (isinstance(entry, dict) and set(entry) == {_FROM, _OPS} and isinstance(entry[_OPS], list)):
-        raise InputError(f"{position}: a stage is {_STAGE}; got {entry!r:.80}")
+    if not (isinstance(entry, dict) and set(entry) == {_FROM[by], _OPS} and isinstance(entry[_OPS], list)):
+        raise InputError(f"{position}: a stage is {_STAGE[by]}; got {entry!r:.80}")
     ops = enumerate(entry[_OPS], 1)
-    return entry[_FROM], [_load_entry(f"{position}, op {number}", inner, types) for number, inner in ops]
+    return entry[_FROM[by]], [_load_entry(f"{position}, op {number}", inner, types) for number, inner in ops]
 
 
 def _load_entry(position: str, entry: Any, types: Types) -> Op:

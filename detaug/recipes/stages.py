@@ -1,21 +1,23 @@
-"""What a user gives as a recipe: a list of ops, or `Stages`, a list that changes at epochs."""
+"""What a user gives as a recipe: a list of ops, or `Stages`, a list that changes at epochs or steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from detaug.arguments import check, checks_names, is_whole
 from detaug.errors import InputError
 from detaug.ops.op import Op
 from detaug.recipes.public_names import name_here, public_names
 
+By = Literal["epoch", "step"]
+
 
 class Stage(NamedTuple):
-    """A recipe, and the epoch, from 0, from which on it is used."""
+    """A recipe, and the epoch or step, from 0, from which on it is used."""
 
-    from_epoch: int
+    start: int
     ops: tuple[Op, ...]
 
 
@@ -23,10 +25,13 @@ class Stage(NamedTuple):
 class Stages:
     """A recipe for `Loader` that changes at epochs: each (epoch, ops) is used from its epoch on.
 
-    The epochs are counted from 0, and the first is 0. Ultralytics' `close_mosaic`, RT-DETR's and DEIM's `stop_epoch`
-    and MMDetection's `PipelineSwitchHook` do the same. Every stage is a recipe as any other, and gives the batches that
-    a loader with this recipe alone gives in these epochs; but if any stage mixes images, a partial last batch
-    (`last_batch="partial"`) has two images at least in all of them. Raises InputError for epochs in another order.
+    The epochs are counted from 0, and the first is 0. `by`: "step" counts the steps of the training, all batches from
+    the first epoch on, in place of epochs: (5000, ops) is used from the batch after the first 5000 on, also in the
+    middle of an epoch. Ultralytics' `close_mosaic`, RT-DETR's and DEIM's `stop_epoch` and MMDetection's
+    `PipelineSwitchHook` do the same. Every stage is a recipe as any other, and gives the batches that a loader with
+    this recipe alone gives in these epochs; but if any stage mixes images, a partial last batch
+    (`last_batch="partial"`) has two images at least in all of them. Raises InputError for epochs or steps in another
+    order.
 
     At a new stage the loader ends its pipelines and makes others, which takes about as long as the loader's start.
 
@@ -40,21 +45,26 @@ class Stages:
     """
 
     stages: tuple[Stage, ...]
+    by: By = "epoch"
 
     @checks_names
-    def __init__(self, stages: Iterable[tuple[int, Iterable[Op]]]) -> None:
-        checked = tuple(Stage(_epoch(number, pair), listed(pair[1])) for number, pair in enumerate(_pairs(stages), 1))
-        starts = [stage.from_epoch for stage in checked]
+    def __init__(self, stages: Iterable[tuple[int, Iterable[Op]]], *, by: By = "epoch") -> None:
+        check("by", by, by in ("epoch", "step"), "'epoch' or 'step'")
+        pairs = enumerate(_pairs(stages), 1)
+        checked = tuple(Stage(_start(number, pair, by), listed(pair[1])) for number, pair in pairs)
+        starts = [stage.start for stage in checked]
         if not starts or starts[0] != 0 or sorted(set(starts)) != starts:
-            raise InputError(f"the epochs of stages must begin with 0 and grow, got {starts}")
+            raise InputError(f"the {by}s of stages must begin with 0 and grow, got {starts}")
         object.__setattr__(self, "stages", checked)
+        object.__setattr__(self, "by", by)
 
     def __repr__(self) -> str:
-        return f"Stages([{', '.join(f'({start}, {list(ops)!r})' for start, ops in self.stages)}])"
+        by = "" if self.by == "epoch" else f", by={self.by!r}"
+        return f"Stages([{', '.join(f'({start}, {list(ops)!r})' for start, ops in self.stages)}]{by})"
 
     def at(self, epoch: int) -> tuple[Op, ...]:
-        """Return the ops of an epoch, from 0. Raises InputError for a number that is no epoch."""
-        check("epoch", epoch, is_whole(epoch, 0), "a whole number of at least 0")
+        """Return the ops of an epoch, or of a step, from 0. Raises InputError for a number that is none."""
+        check(self.by, epoch, is_whole(epoch, 0), "a whole number of at least 0")
         return next(ops for start, ops in reversed(self.stages) if start <= epoch)
 
 
@@ -67,9 +77,10 @@ def _pairs(stages: object) -> Sequence[tuple[int, Iterable[Op]]]:
     return cast(list[tuple[int, Iterable[Op]]], pairs)
 
 
-def _epoch(number: int, stage: tuple[int, Iterable[Op]]) -> int:
+def _start(number: int, stage: tuple[int, Iterable[Op]], by: By) -> int:
     if not is_whole(stage[0], 0):
-        raise InputError(f"stage {number} must begin at an epoch, a whole number of at least 0, got {stage[0]!r}")
+        what = "an epoch" if by == "epoch" else "a step"
+        raise InputError(f"stage {number} must begin at {what}, a whole number of at least 0, got {stage[0]!r}")
     return int(stage[0])
 
 

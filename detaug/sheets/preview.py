@@ -209,6 +209,11 @@ def _recipe(preset: str | None, recipe: str | Path | None, ops: str | None, epoc
         raise InputError(f"preset and recipe must not both be given, got {preset!r} and {str(recipe)!r}")
     if recipe is not None:
         chain, name = load_recipe(recipe, import_ops(ops) if ops else ()), Path(recipe).name
+        if isinstance(chain, Stages) and chain.by == "step" and epoch:
+            raise InputError(
+                f"epoch must be left out for {name}, whose stages are by step, got {epoch}: the first stage is shown; "
+                "save the ops of another one as a recipe"
+            )
         if isinstance(chain, Stages):
             return [*chain.at(epoch)], f"{name}, epoch {epoch}"
     else:

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from detaug.arguments import checks_names
+from detaug.arguments import check, checks_names
 from detaug.arrays import Bools, Bytes, Ints
 from detaug.coco.annotations import AnnotationError, Annotations, read_annotations
 from detaug.coco.other_folders import hint_where
+from detaug.coco.unused_parents import without_unused_parents
 from detaug.errors import InputError
 from detaug.files import heif
 from detaug.files.image_file import short_digest
@@ -32,6 +33,7 @@ from detaug.storage.open_storage import local_json, named, open_storage
 from detaug.storage.storage import Upcoming
 
 Crowds = Literal["drop", "keep"]
+UnusedParents = Literal["drop", "keep"]
 
 
 class CocoReader(FolderSource):
@@ -56,7 +58,10 @@ class CocoReader(FolderSource):
     {"semantic": da.ClassMap("masks")}, for `Batch.maps`; see docs/maps.md. `crowds`: regions marked `iscrowd` are no
     objects to train on: "drop" leaves them out; with "keep" they are boxes, and "iscrowd" is a column.
 
-    Labels are 1..K in the order of the category ids; 0 is the background.
+    Labels are 1..K in the order of the category ids; 0 is the background. `unused_parents`: "drop" leaves out each
+    category that is the `supercategory` of another one and has no annotation, not even a crowd, as RF-DETR does: the
+    labels of those behind it are then one less. All stay if none would be left. The rule looks at this JSON file alone,
+    so another split may keep a category: compare `class_names`. Give an evaluator the reader, not the JSON file.
 
     `cache`: store the parsed content of a JSON file of 4 MB or more, and decoded maps of classes and segments, in
     ~/.cache/detaug, which makes the next start faster.
@@ -91,6 +96,7 @@ class CocoReader(FolderSource):
         rotated: bool = False,
         tight: bool = False,
         crowds: Crowds = "drop",
+        unused_parents: UnusedParents = "keep",
         channels: int = 3,
         dtype: DType = "uint8",
         bands: Sequence[int] | None = None,
@@ -111,8 +117,8 @@ class CocoReader(FolderSource):
         # Absolute: a later change of the working folder changes nothing.
         self.folder, self.annotations_file = self.images.absolute(), self.annotations.absolute()
         self.pixel_format = PixelFormat(channels, dtype, None if bands is None else tuple(bands))
-        if crowds not in ("drop", "keep"):
-            raise InputError(f"crowds must be 'drop' or 'keep', got {crowds!r}")
+        for name, value in (("crowds", crowds), ("unused_parents", unused_parents)):
+            check(name, value, value in ("drop", "keep"), "'drop' or 'keep'")
         names = dict.fromkeys([*column_names(columns), *(["iscrowd"] if crowds == "keep" else [])])
         wanted = WantedShapes(keypoints, flip_pairs, rotated, tight, masks)
         wanted_columns = wanted.with_columns(names)
@@ -120,6 +126,7 @@ class CocoReader(FolderSource):
         with named(self.annotations, file):
             data = read_annotations(file, columns=wanted_columns, outlines=wanted.outlines, cache=cache)
         data, self.json_file = replace(data, path=self.annotations), file.absolute()
+        data = data if unused_parents == "keep" else without_unused_parents(data)
         self._video_files = data.video_files
         self._without_map: dict[int, str] = {}
         self._keep_columns(data)
@@ -131,10 +138,10 @@ class CocoReader(FolderSource):
         if not self.file_names:
             raise AnnotationError(f"{self.annotations}: no images; there is nothing to read")
         expected = "" if self.pixel_format.is_rgb8 else f" --channels {channels} --dtype {dtype}"
-        check = f"detaug check {self.annotations} {self.images} --decode{expected} --clean OUT.json"
-        check += " leaves out what is broken"
+        advice = f"detaug check {self.annotations} {self.images} --decode{expected} --clean OUT.json"
+        advice += " leaves out what is broken"
         in_bucket = "put the object there again, or leave it out of the JSON file"
-        self.remedy = check if self._storage.is_local else in_bucket
+        self.remedy = advice if self._storage.is_local else in_bucket
         self.has_heif = heif.are_among(self.file_names)
         self.files = self._storage.is_local and not (data.shards or self.has_heif) and self.pixel_format.is_rgb8
         files = self._storage.shards.files()

@@ -50,7 +50,8 @@ class LoaderState(TrainerCallback, ExportableState):  # type: ignore[misc]
         if len(train_dataloader) % accumulated and 0 < saved["step"] < len(train_dataloader):
             raise InputError(
                 f"gradient_accumulation_steps={accumulated} must divide the {len(train_dataloader)} batches of an "
-                "epoch to resume in the middle of it: resume from a checkpoint of the end of an epoch"
+                f"epoch to resume in the middle of it: resume from a checkpoint of the end of an epoch; "
+                f"da.Loader(accumulate={accumulated}) makes such epochs"
             )
         train_dataloader.load_state_dict(saved)
 

@@ -27,7 +27,7 @@ from detaug.ops.resize import Resize
 from detaug.ops.resized_crop import RandomResizedCrop
 from detaug.presets import Triple
 from detaug.recipes.recipe_file import import_ops, load_recipe
-from detaug.recipes.stages import Stage, Stages
+from detaug.recipes.stages import Stages
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.model_table import MODELS, READS, Detector, Finds
 from detaug.training.options import Size, TrainOptions
@@ -57,7 +57,8 @@ def _recipe_of_file(path: Path, ops: str | None) -> list[Op] | Stages:
 def _normalized_for(recipe: list[Op] | Stages, normalize: Normalize) -> list[Op] | Stages:
     """Return a recipe that ends with the model's `normalize`, with which it is evaluated, in place of its own."""
     if isinstance(recipe, Stages):
-        return Stages([(start, [*_without_normalize(ops), normalize]) for start, ops in recipe.stages])
+        stages = [(start, [*_without_normalize(ops), normalize]) for start, ops in recipe.stages]
+        return Stages(stages, by=recipe.by)
     return [*_without_normalize(recipe), normalize]
 
 
@@ -73,21 +74,23 @@ def make_resize(size: Size) -> Resize:
 def make_train_loader(options: TrainOptions, device: torch.device, detector: Detector) -> Loader:
     reader = read_train(options)
     ops = train_recipe(options, detector.mean, detector.std)
-    if is_first_rank() and options.time is None:
-        _warn_of_late_changes(ops, options.epochs)
     if is_first_rank() and MODELS[options.model].finds == "rotated":
         _warn_of_stretching(ops, reader)
-    return Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
+    loader = Loader(reader, ops, options.batch_size, device=device, seed=options.seed)
+    if is_first_rank() and options.time is None:
+        _warn_of_late_changes(ops, options.epochs, len(loader))
+    return loader
 
 
-def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int) -> None:
+def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int, steps: int) -> None:
     """Warn of a stage, or an end of mosaics, that the training does not reach: often the recipe is of a longer one.
 
-    `until_epoch=epochs` is no mistake: so mosaics never end.
+    `until_epoch=epochs` is no mistake: so mosaics never end. `steps`: of an epoch.
     """
-    stages = ops.stages if isinstance(ops, Stages) else [Stage(0, tuple(ops))]
-    ends = [getattr(op, "until_epoch", None) or 0 for _, each in stages for op in each]
-    late = [start for start, _ in stages if start >= epochs] + [end for end in ends if end > epochs]
+    recipe = ops if isinstance(ops, Stages) else Stages([(0, ops)])
+    ends = [getattr(op, "until_epoch", None) or 0 for _, each in recipe.stages for op in each]
+    starts = [start // (1 if recipe.by == "epoch" else steps) for start, _ in recipe.stages]
+    late = [start for start in starts if start >= epochs] + [end for end in ends if end > epochs]
     if late:
         length = counted(epochs, "epoch")
         warnings.warn(

@@ -239,6 +239,17 @@ def test_a_training_moves_between_numbers_of_shards(
         assert seen == expected[: len(seen)]
 
 
+def test_longer_epochs_move_between_numbers_of_shards(folder: Folder, tmp_path: Path) -> None:
+    """61 images fill 3 steps of 24; they are repeated for 5, which are no multiple of 2."""
+    options = {"device": "cpu", "accumulate": 2, "at_least": 5}
+    one, two = (Shards(folder, RECIPES["several sizes"], world, tmp_path, **options) for world in (1, 2))
+    expected = list(one.steps(2))
+    assert [len(step) for step in expected] == [24] * 12
+    assert list(islice(two.steps(1), 4)) == expected[:4]
+    one.load(two.loaders[1].state_dict())
+    assert list(one.steps(2)) == expected[4:]
+
+
 @pytest.mark.parametrize("stop", [1, *slow(2, 3)])
 def test_an_evaluation_moves_to_another_number_of_shards(folder: Folder, tmp_path: Path, stop: int) -> None:
     """61 images in steps of 20: four of five shards have a batch less, also where a state is taken after it."""
