@@ -1,13 +1,42 @@
-"""A callback for the Trainer of Hugging Face's transformers, so that `resume_from_checkpoint` resumes a `Loader`."""
+"""A Trainer of Hugging Face's transformers for a `Loader`, and the callback that resumes it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
 from detaug.errors import InputError
 from detaug.loading.loader import Loader
+
+
+class LoaderTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer whose `train_dataset` is a loader of batches; its `eval_dataset` may be one, too.
+
+    The batches are those of the loaders as they are: `da.Loader(..., collate=da.Batch.as_hf)`. It has the callback
+    `LoaderState`, so that `resume_from_checkpoint` goes on with the images that come next. Raises InputError for
+    training data that are no `Loader`.
+
+        trainer = LoaderTrainer(model=model, args=arguments, train_dataset=loader)
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        data = self.train_dataset
+        if not (data is None or isinstance(data, Loader)):
+            raise InputError(f"train_dataset of LoaderTrainer must be a da.Loader, got a {type(data).__name__}")
+        if not any(isinstance(each, LoaderState) for each in self.callback_handler.callbacks):
+            self.add_callback(LoaderState())
+
+    def get_train_dataloader(self) -> Any:
+        """Return the loader."""
+        return self.train_dataset
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Return the loader, or what the Trainer makes of a data set."""
+        data = self.eval_dataset if eval_dataset is None else eval_dataset
+        return data if isinstance(data, Loader) else super().get_eval_dataloader(eval_dataset)
 
 
 class LoaderState(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -18,7 +47,7 @@ class LoaderState(TrainerCallback, ExportableState):  # type: ignore[misc]
     for a checkpoint without a state, and in the middle of an epoch whose number of batches is no multiple of
     `gradient_accumulation_steps`: the Trainer would shift the steps of the optimizer.
 
-        trainer = LoaderTrainer(model=model, args=arguments, train_dataset=loader, callbacks=[LoaderState()])
+        trainer = LoaderTrainer(model=model, args=arguments, train_dataset=loader)  # has it
         trainer.train(resume_from_checkpoint=True)
     """
 

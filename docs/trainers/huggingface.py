@@ -14,19 +14,13 @@ import argparse
 from typing import Any
 
 import torch
-from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObjectDetection, Trainer, TrainingArguments
+from transformers import RTDetrImageProcessor, RTDetrV2Config, RTDetrV2ForObjectDetection, TrainingArguments
 
 import detaug as da
+from detaug.trainers.huggingface import LoaderTrainer
 
 SIZE = (640, 640)
 TRAINING = [da.RandomZoomOut(), da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize(SIZE), da.Normalize()]
-
-
-class LoaderTrainer(Trainer):
-    """A Trainer whose train_dataset is a loader of batches."""
-
-    def get_train_dataloader(self) -> Any:
-        return self.train_dataset
 
 
 def train(model: Any, loader: da.Loader, output: str, steps: int, **options: Any) -> list[float]:

@@ -118,3 +118,31 @@ def test_set_epoch_begins_an_epoch_or_goes_on_in_it(loader: Any) -> None:
     assert sums(iterator) == epochs[1][2:]
     with pytest.raises(da.InputError, match="epoch must be a whole number of at least 0, got -1"):
         again.set_epoch(-1)
+
+
+def test_the_ready_made_trainer_resumes_and_evaluates(loader: Any, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    from detaug.trainers.huggingface import LoaderState, LoaderTrainer
+
+    quiet = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "save_strategy": "steps", "save_steps": 1}
+
+    def made(output: Path, **data: Any) -> tuple[Net, Any]:
+        model, arguments = Net(), transformers.TrainingArguments(str(output), num_train_epochs=2, **quiet)
+        return model, LoaderTrainer(model=model, args=arguments, **data)
+
+    model, trainer = made(tmp_path / "whole", train_dataset=loader(), eval_dataset=loader(train=False))
+    assert sum(isinstance(each, LoaderState) for each in trainer.callback_handler.callbacks) == 1
+    trainer.train()
+    again, resumed = made(tmp_path / "rest", train_dataset=loader())
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-8"))
+    assert again.seen == model.seen[8:]
+    del model.seen[:]
+    found = trainer.evaluate()
+    evaluated = [float(each["pixel_values"].double().sum()) for each in loader(train=False)]
+    assert model.seen == evaluated
+    assert found["eval_loss"] >= 0
+    assert isinstance(trainer.get_eval_dataloader([{"labels": 1}] * 3), torch.utils.data.DataLoader)
+    _, same = made(tmp_path / "same", train_dataset=loader(), callbacks=[LoaderState()])
+    assert sum(isinstance(each, LoaderState) for each in same.callback_handler.callbacks) == 1
+    with pytest.raises(da.InputError, match=r"train_dataset of LoaderTrainer must be a da\.Loader, got a list"):
+        made(tmp_path, train_dataset=[1, 2])
