@@ -15,6 +15,7 @@ import torch
 from command import detaug, error_line
 from numpy.typing import NDArray
 from PIL import Image
+from reference import require_torchvision
 from semantic_files import IGNORED, NAMES, list_images, paint_folder, tiny_semantic
 
 import detaug as da
@@ -186,6 +187,7 @@ def test_what_cannot_be_predicted(made: Model, tmp_path: Path) -> None:
 
 
 def test_the_command(made: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_torchvision()
     root, model = made
     monkeypatch.chdir(tmp_path)
     words: tuple[Any, ...] = ("predict", model, root / "images", "--device", "cpu")
@@ -202,6 +204,7 @@ def test_the_command(made: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_command_that_scores_a_model(made: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_torchvision()
     root, model = made
     monkeypatch.chdir(tmp_path)
     truth_of = f"semantic={root / 'masks'},classes={','.join(NAMES)}"
@@ -227,6 +230,7 @@ def test_the_command_that_scores_a_model(made: Model, tmp_path: Path, monkeypatc
     ],
 )
 def test_options_that_do_not_fit_a_model_of_maps(made: Model, words: tuple[str, ...], message: str) -> None:
+    require_torchvision()
     root, model = made
     given = map(str, ("evaluate", root / "all.json", root / "images", "--model", model))
     result = detaug(*given, *words)
@@ -235,6 +239,7 @@ def test_options_that_do_not_fit_a_model_of_maps(made: Model, words: tuple[str, 
 
 
 def test_a_model_needs_the_json_file(made: Model) -> None:
+    require_torchvision()
     root, model = made
     result = detaug("evaluate", str(root / "images"), "--model", str(model), "--map", "semantic=masks")
     assert result.code == 2

@@ -11,6 +11,7 @@ import pytest
 import torch
 from command import detaug, error_line
 from PIL import Image
+from reference import require_torchvision
 from semantic_files import COLORS, IGNORED, NAMES, list_images, paint_folder, painted, tiny_semantic
 
 import detaug as da
@@ -257,6 +258,7 @@ def test_the_default_recipe_and_the_evaluation(tmp_path: Path) -> None:
 def test_evaluate_and_predict_of_a_detector_say_what_to_give(
     trained: tuple[Path, dict[str, Any]], tiny: None, tmp_path: Path
 ) -> None:
+    require_torchvision()
     root, _ = trained
     words = ("evaluate", str(root / "all.json"), str(root / "images"), "--model", str(root / "run/model.pt"))
     assert "finds the class of each pixel, which a map is compared with; give it: --map" in error_line(detaug(*words))
@@ -264,11 +266,12 @@ def test_evaluate_and_predict_of_a_detector_say_what_to_give(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_remedy_of_the_export_works(trained: tuple[Path, dict[str, Any]], tiny: None, tmp_path: Path) -> None:
+    require_torchvision()
+    onnxruntime = pytest.importorskip("onnxruntime")
     root, _ = trained
     words = ("export", str(root / "run/model.pt"), "-o", str(tmp_path / "model.onnx"))
     message = error_line(detaug(*words))
     assert f"{MODEL} is not exported, since its graph would have no boxes; torch.onnx.export takes" in message
-    onnxruntime = pytest.importorskip("onnxruntime")
     model, images = load_model(root / "run/model.pt", "cpu").model, torch.rand(1, 3, 32, 40)
     torch.onnx.export(model, (images,), str(tmp_path / "model.onnx"), dynamo=False, input_names=["images"])
     (scores,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, {"images": images.numpy()})

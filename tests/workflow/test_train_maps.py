@@ -18,6 +18,8 @@ import detaug.training.loop as loop
 from detaug.demo.shapes import make_voc
 from detaug.training import predict as predict_module
 
+pytest.importorskip("torchvision")
+
 pytestmark = pytest.mark.slow
 
 SHORT = ("--epochs", "2", "--batch-size", "4", "--size", "32", "--device", "cpu")
