@@ -267,6 +267,14 @@ def test_splits_of_class_maps(tmp_path: Path) -> None:
         assert summary.map is not None
         assert (summary.map.classes or ())[15] == "person"
     assert "has no maps of the split 'test': there are train, val" in refused(other, split="test")
+    cities = cityscapes(tmp_path / "cities")
+    for folder in ("gtFine", "leftImg8bit"):
+        (cities / folder / "val").mkdir()
+        (cities / folder / "train/bochum").rename(cities / folder / "val/bochum")
+    document, summary = converted(cities, split="val")
+    assert [row["file_name"] for row in document["images"]] == ["bochum_000000_000019_leftImg8bit.png"]
+    assert summary.map is not None
+    assert (summary.map.suffix, summary.map.table) == ("_gtFine_labelIds", "cityscapes")
     plain = data_set(tmp_path / "plain", {"masks/a.png": png(OBJECTS)}, "images/a.jpg")
     assert "has no maps of the split 'train': there are none; leave it out" in refused(plain, split="train")
     few = {"masks/train/a.png": png(OBJECTS % 3), "masks/val/b.png": png(OBJECTS)}
