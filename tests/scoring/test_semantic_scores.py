@@ -229,6 +229,8 @@ def test_the_command_that_scores_a_model(made: Model, tmp_path: Path, monkeypatc
         (("--map", "semantic=masks", "--predictions", "."), "--map needs --predictions FOLDER, of panoptic maps"),
         (("--map", "depth=masks"), "--model finds the class of each pixel: give --map semantic=FOLDER"),
         (("--map", "semantic=masks", "--kind", "depth"), "--kind is depth, and --map has a map of the kind semantic"),
+        (("--map", "depth=masks", "--kind", "panoptic"), "--kind is panoptic, and --map has a map of the kind depth"),
+        (("--map", "panoptic=m", "--kind", "depth"), "--kind is depth, and --map has a map of the kind panoptic"),
         (("--kind", "panoptic"), "--kind panoptic needs the maps of the dataset: give --map panoptic=FOLDER"),
         (("--map", "semantic=masks", "--tile", "32"), "--tile is for boxes: leave it out, or --map"),
         ((), "finds the class of each pixel, which a map is compared with; give it: --map semantic=FOLDER"),
