@@ -265,8 +265,9 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
 
 def code_to_predict(model: Path, image: Path, finds: Finds) -> str:
     """Return Python that predicts with a model.pt, and prints and draws what it finds in an image."""
-    uses = """names = [model.class_names[label] for label in found["labels"]]
-print(names, found["scores"], found["boxes"])"""
+    name = "found" if finds == "semantic" else "detections"
+    uses = """names = [model.class_names[label] for label in detections["labels"]]
+print(names, detections["scores"], detections["boxes"])"""
     if finds == "semantic":
         uses = """names = [model.class_names[number] for number in found["semantic"].unique()]
 print(names, found["semantic"].shape)"""
@@ -274,9 +275,9 @@ print(names, found["semantic"].shape)"""
 import detaug as da
 
 model = da.load_model({str(model)!r})
-(found,) = model.predict({str(image)!r})
+({name},) = model.predict({str(image)!r})
 {uses}
-model.draw({str(image)!r}).save("found.jpg")"""
+model.draw({str(image)!r}).save("{name}.jpg")"""
 
 
 def _is_one(images: Any) -> bool:

@@ -1029,7 +1029,7 @@ def test_the_command_trains_a_detector_of_torchvision(
     assert before.endswith(f"written: {out / 'run/model.pt'}. ")
     monkeypatch.chdir(out)
     exec(compile(snippet, "what train prints", "exec"), {})
-    assert (out / "found.jpg").is_file()
+    assert (out / "detections.jpg").is_file()
     assert "tensor(" in capsys.readouterr().out
     assert len(losses(out / "run")) == 3
     assert (out / "run/predictions.jpg").is_file()
