@@ -20,6 +20,7 @@ from detaug.sheets import maps_sheet
 from detaug.training import TrainOptions, load_model, train
 from detaug.training import evaluation as evaluation_module
 from detaug.training import predict as predict_module
+from detaug.training.detectors import make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
 from detaug.training.semantic_models import SemanticModel
 
@@ -276,3 +277,11 @@ def test_the_remedy_of_the_export_works(trained: tuple[Path, dict[str, Any]], ti
     torch.onnx.export(model, (images,), str(tmp_path / "model.onnx"), dynamo=False, input_names=["images"])
     (scores,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(None, {"images": images.numpy()})
     assert np.abs(scores - model(images).detach().numpy()).max() < 1e-4
+
+
+def test_statistics_follow_a_short_training() -> None:
+    """MobileNet's momentum of 0.01 would leave them at those of the first steps."""
+    require_torchvision()
+    model = make_detector(MODEL, 3).model
+    momenta = {layer.momentum for layer in model.modules() if isinstance(layer, torch.nn.BatchNorm2d)}
+    assert momenta == {0.1}
