@@ -163,11 +163,16 @@ def evaluate_semantic(
                 known = int(of_image.sum())
                 if known:
                     right[image_id] = int(of_image.diagonal().sum()) / known
-                if image_id in ids:
-                    drawn[image_id] = classes_in_source(batch, scores, at).numpy()
-                if right.get(image_id, 1.0) < 1:
-                    worst[image_id] = classes_in_source(batch, scores, at).numpy()
-                    worst = {each: worst[each] for each in sorted(worst, key=lambda each: right[each])[:MOST_IMAGES]}
+                below = right[[*worst][-1]] if len(worst) == MOST_IMAGES else 1.0
+                is_among_worst = right.get(image_id, 1.0) < below
+                if image_id in ids or is_among_worst:
+                    classes = classes_in_source(batch, scores, at).numpy()  # costly: of all pixels of the source
+                    if image_id in ids:
+                        drawn[image_id] = classes
+                    if is_among_worst:
+                        worst[image_id] = classes
+                        order = sorted(worst, key=right.__getitem__)[:MOST_IMAGES]
+                        worst = {each: worst[each] for each in order}
             done += len(batch)
             if progress:
                 progress(done, len(reader))

@@ -21,7 +21,7 @@ from semantic_files import IGNORED, NAMES, list_images, paint_folder, tiny_seman
 import detaug as da
 from detaug.drawing import class_colors
 from detaug.errors import DataError, InputError
-from detaug.scoring import evaluate_maps, evaluate_semantic, predict_maps, write_page
+from detaug.scoring import evaluate_maps, evaluate_semantic, predict_maps, semantic, write_page
 from detaug.training import load_model
 from detaug.training import predict as predict_module
 
@@ -81,6 +81,27 @@ def test_scores_are_those_of_numpy(made: Model) -> None:
     text = str(evaluation)
     assert f"mIoU {iou.mean():.3f}" in text
     assert f"confused: ground as red {pair[2]:.1%}" in text
+
+
+def test_only_the_classes_of_images_that_are_shown_are_kept(made: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, model = made
+    arguments: Any = (model, root / "all.json", root / "images", da.ClassMap("masks", classes=NAMES))
+    every = evaluate_semantic(*arguments, device="cpu")
+    of_image = list[int]()
+    computed = semantic.classes_in_source
+    monkeypatch.setattr(
+        semantic,
+        "classes_in_source",
+        lambda batch, scores, at: (of_image.append(int(batch.image_id[at])), computed(batch, scores, at))[1],
+    )
+    monkeypatch.setattr(semantic, "MOST_IMAGES", 2)
+    few = evaluate_semantic(*arguments, device="cpu", draw=7)
+    assert [*few.worst] == [*every.worst][:2]
+    assert all(np.array_equal(few.worst[image], every.worst[image]) for image in few.worst)
+    assert of_image == [*range(1, 8)], "once for each"
+    of_image.clear()
+    evaluate_semantic(*arguments, device="cpu")
+    assert {*few.worst} <= {*of_image} < {*every.worst}
 
 
 def test_the_page_the_report_and_the_sheet(made: Model, tmp_path: Path) -> None:
