@@ -23,7 +23,7 @@ def as_dataloader(loader: Loader[T]) -> LoaderAsDataLoader[T]:
     and Accelerate's `prepare` take the loader itself. `len`, `state_dict`, `load_state_dict` and `set_epoch` are those
     of the loader, also behind Fabric's wrapper. The loader decodes in threads of its own and has taken its part of each
     epoch by the process group, so there are no workers and no sampler. Raises InputError for what is no `Loader`, and
-    where another DataLoader is made of the data set, as Accelerate's `prepare` does on several processes: only the
+    where another DataLoader is made of the dataset, as Accelerate's `prepare` does on several processes: only the
     batches of rank 0 would be trained on.
 
     >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), [da.Resize((64, 64))], 8)
@@ -73,7 +73,7 @@ class _Batches(IterableDataset[T]):
     def __iter__(self) -> Iterator[T]:
         if not self._is_taken:
             raise InputError(
-                "another DataLoader was made of the data set of as_dataloader, which would take the batches of one "
+                "another DataLoader was made of the dataset of as_dataloader, which would take the batches of one "
                 "process for those of all: give the da.Loader itself, as to Accelerate's prepare"
             )
         return iter(self._loader)

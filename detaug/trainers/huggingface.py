@@ -34,7 +34,7 @@ class LoaderTrainer(Trainer):  # type: ignore[misc]
         return self.train_dataset
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """Return the loader, or what the Trainer makes of a data set."""
+        """Return the loader, or what the Trainer makes of a dataset."""
         data = self.eval_dataset if eval_dataset is None else eval_dataset
         return data if isinstance(data, Loader) else super().get_eval_dataloader(eval_dataset)
 
