@@ -28,8 +28,8 @@ NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs
 
 
 def score_text(value: float | None) -> str:
-    """Return a score such as 0.500; "-" where there is no object to find."""
-    return "-" if value is None or value < 0 else f"{value:.3f}"
+    """Return a score such as 0.500; "-" for None, -1 and NaN, where there is nothing to find."""
+    return f"{value:.3f}" if value is not None and value >= 0 else "-"
 
 
 def metrics_text(metrics: object, names: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ from detaug.findings.finding import listed, short_name
 from detaug.loading.loader import Loader
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import output_files
+from detaug.scoring.reports import file_names, most_confused
 from detaug.sheets import Detections, detections_sheet
 from detaug.sheets.detections import LEAST
 from detaug.sources.coco_reader import CocoReader
@@ -97,11 +98,8 @@ class Evaluation:
 
     def confused(self, count: int) -> list[tuple[str, str, int]]:
         """Return the pairs of classes that are confused most: of the object, of the detection, how often."""
-        between = self.errors.confusion[:-1, :-1] * ~np.eye(len(self.errors.class_names), dtype=bool)
-        order = np.argsort(-between, axis=None, kind="stable")[:count]
-        pairs = zip(*np.unravel_index(order, between.shape), strict=True)
-        names = self.errors.class_names
-        return [(names[a], names[b], int(between[a, b])) for a, b in pairs if between[a, b]]
+        names, confusion = self.errors.class_names, self.errors.confusion[:-1, :-1]
+        return [(names[a], names[b], int(confusion[a, b])) for a, b in most_confused(confusion, count)]
 
     def __str__(self) -> str:
         errors, curve = self.errors, self.errors.curve
@@ -123,10 +121,6 @@ class Evaluation:
             lines.append(f"the score with the best balance: {errors.best_score_text} ({best})")
         return "\n".join(lines)
 
-    def file_names(self) -> dict[int, str]:
-        """Return the file name of each image by its id."""
-        return dict(zip(self.reader.image_ids.tolist(), self.reader.file_names, strict=True))
-
     def save(self, path: PathLike) -> None:
         """Write the boxes in COCO's form of results, of rotated ones with `corners`."""
         self.evaluator.save(path)
@@ -134,7 +128,7 @@ class Evaluation:
     def write_report(self, path: PathLike) -> None:
         """Write all numbers as JSON, whole or not at all."""
         (target,) = output_files({"report": path}, self.reader.annotations_file).values()
-        errors, names = self.errors, self.file_names()
+        errors, names = self.errors, file_names(self.reader)
         write_json(
             target,
             {

@@ -21,6 +21,7 @@ from detaug.errors import InputError
 from detaug.evaluation.depth import DepthErrors, DepthMetrics
 from detaug.evaluation.map_predictions import at_points
 from detaug.evaluation.panoptic import PanopticCounts, PanopticMetrics, PredictedSegments
+from detaug.evaluation.pycoco import score_text
 from detaug.evaluation.semantic import SemanticCounts, SemanticMetrics
 from detaug.files.addresses import check_on_disk
 from detaug.files.atomic import write_json
@@ -38,6 +39,7 @@ from detaug.maps.panoptic_json import read_panoptic
 from detaug.maps.segments import NO_SEGMENTS
 from detaug.maps.values import MapValues
 from detaug.outputs.guards import output_files
+from detaug.scoring.reports import without_nan
 from detaug.sources.coco_reader import CocoReader
 from detaug.sources.scanned_folder import scan_images
 
@@ -84,14 +86,14 @@ class MapEvaluation:
             width = max(map(len, ("class", *(name for name, _ in rows))))
             names = ["IoU"] if self.kind == "semantic" else ["PQ", "SQ", "RQ"]
             lines += ["", f"{'class':{width}}" + "".join(f"{name:>8}" for name in names)]
-            lines += [f"{name:{width}}" + "".join(f"{_score(value):>8}" for value in own) for name, own in rows]
+            lines += [f"{name:{width}}" + "".join(f"{score_text(value):>8}" for value in own) for name, own in rows]
         return "\n".join(lines)
 
     def write_report(self, path: PathLike) -> None:
         """Write all numbers as JSON, whole or not at all; null for those of what does not occur."""
         (target,) = output_files({"report": path}, *self.inputs).values()
         content = {"kind": self.kind, "predictions": self.predictions, **self.counts}
-        write_json(target, content | {"metrics": _without_nan(asdict(self.metrics))})
+        write_json(target, content | {"metrics": without_nan(asdict(self.metrics))})
 
 
 _COUNTED = {
@@ -100,16 +102,6 @@ _COUNTED = {
     "no_class": "pixels predicted as no class, which is wrong",
 }
 """What is printed of `MapEvaluation.counts`, where there are some."""
-
-
-def _score(value: float) -> str:
-    return "-" if value != value else f"{value:.3f}"
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(own) for name, own in value.items()}
-    return None if value != value else value
 
 
 class _Images(NamedTuple):

@@ -15,7 +15,8 @@ from detaug.outputs.guards import PAGE, output_files
 from detaug.pages.frame import render
 from detaug.pages.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
 from detaug.scoring.evaluate import Evaluation
-from detaug.scoring.semantic import SemanticEvaluation, known_text
+from detaug.scoring.reports import file_names
+from detaug.scoring.semantic import SemanticEvaluation
 from detaug.sheets import detections_sheet, maps_sheet
 from detaug.training.semantic_models import MAP
 
@@ -33,7 +34,7 @@ def write_page(evaluation: Evaluation | SemanticEvaluation, path: PathLike) -> N
 
 def _page_of_boxes(evaluation: Evaluation) -> str:
     errors, worst = evaluation.errors, evaluation.worst(MOST_IMAGES)
-    names = evaluation.file_names()
+    names = file_names(evaluation.reader)
     has_matrix = len(errors.class_names) <= MOST_CLASSES
     return render(
         "scoring/evaluation.html",
@@ -59,17 +60,17 @@ def _page_of_boxes(evaluation: Evaluation) -> str:
 
 
 def _page_of_classes(evaluation: SemanticEvaluation) -> str:
-    confusion, worst, names = evaluation.confusion, evaluation.worst, evaluation.file_names()
+    confusion, worst, names = evaluation.confusion, evaluation.worst, file_names(evaluation.reader)
     shares = confusion / confusion.sum(1, keepdims=True).clip(1)
     iou, rows = evaluation.metrics.iou, evaluation.rows()
     return render(
         "scoring/semantic.html",
-        title=f"{evaluation.model}: mIoU {known_text(evaluation.metrics.mIoU)}",
+        title=f"{evaluation.model}: mIoU {score_text(evaluation.metrics.mIoU)}",
         command="evaluate",
         metrics=evaluation.metrics,
         images=counted(len(evaluation.right), "image"),
         annotations=str(evaluation.reader.annotations_file),
-        classes=[(name, max(own, 0.0), known_text(own), known_text(right), n) for name, own, right, n in rows],
+        classes=[(name, max(own, 0.0), score_text(own), score_text(right), n) for name, own, right, n in rows],
         confusion=[*zip(iou, shares.tolist(), strict=True)] if len(iou) <= MOST_CLASSES else None,
         pairs=evaluation.confused(MOST_PAIRS),
         sheet=maps_sheet(evaluation.reader, MAP, worst) if worst else None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from detaug.loading.loader import Loader
 from detaug.machine.parallel import Progress
 from detaug.maps.kinds import ClassMap
 from detaug.outputs.guards import output_files
+from detaug.scoring.reports import file_names, most_confused, without_nan
 from detaug.sheets import maps_sheet
 from detaug.sources.coco_reader import CocoReader
 from detaug.training.predict import load_model
@@ -64,14 +64,8 @@ class SemanticEvaluation:
     def confused(self, count: int) -> list[tuple[str, str, float]]:
         """Return the pairs of classes that are confused most: of the pixels, as found, their fraction of the former."""
         names, pixels = [*self.metrics.iou], self.confusion.sum(1)
-        between = self.confusion * ~np.eye(len(names), dtype=bool)
-        order = np.argsort(-between, axis=None, kind="stable")[:count]
-        pairs = zip(*np.unravel_index(order, between.shape), strict=True)
-        return [(names[a], names[b], float(between[a, b] / pixels[a])) for a, b in pairs if between[a, b]]
-
-    def file_names(self) -> dict[int, str]:
-        """Return the file name of each image by its id."""
-        return dict(zip(self.reader.image_ids.tolist(), self.reader.file_names, strict=True))
+        pairs = most_confused(self.confusion, count)
+        return [(names[a], names[b], float(self.confusion[a, b] / pixels[a])) for a, b in pairs]
 
     def __str__(self) -> str:
         rows = [(short_name(name), iou, right, pixels) for name, iou, right, pixels in self.rows()]
@@ -79,7 +73,7 @@ class SemanticEvaluation:
         lines = [str(self.metrics), f"{counted(len(self.right), 'image')} with pixels of known classes", ""]
         lines.append(f"{'class':{width}}    IoU  right        pixels")
         for name, iou, right, pixels in rows:
-            lines.append(f"{name:{width}}  {known_text(iou):>5}  {known_text(right):>5}  {pixels:>12,}")
+            lines.append(f"{name:{width}}  {score_text(iou):>5}  {score_text(right):>5}  {pixels:>12,}")
         if pairs := self.confused(3):
             shown = (f"{short_name(a)} as {short_name(b)} {share:.1%}" for a, b, share in pairs)
             lines += ["", "confused: " + ", ".join(shown)]
@@ -93,31 +87,19 @@ class SemanticEvaluation:
     def write_report(self, path: PathLike) -> None:
         """Write all numbers as JSON, whole or not at all; null for those of what does not occur."""
         (target,) = output_files({"report": path}, self.reader.annotations_file).values()
-        names = self.file_names()
-        metrics: dict[str, Any] = asdict(self.metrics)
-        metrics |= {name: _or_none(value) for name, value in metrics.items() if isinstance(value, float)}
-        metrics["iou"] = {name: _or_none(value) for name, value in self.metrics.iou.items()}
+        names = file_names(self.reader)
         right = {names[image_id]: share for image_id, share in self.right.items()}
         write_json(
             target,
             {
                 "kind": "semantic",
                 "model": self.model,
-                "metrics": metrics,
+                "metrics": without_nan(asdict(self.metrics)),
                 "class_names": [*self.metrics.iou],
                 "confusion": self.confusion.tolist(),
                 "right_of_image": right,
             },
         )
-
-
-def known_text(score: float) -> str:
-    """Return a score such as 0.500; "-" for NaN, of what does not occur."""
-    return score_text(_or_none(score))
-
-
-def _or_none(score: float) -> float | None:
-    return score if score == score else None
 
 
 def evaluate_semantic(
