@@ -166,19 +166,14 @@ def _evaluate_semantic(
     quiet: bool,
     **_: Any,
 ) -> None:
-    from detaug.drawing.images import PICTURES
     from detaug.maps.kinds import ClassMap
-    from detaug.outputs.guards import PAGE, output_files
 
     if not isinstance(truth, ClassMap):
         raise click.UsageError("--model finds the class of each pixel: give --map semantic=FOLDER, or --predictions")
     if images is None:
         raise click.UsageError("--model needs FILE.json IMAGES; detaug convert makes FILE.json of a folder of maps")
     require("--model", *LEFT_OUT, "torchvision")
-    read = (annotations, images, model, truth.folder)
-    output_files({"report": report}, *read)
-    output_files({"html": html}, *read, extensions=PAGE)
-    output_files({"sheet": sheet}, *read, extensions=PICTURES)
+    _check_outputs({"report": report}, html, sheet, annotations, images, model, truth.folder)
     from detaug.scoring import evaluate_semantic, write_page
 
     options.keep_freed_memory_on_cpu(device)
@@ -200,6 +195,16 @@ def _evaluate_semantic(
         (report, found.write_report),
         quiet=quiet,
     )
+
+
+def _check_outputs(files: dict[str, Path | None], html: Path | None, sheet: Path | None, *read: Any) -> None:
+    """Raise ConversionError, before all work, for an output that would replace what is read or has another kind."""
+    from detaug.drawing.images import PICTURES
+    from detaug.outputs.guards import PAGE, output_files
+
+    output_files(files, *read)
+    output_files({"html": html}, *read, extensions=PAGE)
+    output_files({"sheet": sheet}, *read, extensions=PICTURES)
 
 
 def _write(*writers: tuple[Path | None, Callable[[Path], object]], quiet: bool) -> None:
@@ -228,9 +233,6 @@ def _evaluate_boxes(
     device: str | None,
     quiet: bool,
 ) -> None:
-    from detaug.drawing.images import PICTURES
-    from detaug.outputs.guards import PAGE, output_files
-
     if (model is None) == (detections is None):
         raise click.UsageError("give --model MODEL.pt or --detections FILE.json; for maps --map and --predictions")
     if tile is not None and model is None:
@@ -242,10 +244,7 @@ def _evaluate_boxes(
         options.refuse("overlap", "tiles: give --tile, too")
     if model is not None:
         require("--model", *LEFT_OUT, "torchvision")
-    read = (annotations, images, model, detections)
-    output_files({"report": report, "output": output}, *read)
-    output_files({"html": html}, *read, extensions=PAGE)
-    output_files({"sheet": sheet}, *read, extensions=PICTURES)
+    _check_outputs({"report": report, "output": output}, html, sheet, annotations, images, model, detections)
     from detaug.scoring import evaluate_model, evaluate_results, write_page
 
     draw = 0 if sheet is None else DRAWN
