@@ -34,7 +34,7 @@ from detaug.training.evaluation import evaluate
 from detaug.training.interrupt import Interrupt, InterruptedTrainingError, deferred_interrupt
 from detaug.training.loaders import evaluation_resize, make_train_loader, make_val_loader, read_of_data
 from detaug.training.metrics_log import read_metrics
-from detaug.training.model_table import MODELS, READS, SCORES, Detector
+from detaug.training.model_table import MODELS, READS, Detector
 from detaug.training.options import TrainOptions
 from detaug.training.predict import code_to_predict, keypoints_entry
 from detaug.training.pretrained import pretrained_file
@@ -135,7 +135,7 @@ def _run(training: Training, val: Loader | None, progress: TrainingProgress, int
         if training.step == training.steps:
             return
         if training.options.patience and training.not_better >= training.options.patience:
-            score = SCORES[MODELS[training.options.model].finds]
+            score = training.score_name
             progress.say(f"stopped: no better {score} than {training.best:.3f} in {training.not_better} evaluations")
             return
         _train_epoch(training, progress, interrupt)
@@ -160,15 +160,14 @@ class _LiveCurves:
 
 def _write_curves(training: Training) -> Path:
     """Write the page of curves; a browser shows the training so far when it loads the page again."""
-    score = SCORES[MODELS[training.options.model].finds]
-    best = f", best {score} {training.best:.3f}" if training.best >= 0 else ""
+    best = f", best {training.score_name} {training.best:.3f}" if training.best >= 0 else ""
     return write_curves(training.options.output, f"{training.options.model}, {counted(training.epoch, 'epoch')}{best}")
 
 
 def _keep_best(training: Training) -> None:
     """Write best.pt if the last evaluation is the best so far. Every rank must call this function."""
     finds = MODELS[training.options.model].finds
-    found = [training.evaluation.get(finds, training.evaluation).get(SCORES[finds], -1.0)]  # of the first rank
+    found = [training.evaluation.get(finds, training.evaluation).get(training.score_name, -1.0)]  # of the first rank
     if dist.is_initialized():
         dist.broadcast_object_list(found, src=0)
     if found[0] > training.best:
@@ -227,10 +226,9 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
         replaced = load_checkpoint(training)
         progress.say(f"{path}: resumed after step {training.step}")
         if replaced is not None:
-            score = SCORES[MODELS[options.model].finds]
             progress.say(
-                f"best.pt has {score} {replaced:.3f} on other evaluation data, or at another size: the next evaluation "
-                "replaces it, and --patience counts from there"
+                f"best.pt has {training.score_name} {replaced:.3f} on other evaluation data, or at another size: the "
+                "next evaluation replaces it, and --patience counts from there"
             )
     training.log.truncate(training.step)
     if training.step < training.steps:

@@ -9,7 +9,7 @@ import torch
 
 from detaug.ops.resize import Resize
 from detaug.training.metrics_log import MetricsLog
-from detaug.training.model_table import Detector
+from detaug.training.model_table import MODELS, SCORES, Detector
 from detaug.training.optimization import Optimization, make_schedule
 from detaug.training.options import TrainOptions
 from detaug.training.step_timer import StepTimer
@@ -52,6 +52,11 @@ class Training:
     def class_names(self) -> tuple[str, ...]:
         """Return the names of the labels, index 0 being the background; of a map, of the classes of its pixels."""
         return tuple((self.options.map and self.options.map.classes) or self.loader.class_names)
+
+    @property
+    def score_name(self) -> str:
+        """Return the name of the score by which evaluations are compared: "AP", or "mIoU" of maps."""
+        return SCORES[MODELS[self.options.model].finds]
 
     @property
     def is_length_known(self) -> bool:
