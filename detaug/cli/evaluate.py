@@ -334,7 +334,7 @@ def predict(
     from detaug.training import load_model
 
     options.keep_freed_memory_on_cpu(device)
-    if output is not None and output.is_file():  # before minutes of work
+    if output is not None and output.is_file():  # before the model is loaded
         output_files({"output": output}, model, *paths)
     trained = load_model(model, device)
     is_semantic = trained.finds == "semantic"

@@ -181,11 +181,9 @@ def predict_maps(
         for at, classes in enumerate(source.classes_of_pixels(trained, batch_size)):
             image = Image.fromarray(classes).convert("P")
             image.putpalette(palette)
-            (to_maps / names[at]).parent.mkdir(parents=True, exist_ok=True)
-            save_picture(image, to_maps / names[at])
+            _save(image, to_maps / names[at])
             if to_drawings is not None:
-                (to_drawings / drawn[at]).parent.mkdir(parents=True, exist_ok=True)
-                save_picture(trained.draw_found(source.read_pixels(at), {"semantic": classes}), to_drawings / drawn[at])
+                _save(trained.draw_found(source.read_pixels(at), {"semantic": classes}), to_drawings / drawn[at])
             if progress:
                 progress(at + 1, len(files))
     return PredictedMaps(len(files), maps, trained.class_names)
@@ -318,9 +316,14 @@ def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
 def _draw(model: TrainedModel, pixels: NDArray[np.uint8], found: Detections, path: Path) -> None:
     arrays = {"boxes": found.boxes, "labels": np.array(found.labels, np.int64), "scores": np.array(found.scores)}
     more = {"masks": found.masks, "keypoints": found.keypoints, "corners": found.corners}
-    picture = model.draw_found(pixels, {**arrays, **{name: each for name, each in more.items() if each is not None}})
+    given = {name: each for name, each in more.items() if each is not None}
+    _save(model.draw_found(pixels, {**arrays, **given}), path)
+
+
+def _save(image: Image.Image, path: Path) -> None:
+    """Write an image in the sub-folder that its source is in."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_picture(picture, path)
+    save_picture(image, path)
 
 
 def _document(model: TrainedModel, source: PredictedImages, rows: list[dict[str, Any]]) -> dict[str, Any]:
