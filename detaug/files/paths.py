@@ -38,8 +38,7 @@ def list_files(folder: Path, extensions: Iterable[str], *, regular: bool = True)
     """Return the files below a folder with one of the extensions, in any case: relative paths, sorted.
 
     Leaves out hidden files and folders (macOS writes ._name.jpg beside name.jpg), and the folders of trainings below
-    this one. regular: also leave out what is not a
-    regular file: folders, fifos, links that lead nowhere.
+    this one. regular: also leave out what is not a regular file: folders, fifos, links that lead nowhere.
     """
     wanted = tuple(extensions)
     return sorted(

@@ -90,9 +90,9 @@ MODELS = {
     "lraspp_mobilenet_v3_large": Model("torchvision", 520, 0.01, 32, 0.000001, "semantic", recipe="window"),
 }  # fmt: skip
 """The trainings are those of torchvision/references/detection/README.md and ../segmentation/README.md, with all GPUs
-together;
-rtdetrv2_r18vd_120e_coco.yml of https://github.com/lyuwenyu/RT-DETR; dfine_hgnetv2_n_coco.yml and _s_coco.yml of
-https://github.com/Peterande/D-FINE; `TrainConfig` of rfdetr 1.11, whose documents train on 16 images per step."""
+together; rtdetrv2_r18vd_120e_coco.yml of https://github.com/lyuwenyu/RT-DETR; dfine_hgnetv2_n_coco.yml and
+_s_coco.yml of https://github.com/Peterande/D-FINE; `TrainConfig` of rfdetr 1.11, whose documents train on 16 images
+per step."""
 
 
 class Detector(NamedTuple):
