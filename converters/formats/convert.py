@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ from detaug.converters.formats.recognise import Recognised, recognise
 from detaug.converters.records.record import AnnotationFiles, Contents
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError, InputError
-from detaug.files.formats import COCO_PANOPTIC, FORMS
+from detaug.files.formats import COCO_PANOPTIC, FORMS, names_segments
 from detaug.files.paths import PathLike
 from detaug.findings.finding import Finding
 from detaug.machine.parallel import Progress
@@ -93,7 +92,7 @@ def _convert_with_own(
 
     if recognized.format.name == "coco":
         file = recognized.folder / recognized.files[0]
-        if _is_panoptic(file):
+        if names_segments(file):  # too large to be parsed when it was recognized
             form = next(form for form in FORMS if form.name == COCO_PANOPTIC)
             raise ConversionError(f"{file} is {form.name}; {form.remedy} --from {form.format}")
         raise ConversionError(f"{file} is a COCO JSON file; it needs no conversion: detaug check {file} IMAGES")
@@ -105,12 +104,6 @@ def _convert_with_own(
         )
     shards = [recognized.folder / file for file in recognized.files]
     return convert(shards, output, classes=arguments["classes"], jobs=arguments["jobs"], **more)
-
-
-def _is_panoptic(file: Path) -> bool:
-    """Return whether a COCO JSON file too large to be parsed when it is recognized has segments."""
-    with file.open("rb") as content:
-        return any(b'"segments_info"' in chunk for chunk in iter(partial(content.read, 1 << 24), b""))
 
 
 def _refuse(recognized: Recognised, arguments: dict[str, Any], names: Sequence[str]) -> None:

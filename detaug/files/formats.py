@@ -10,12 +10,16 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from detaug.files.sample import HEAD_BYTES, Sample
 
 LFS = b"version https://git-lfs.github.com/spec/"
 """The first bytes of a pointer of Git LFS."""
+
+_PART = 1 << 24
+"""Bytes that `names_segments` reads at once."""
 
 _CONVERT = "convert it: detaug convert FILE -o OUT.json"
 _CONVERT_FOLDER = "convert its folder: detaug convert FOLDER -o OUT.json"
@@ -161,6 +165,17 @@ def _is_mot(it: Sample) -> bool:
 def is_panoptic(it: Sample) -> bool:
     """Return whether the annotations of a JSON file are images of segments, COCO's panoptic form."""
     return it.has("images", "annotations") and "segments_info" in it.first("annotations")
+
+
+def names_segments(path: Path) -> bool:
+    """Return whether a JSON file of any size has a key "segments_info", which only COCO's panoptic form has."""
+    key, before = b'"segments_info"', b""
+    with path.open("rb") as file:
+        while part := file.read(_PART):
+            if key in before + part:
+                return True
+            before = (before + part)[-len(key) :]  # the key may begin in one part and end in the next
+    return False
 
 
 def _is_visdrone_video(it: Sample) -> bool:

@@ -25,7 +25,7 @@ from detaug.evaluation.pycoco import score_text
 from detaug.evaluation.semantic import SemanticCounts, SemanticMetrics
 from detaug.files.addresses import check_on_disk
 from detaug.files.atomic import write_json
-from detaug.files.formats import is_panoptic
+from detaug.files.formats import is_panoptic, names_segments
 from detaug.files.paths import PathLike
 from detaug.files.sample import Sample
 from detaug.files.text import read_json
@@ -188,8 +188,8 @@ def _images_of(images: PathLike, annotations: PathLike | None) -> tuple[_Images,
 
 
 def _is_panoptic(path: Path) -> bool:
-    try:  # a COCO JSON file may have hundreds of MB
-        return b"segments_info" in path.read_bytes() and is_panoptic(Sample(path.name, b"", read_json(path)))
+    try:  # a COCO JSON file may have hundreds of MB, and is parsed only if it has the key
+        return names_segments(path) and is_panoptic(Sample(path.name, b"", read_json(path)))
     except (OSError, InputError):
         return False  # `CocoReader` says what is wrong
 
