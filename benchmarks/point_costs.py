@@ -76,7 +76,7 @@ class Way(NamedTuple):
     """A loader to measure: its recipe, the arguments of its reader, and what is asked of each batch."""
 
     recipe: Sequence[da.Op]
-    read: dict[str, bool]
+    read: dict[str, Any]
     use: Callable[[da.Batch], object]
 
 

@@ -16,10 +16,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import polygons
 from detaug.boxes.stencils import Stencils, no_stencils, places_of
+from detaug.errors import InputError
 
 HOLE = np.iinfo(np.int64).min
 """The image of a layer that has none: of the fill around what is pasted."""
@@ -28,6 +30,11 @@ ERASED = HOLE + 1
 
 NOTHING_SHOWN, ERASED_SHOWN = -1, -2
 """What `of_source` makes of them."""
+
+SAME = 1e-9
+"""Of an average: ends that are no farther apart were rounded differently."""
+MOST_PARTS = 62
+"""Bits of a whole number that are used: six `MixUp` after each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +79,32 @@ class Layers:
     def share(self) -> Floats:
         """Return (N, L): the weight of each in an average."""
         return np.asarray(self.interval[..., 1] - self.interval[..., 0])
+
+    def parts_of_average(self) -> tuple[Ints, NDArray[np.float32]]:
+        """Return (N * L,): which parts of an average each fills, a bit each, and (N, P) the lengths of the parts.
+
+        They end where a layer begins or ends to fill it. Raises InputError for more than 62 parts.
+        """
+        n, count = self.image.shape
+        if ((self.interval[..., 0] <= SAME) & (self.interval[..., 1] >= 1 - SAME)).all():
+            return np.ones(n * count, np.int64), np.ones((n, 1), np.float32)
+        filled: Ints = np.zeros((n, count), np.int64)
+        lengths: list[Floats] = []
+        for image in range(n):
+            ends = np.sort(self.interval[image].ravel())
+            ends = ends[np.append(True, np.diff(ends) > SAME)]
+            if len(ends) > MOST_PARTS + 1:
+                raise InputError(
+                    f"an image is an average of more than {MOST_PARTS} parts, in which maps cannot be looked up; use "
+                    "fewer MixUp"
+                )
+            first, end = np.searchsorted(ends, self.interval[image] + SAME, side="right").T - 1
+            filled[image] = (1 << end) - (1 << first)
+            lengths.append(np.diff(ends))
+        together = np.zeros((n, max(map(len, lengths))), np.float32)
+        for own, image_lengths in zip(together, lengths, strict=True):
+            own[: len(image_lengths)] = image_lengths
+        return filled.ravel(), together
 
     def paste(
         self,

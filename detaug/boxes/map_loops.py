@@ -1,7 +1,8 @@
 """Numba's loops that sample maps, which have a value for each pixel of an image.
 
 For each output pixel they go over the layers of its image, as `mask_loops` do, and look up the value of the one that is
-seen there: of those that are averaged, the one with the largest share.
+seen there: of those that are averaged, the one with the largest share. The average is cut where a layer begins or ends
+to fill it, see `Layers.parts_of_average`, and of each part the last layer that fills it is seen.
 """
 
 from __future__ import annotations
@@ -10,27 +11,27 @@ import numpy as np
 
 from detaug.boxes.layers import ERASED_SHOWN
 from detaug.boxes.mask_loops import SINGLE_ONE, _in_bounds, _in_stencil, _sum, _to_source
-from detaug.boxes.units import INTERVAL, ONE, RECTANGLE, STENCIL
+from detaug.boxes.units import ONE, RECTANGLE, STENCIL
 from detaug.compiled import compiled
 
 
 @compiled
-def sample(scene, first, shown, maps, tables, y, x, keeps_erased, linear, empty, out, second, fraction):
+def sample(scene, parts, first, shown, maps, tables, y, x, keeps_erased, linear, empty, out, second, fraction):
     """Write to `out` (R, C) the values that the image shows whose layers begin at `first`, `empty` where nothing is.
 
-    `scene`: as of `mask_loops`. `shown`: (N * L,) which map each layer shows, below 0 for none, see `Layers.of_source`.
-    `maps`: the values of all maps, one behind the other, and of each map where it begins, (height, width), and scale
-    and offset x, y. `tables`: (N * L,) where the table of each layer begins, and all tables, by which a value of its
-    map becomes one of the batch; both empty where values stay. `y`, `x`: (R, C) points in units, before a field; far
-    away where there is nothing. `second`, `fraction`, of the same shape, or empty: the value of what is averaged with
-    it, and the share of the first.
+    `scene`: as of `mask_loops`. `parts`: see `Layers.parts_of_average`. `shown`: (N * L,) which map each layer shows,
+    below 0 for none, see `Layers.of_source`. `maps`: the values of all maps, one behind the other, and of each map
+    where it begins, (height, width), and scale and offset x, y. `tables`: (N * L,) where the table of each layer
+    begins, and all tables, by which a value of its map becomes one of the batch; both empty where values stay. `y`,
+    `x`: (R, C) points in units, before a field; far away where there is nothing. `second`, `fraction`, of the same
+    shape, or empty: the value of what is averaged with it, and the share of the first.
     """
     for line in range(out.shape[0]):
         for column in range(out.shape[1]):
             point_y, point_x = y[line, column], x[line, column]
-            top, other = -1, -1
+            top, other, share = -1, -1, ZERO
             if point_y >= 0 and point_x >= 0:
-                top, other = _on_top(scene, first, shown, point_y, point_x, keeps_erased)
+                top, other, share = _on_top(scene, parts, first, shown, point_y, point_x, keeps_erased)
             value = _value(scene, top, shown, maps, point_y, point_x, linear, empty)
             out[line, column] = _looked_up(tables, top, value)
             if second.size:
@@ -38,10 +39,10 @@ def sample(scene, first, shown, maps, tables, y, x, keeps_erased, linear, empty,
                 if other >= 0:
                     value = _value(scene, other, shown, maps, point_y, point_x, linear, empty)
                     second[line, column] = _looked_up(tables, other, value)
-                    fraction[line, column] = _share(scene[0], top)
+                    fraction[line, column] = share
 
 
-ONE_SHARE, HALF, ZERO, FULL = np.float32(1), np.float32(0.5), np.float32(0), 1 - 1e-9
+ONE_SHARE, HALF, ZERO = np.float32(1), np.float32(0.5), np.float32(0)
 
 
 @compiled
@@ -51,43 +52,38 @@ def _looked_up(tables, number, value):
 
 
 @compiled
-def _share(layers, number):
-    return np.float32(layers[number, INTERVAL + 1] - layers[number, INTERVAL])
-
-
-@compiled
-def _on_top(scene, first, shown, y, x, keeps_erased):
-    """Return the layer with the largest share that is seen at a point, of equal ones the last, and the next one.
-
-    A layer that covers another fills all that this one fills of the average, so the largest one is not covered; the
-    next one is the largest of those that fill nothing of what it fills.
+def _on_top(scene, parts, first, shown, y, x, keeps_erased):
+    """Return the layer with the largest share that is seen at a point, of equal ones the last, the next one, and the
+    share of the first.
     """
     layers, _, stencils, count = scene
+    filled, lengths = parts
     pixel_x, pixel_y = np.float32(x) / SINGLE_ONE, np.float32(y) / SINGLE_ONE
-    top, other = -1, -1
-    for turn in range(2):
-        best, most = -1, ZERO
-        if turn == 1 and (top < 0 or layers[top, INTERVAL + 1] - layers[top, INTERVAL] > FULL):
+    top, most, other, next_most = -1, ZERO, -1, ZERO
+    free = (1 << lengths.shape[1]) - 1  # what no later layer fills
+    for number in range(first + count - 1, first - 1, -1):
+        seen = filled[number] & free
+        if seen == 0:
+            continue
+        layer = layers[number]
+        inside = layer[RECTANGLE] <= pixel_x < layer[RECTANGLE + 2]
+        inside = inside and layer[RECTANGLE + 1] <= pixel_y < layer[RECTANGLE + 3]
+        if not inside or (keeps_erased and shown[number] == ERASED_SHOWN):
+            continue
+        if layer[STENCIL] >= 0 and not _in_stencil(stencils, layer, pixel_y, pixel_x):
+            continue
+        free &= ~seen
+        share = ZERO
+        for part in range(lengths.shape[1]):
+            if (seen >> part) & 1:
+                share += lengths[first // count, part]
+        if share > most:
+            top, most, other, next_most = number, share, top, most
+        elif share > next_most:
+            other, next_most = number, share
+        if free == 0:
             break
-        for number in range(first, first + count):
-            layer = layers[number]
-            inside = layer[RECTANGLE] <= pixel_x < layer[RECTANGLE + 2]
-            inside = inside and layer[RECTANGLE + 1] <= pixel_y < layer[RECTANGLE + 3]
-            if not inside or (keeps_erased and shown[number] == ERASED_SHOWN):
-                continue
-            if layer[STENCIL] >= 0 and not _in_stencil(stencils, layer, pixel_y, pixel_x):
-                continue
-            if turn == 1 and min(layer[INTERVAL + 1], layers[top, INTERVAL + 1]) > max(
-                layer[INTERVAL], layers[top, INTERVAL]
-            ):
-                continue
-            if _share(layers, number) >= most:
-                best, most = number, _share(layers, number)
-        if turn == 0:
-            top = best
-        else:
-            other = best
-    return top, other
+    return top, other, most
 
 
 @compiled

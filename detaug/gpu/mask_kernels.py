@@ -144,13 +144,13 @@ def sample(
 @mask_kernel
 def undistort(
     numbers, control, images, grid_y, grid_x, out, points_down, points_across, height, width, y_step, x_step, programs,
-    SHIFTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    SHIFTS: tl.constexpr, RIM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write to `out`, (P, 2, height, width), where the points of P grids come from in undistorted images: y and x.
 
     `images` (P,): of each grid. A row of `numbers`: height, width, the coefficient of a lens and the distance between
-    control points, whose shifts are `control`, `points_down` x `points_across` for each image, if SHIFTS. The bits are
-    those of `Field.undistorted_units`: products and sums come in its order.
+    control points, whose shifts are `control`, `points_down` x `points_across` for each image, if SHIFTS. RIM and the
+    bits are those of `Field.undistorted_units`: products and sums come in its order.
     """
     place = (tl.program_id(0) // programs).to(tl.int64)
     image = tl.load(images + place).to(tl.int64)
@@ -181,11 +181,15 @@ def undistort(
         squared = part_x * part_x + part_y * part_y
         further = lens * squared * (1 + squared)
         x, y = x + away_x * further, y + away_y * further
-        seen = (x >= 0) & (x < columns_of) & (y >= 0) & (y < rows_of)
+        seen = (x >= -RIM) & (x < columns_of + RIM) & (y >= -RIM) & (y < rows_of + RIM)
+        x, y = tl.floor(x * ONE + 0.5), tl.floor(y * ONE + 0.5)
+        if RIM > 0:
+            x = tl.minimum(tl.maximum(x, 0.0), columns_of * ONE - 1)
+            y = tl.minimum(tl.maximum(y, 0.0), rows_of * ONE - 1)
         in_grid = (rows < height)[:, None] & (columns < width)[None, :]
         to = out + (2 * place * height + rows[:, None]) * width + columns[None, :]
-        tl.store(to, tl.where(seen, tl.floor(y * ONE + 0.5), -FAR).to(tl.int32), in_grid)
-        tl.store(to + height * width, tl.where(seen, tl.floor(x * ONE + 0.5), -FAR).to(tl.int32), in_grid)
+        tl.store(to, tl.where(seen, y, -FAR).to(tl.int32), in_grid)
+        tl.store(to + height * width, tl.where(seen, x, -FAR).to(tl.int32), in_grid)
 
 
 @triton.jit
@@ -376,7 +380,12 @@ def _in_bounds(layer, y, x):
 @triton.jit
 def _in_source(layer, y, x):
     """Return where points, in units, are in the source, and their depth, in single precision."""
-    matrix, x, y = layer + TO_SOURCE, _pixels(x), _pixels(y)
+    return _source_of_pixels(layer, _pixels(y), _pixels(x))
+
+
+@triton.jit
+def _source_of_pixels(layer, y, x):
+    matrix = layer + TO_SOURCE
     w = (_single(matrix + 6) * x + _single(matrix + 7) * y) + _single(matrix + 8)
     at_x = (_single(matrix) * x + _single(matrix + 1) * y) + _single(matrix + 2)
     at_y = (_single(matrix + 3) * x + _single(matrix + 4) * y) + _single(matrix + 5)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,9 +13,9 @@ from torch import Tensor
 
 from detaug.arrays import Ints, start_offsets
 from detaug.boxes.mask_table import MaskTable
-from detaug.boxes.masks import Grid, PlacedObjects, label_map, pixel_grid
-from detaug.boxes.units import ONE
-from detaug.gpu.streams import launch_programs, to_device
+from detaug.boxes.masks import PlacedObjects, label_map
+from detaug.gpu.grids import OPTIONS, POINTS, FieldOnGpu, GridOnGpu
+from detaug.gpu.streams import launch_programs, packed_to_device, to_device
 
 VERTICES = 128
 """Vertices that a program places at once."""
@@ -25,15 +24,6 @@ ROWS, COLUMNS, WARPS, PROGRAMS = 32, 32, 1, 32
 """Sides of the blocks of points that a program samples, its warps of threads, and programs for each mask, at most: the
 fastest of 13 on an H100. A row of a block is a word of 32 bits.
 """
-
-POINTS = 1 << 25
-"""Points of bent outputs that are moved at once: 8 bytes each."""
-
-MOVED_ROWS, MOVED_COLUMNS, MOVERS = 8, 32, 256
-"""Sides of the blocks of points that a program moves, and programs for each output, at most."""
-
-OPTIONS = {"enable_fp_fusion": False}
-"""NumPy rounds products before it adds."""
 
 
 class TableOnDevice(NamedTuple):
@@ -71,20 +61,16 @@ class ObjectsOnGpu:
         from detaug.gpu.mask_kernels import place
 
         self._device, count = device, len(objects)
-        self._field, self._image, self._bent = objects.field, objects.image, objects.bent
+        self._image, self._bent = objects.image, objects.bent
+        self._field = None if objects.field is None else FieldOnGpu(objects.field, device)
         own = table_on_device(table, device)
         rings, points = table.outlines.first_ring, table.outlines.first_point
         lengths = points[rings[objects.rows + 1]] - points[rings[objects.rows]]
         vertices = int(lengths.sum())
         whole = objects.rows, objects.layer, np.append(start_offsets(lengths), vertices)
-        # numbers of 8 bytes first, then those of 4: each begins at a multiple of its size, which `view` needs
-        parts = [array.ravel().view(np.uint8) for array in (objects.layers, objects.borders)]
-        parts += [array.astype(np.int32).view(np.uint8) for array in whole]
+        parts: list[NDArray[Any]] = [objects.layers, objects.borders, *(array.astype(np.int32) for array in whole)]
         parts += [np.append(objects.stencils, np.uint8(0))]
-        together = to_device(np.concatenate(parts), device)  # a copy costs more than its bytes
-        layers, borders, *on_device, stencils = together.split_with_sizes([part.size for part in parts])
-        annotations, layer_of, starts = (tensor.view(torch.int32) for tensor in on_device)
-        layers, borders = layers.view(torch.float64), borders.view(torch.float64)
+        layers, borders, annotations, layer_of, starts, stencils = packed_to_device(parts, device)
         placed = torch.empty((2, max(vertices, 1)), dtype=torch.int32, device=device)
         hulls = torch.empty((max(count, 1), 5), dtype=torch.int32, device=device)
         if count:
@@ -142,6 +128,7 @@ class ObjectsOnGpu:
 
     def _bent_masks(self, objects: Tensor, grid: GridOnGpu) -> Tensor:
         """Return masks of outputs that a field bends: see `masks.rasterise`."""
+        assert self._field is not None
         out = torch.zeros((len(objects), *grid.shape), dtype=torch.bool, device=self._device)
         numbers = objects.cpu().numpy()
         one_grid = grid.y.ndim == 1  # then all objects of an image have the same points
@@ -160,34 +147,10 @@ class ObjectsOnGpu:
             if not one_grid:
                 rows = to_device(of_places, self._device)
                 own = GridOnGpu(grid.y[rows], grid.x[rows])
-            points = self._undistorted(self._image[numbers[of_places]], own)
+            points = self._field.undistorted(self._image[numbers[of_places]], own)
             is_here = (place >= start) & (place < start + at_once)
             chosen = to_device(bent[is_here], self._device)
             out[chosen] = self._masks_of_points(objects[chosen], place[is_here] - start, points)
-        return out
-
-    @cached_property
-    def _field_on_device(self) -> tuple[Tensor, Tensor]:
-        assert self._field is not None
-        numbers = np.column_stack([self._field.size, self._field.lens, self._field.spacing])
-        in_rows = np.ascontiguousarray(numbers, np.float64), np.ascontiguousarray(self._field.control)
-        return to_device(in_rows[0], self._device), to_device(in_rows[1], self._device)
-
-    def _undistorted(self, images: Ints, grid: GridOnGpu) -> Tensor:
-        """Return (P, 2, rows, columns): y and x from which the points of P images come, see `Field`."""
-        from detaug.gpu.mask_kernels import undistort
-
-        assert self._field is not None
-        out = torch.empty((len(images), 2, *grid.shape), dtype=torch.int32, device=self._device)
-        if out.numel():
-            steps = (0 if coordinates.ndim == 1 else coordinates.shape[1] for coordinates in (grid.y, grid.x))
-            programs = min(MOVERS, -(-grid.shape[0] // MOVED_ROWS) * -(-grid.shape[1] // MOVED_COLUMNS))
-            launch_programs(
-                undistort, self._device, len(images) * programs, *self._field_on_device,
-                to_device(images.astype(np.int32), self._device), grid.y.contiguous(), grid.x.contiguous(), out,
-                *self._field.control.shape[1:3], *grid.shape, *steps, programs, SHIFTS=bool(self._field.control.any()),
-                ROWS=MOVED_ROWS, COLUMNS=MOVED_COLUMNS, num_warps=WARPS, **OPTIONS,
-            )  # fmt: skip
         return out
 
     def _masks_of_points(self, objects: Tensor, places: Ints, points: Tensor) -> Tensor:
@@ -216,30 +179,3 @@ class ObjectsOnGpu:
                 *self._sizes, *grid.shape, *steps, grid.cell, programs,
                 ROWS=ROWS, COLUMNS=COLUMNS, COUNT=count, num_warps=WARPS, **OPTIONS,
             )  # fmt: skip
-
-
-class GridOnGpu(NamedTuple):
-    """The points at which masks are sampled, in units."""
-
-    y: Tensor
-    x: Tensor
-    """int32: (rows,) and (columns,) for all objects, or (R, rows) and (R, columns)."""
-    cell: int = 0
-    """Units from each point to the next; 0 if that differs."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Return the numbers of rows and columns."""
-        return self.y.shape[-1], self.x.shape[-1]
-
-
-def grid_on_gpu(grid: Grid, device: torch.device) -> GridOnGpu:
-    """Copy a grid to a device."""
-    y, x = (to_device(np.ascontiguousarray(coordinates, np.int32), device) for coordinates in grid)
-    return GridOnGpu(y[0], x[0]) if len(y) == 1 else GridOnGpu(y, x)
-
-
-@lru_cache(maxsize=64)
-def pixel_grid_on_gpu(height: int, width: int, stride: int, device: torch.device) -> GridOnGpu:
-    """Copy the grid of pixels to a device, once."""
-    return grid_on_gpu(pixel_grid(height, width, stride), device)._replace(cell=stride * ONE)

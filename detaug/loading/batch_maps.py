@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -16,15 +16,17 @@ from detaug.arguments import check, is_whole
 from detaug.arrays import Ints
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing, Layers
-from detaug.boxes.map_loops import sample
 from detaug.boxes.masks import objects_of, pixel_grid
 from detaug.boxes.placement import Placement
 from detaug.errors import InputError
-from detaug.gpu.streams import to_device
+from detaug.gpu.grids import pixel_grid_on_gpu
+from detaug.gpu.maps import sample_on_gpu
 from detaug.loading.map_feed import MapsOfImages
 from detaug.loading.panoptic_tables import BoxesOfLayers, tables_of_layers
 from detaug.maps.kinds import ClassMap, DepthMap, MapKind, PanopticMap
+from detaug.maps.sampling import ShownMaps, sample_maps
 from detaug.maps.segments import NO_SEGMENTS, VOID, Segments
+from detaug.maps.values import MapValues
 
 K = TypeVar("K")
 
@@ -197,31 +199,20 @@ class MapsOfPixels:
 
     def _sampled(self, name: str, stride: int, *, pair: bool, as_places: bool = False) -> tuple[Tensor, ...]:
         check("stride", stride, is_whole(stride, 1), "a whole number of at least 1")
+        (height, width), device = self.images.shape[-2:], self.images.device
+        shown = self._shown_maps(name, as_places=as_places)
+        if device.type == "cuda":
+            return sample_on_gpu(shown, pixel_grid_on_gpu(height, width, stride, device), device, pair=pair)
+        return tuple(map(torch.from_numpy, sample_maps(shown, pixel_grid(height, width, stride), pair=pair)))
+
+    def _shown_maps(self, name: str, *, as_places: bool) -> ShownMaps:
         kind, drawing = self.maps_of_images.kind(name), self.drawing
         assert drawing is not None, "a source with maps keeps the drawing of its batches"
-        layers = drawing.layers
-        n, count = layers.image.shape
-        shown, maps = _maps_of_layers(self.maps_of_images, name, layers.image.ravel())
-        nothing: Any = np.zeros(0, np.int64)
-        scene = objects_of(Placement(layers, nothing, nothing, nothing)).scene
-        height, width = self.images.shape[-2:]
-        grid = pixel_grid(height, width, stride)
-        shape = n, *grid.shape
-        out = np.empty(shape, kind.dtype)
-        second, fraction = np.empty(shape if pair else 0, kind.dtype), np.empty(shape if pair else 0, np.float32)
-        of_one = np.empty((0, 0), kind.dtype), np.empty((0, 0), np.float32)
-        straight = [np.ascontiguousarray(each) for each in np.broadcast_arrays(grid.y[0, :, None], grid.x)]
-        tables: Any = np.zeros(0, np.int64), np.zeros(0, kind.dtype)
-        if isinstance(kind, PanopticMap):
-            tables = self._tables(name, kind, layers, as_places)
-        rules: Any = kind.erased == "keep", kind.is_linear, kind.dtype(kind.empty)
-        for image in range(n):
-            y, x = straight
-            if self.distortion is not None and self.distortion.bends[image]:
-                x, y = self.distortion.undistorted_units(image, grid.x[0], grid.y[0, :, None], rim=0.5)
-            further = (second[image], fraction[image]) if pair else of_one
-            sample(scene, image * count, shown, maps, tables, y, x, *rules, out[image], *further)
-        return tuple(to_device(each, self.images.device) for each in (out, second, fraction)[: 3 if pair else 1])
+        layers, nothing = drawing.layers, np.zeros(0, np.int64)
+        numbers = objects_of(Placement(layers, nothing, nothing, nothing)).scene
+        tables = self._tables(name, kind, layers, as_places) if isinstance(kind, PanopticMap) else None
+        shown = _maps_of_layers(self.maps_of_images, name, layers.image.ravel())
+        return ShownMaps(kind, numbers, layers.parts_of_average(), *shown, tables, self.distortion)
 
     def _tables(self, name: str, kind: PanopticMap, layers: Layers, as_places: bool) -> tuple[Ints, NDArray[np.int32]]:
         """Return the tables of the layers of a panoptic map, see `map_loops.sample`."""
@@ -233,21 +224,9 @@ class MapsOfPixels:
         return tables_of_layers(name, kind, own.images, boxes, own.first_rows, annotations)
 
 
-def _maps_of_layers(maps: MapsOfBatch, name: str, images: Ints) -> tuple[Ints, tuple[Any, ...]]:
-    """Return which map each layer shows, and the maps, see `map_loops.sample`. `images`: (N * L,), below 0 for none."""
-    kind = maps.kinds[name]
+def _maps_of_layers(maps: MapsOfBatch, name: str, images: Ints) -> tuple[Ints, list[MapValues]]:
+    """Return which map each layer shows, and the maps, see `ShownMaps`. `images`: (N * L,), below 0 for none."""
     used = [int(image) for image in np.unique(images) if image >= 0]
     shown = images.copy()
     shown[images >= 0] = np.searchsorted(used, images[images >= 0])
-    own = [maps.images[image][name] for image in used]
-    # tiles of one image have the same runs in memory
-    places = {id(each.runs): number for number, each in reversed(list(enumerate(own)))}
-    pixels = {number: own[number].pixels() for number in sorted(set(places.values()))}
-    starts, end = {}, 0
-    for number, values in pixels.items():
-        starts[number], end = end, end + len(values)
-    joined = np.concatenate([*pixels.values(), np.zeros(0, kind.dtype)]).astype(kind.dtype, copy=False)
-    first = np.array([starts[places[id(each.runs)]] for each in own] or [0], np.int64)
-    sizes = np.array([each.shape for each in own] or [(0, 0)], np.int64)
-    scales = np.array([(*each.scale, *each.offset) for each in own] or [(1, 1, 0, 0)], np.float64)
-    return shown, (joined, first, sizes, scales)
+    return shown, [maps.images[image][name] for image in used]

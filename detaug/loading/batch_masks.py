@@ -22,7 +22,8 @@ from detaug.boxes.masks import (
 from detaug.boxes.units import FAR, ONE
 from detaug.drawing.points import Marks
 from detaug.errors import InputError
-from detaug.gpu.masks import GridOnGpu, ObjectsOnGpu, pixel_grid_on_gpu
+from detaug.gpu.grids import GridOnGpu, pixel_grid_on_gpu
+from detaug.gpu.masks import ObjectsOnGpu
 from detaug.gpu.streams import to_device
 from detaug.loading.batch_shapes import ShapesOfBoxes, with_masks
 

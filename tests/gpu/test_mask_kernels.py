@@ -46,7 +46,7 @@ def large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     if DEVICE.type == "cpu":
         interpret_quickly(monkeypatch)
         monkeypatch.setattr("detaug.gpu.masks.ROWS", 256)
-        monkeypatch.setattr("detaug.gpu.masks.MOVED_ROWS", 256)
+        monkeypatch.setattr("detaug.gpu.grids.MOVED_ROWS", 256)
 
 
 def outline(number: int, rng: np.random.Generator) -> Any:
@@ -71,7 +71,8 @@ def samples() -> da.Samples:
 
 def check(samples: da.Samples, objects: PlacedObjects, counts: list[int], grid: Grid | int) -> int:
     """Compare masks, areas and, on the grid of pixels of a stride, labels; return how many points are set."""
-    from detaug.gpu.masks import ObjectsOnGpu, grid_on_gpu, pixel_grid_on_gpu
+    from detaug.gpu.grids import grid_on_gpu, pixel_grid_on_gpu
+    from detaug.gpu.masks import ObjectsOnGpu
 
     table = samples.shapes.mask_table
     on_gpu = ObjectsOnGpu(table, objects, DEVICE)

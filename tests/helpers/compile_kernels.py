@@ -17,6 +17,9 @@ from triton.compiler import ASTSource
 from detaug.gpu import (
     clahe_kernels,
     distortion_kernels,
+    grids,
+    map_kernels,
+    maps,
     mask_kernels,
     masks,
     pixel_kernels,
@@ -52,7 +55,15 @@ POINTERS_OF_MASKS = dict.fromkeys(WHOLE.split(), "*i32") | {
 }
 POINTERS_OF_BANDS = dict.fromkeys(("decoded", "source", "pixels"), "*fp32")
 IN_BLOCKS_OF_MASKS = {"ROWS": masks.ROWS, "COLUMNS": masks.COLUMNS}
-IN_MOVED_BLOCKS = {"ROWS": masks.MOVED_ROWS, "COLUMNS": masks.MOVED_COLUMNS}
+IN_MOVED_BLOCKS = {"ROWS": grids.MOVED_ROWS, "COLUMNS": grids.MOVED_COLUMNS}
+POINTERS_OF_MAPS = {"layers": "*fp64", "borders": "*fp64", "places": "*fp64", "stencils": "*u8", "filled": "*i64"} | {
+    "runs": "*i64",
+    "lengths": "*fp32",
+    "fraction": "*fp32",
+    **dict.fromkeys(("shown", "ends", "first_table", "tables", "images", "grid_y", "grid_x"), "*i32"),
+}
+MAPS = {"ROWS": maps.ROWS, "COLUMNS": maps.COLUMNS, "HAS_RUNS": 1, "HAS_TABLES": 0, "LINEAR": 0, "KEEPS_ERASED": 0}
+MAPS |= {"POINTS": 0, "PAIR": 0}
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
 BANDS = {**IN_BLOCKS, "BANDS": 4}
@@ -84,7 +95,15 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     (triton_kernel.copy_images, {"BLOCK": 1024}, "*i64"),
     (mask_kernels.place, {"VERTICES": masks.VERTICES}, ""),
     *((mask_kernels.sample, {**IN_BLOCKS_OF_MASKS, "COUNT": count}, out) for count, out in ((0, "*i1"), (1, "*i32"))),
-    *((mask_kernels.undistort, {**IN_MOVED_BLOCKS, "SHIFTS": shifts}, "*i32") for shifts in (0, 1)),
+    *(
+        (mask_kernels.undistort, {**IN_MOVED_BLOCKS, "SHIFTS": shifts, "RIM": rim}, "*i32")
+        for shifts, rim in ((0, 0.0), (1, 0.5))
+    ),
+    *(
+        (map_kernels.sample, MAPS | {"POINTS": points, "PAIR": points, "KEEPS_ERASED": points} | of_kind, out)
+        for points in (0, 1)
+        for of_kind, out in (({}, "*u8"), ({"HAS_TABLES": 1}, "*i32"), ({"LINEAR": 1, "HAS_RUNS": 0}, "*fp32"))
+    ),
     (mask_kernels.sample_points, IN_BLOCKS_OF_MASKS, "*i1"),
     (mask_kernels.label, IN_BLOCKS_OF_MASKS, "*i32"),
     *((triton_kernel.render, {**BANDS, "VIEW": view, "COLORS": triton_kernel.KEPT}, "*fp32") for view in VIEWS),
@@ -106,10 +125,13 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
 
 def compile_kernel(kernel: Any, constants: dict[str, Any], out: str, generation: int) -> None:
     """Compile a kernel to machine code. Other arguments than pointers and constants are numbers of 4 bytes."""
-    of_masks = kernel.fn.__module__ == mask_kernels.__name__
-    options = OPTIONS | (masks.OPTIONS | {"num_warps": masks.WARPS} if of_masks else {})
+    of_masks, of_maps = (kernel.fn.__module__ == each.__name__ for each in (mask_kernels, map_kernels))
+    options = OPTIONS | (grids.OPTIONS | {"num_warps": masks.WARPS} if of_masks else {})
+    options |= grids.OPTIONS | {"num_warps": maps.WARPS} if of_maps else {}
     options |= {"maxnreg": REGISTERS} if kernel in (triton_kernel.render, triton_kernel.sum_grays) else {}
-    types = (POINTERS_OF_MASKS if of_masks else POINTERS) | (POINTERS_OF_BANDS if "BANDS" in constants else {})
+    types = POINTERS_OF_MAPS | {"values": out, "second": out, "empty": out[1:] if out == "*fp32" else "i32"}
+    types = types if of_maps else POINTERS_OF_MASKS if of_masks else POINTERS
+    types = types | (POINTERS_OF_BANDS if "BANDS" in constants else {})
     constants = {"BANDS": 3} | constants if "BANDS" in kernel.arg_names else constants
     types |= {"out": out} | dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}

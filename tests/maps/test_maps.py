@@ -8,6 +8,7 @@ import pickle
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -424,6 +425,52 @@ def test_of_averaged_images_the_larger_share_counts(tmp_path: Path) -> None:
                     assert pair.second[index].unique().tolist() == [3 if share > 0.5 else 5]
                     assert float(pair.fraction[index].unique()) == pytest.approx(max(share, 1 - share), abs=0.02)
     assert seen == {3, 5}
+
+
+def seen_in_average(batch: da.Batch, image: int, y: int, x: int) -> dict[int, float]:
+    """Return the share of each layer at a pixel: of each part of the average the last one that fills it is seen."""
+    layers = batch.drawing.layers
+    ends = np.unique(np.round(layers.interval[image], 9))
+    shares: dict[int, float] = {}
+    for start, end in pairwise(ends):
+        for layer in range(layers.image.shape[1]):
+            left, top, right, bottom = layers.rectangle[image, layer]
+            low, high = layers.interval[image, layer]
+            if left <= x + 0.5 < right and top <= y + 0.5 < bottom and low <= (start + end) / 2 < high:
+                last = layer
+        shares[last] = shares.get(last, 0) + end - start
+    return shares
+
+
+@pytest.mark.filterwarnings("ignore:MixUp:UserWarning")
+@pytest.mark.parametrize("erases", [False, True])
+def test_of_averages_of_averages_the_largest_share_counts(tmp_path: Path, erases: bool) -> None:
+    """Below an averaged image there is a hole, where it has several layers: what they fill of it is not seen."""
+    values = (3, 5, 7, 11, 13)
+    files = Files(tmp_path, [np.full((48, 64), value, np.uint8) for value in values])
+    holes = [da.RandomErasing(p=1)] if erases else []
+    recipe = [da.Resize((48, 64)), da.Mosaic(p=1), da.MixUp(p=1), *holes, da.CutMix(p=1), da.MixUp(p=1)]
+    batch = next(iter(da.Loader(files.reader(), recipe, batch_size=5, device="cpu", seed=1)))
+    first, second, fraction = (tensor.numpy() for tensor in batch.map_pair("semantic"))
+    several = 0
+    for image in range(5):
+        for y in range(1, 48, 3):
+            for x in range(1, 64, 3):
+                shares = seen_in_average(batch, image, y, x)
+                ranked = sorted(shares, key=lambda layer: (shares[layer], layer), reverse=True)
+                sources = batch.drawing.layers.image[image, ranked[:2]].tolist()
+                wanted = [values[source] if source >= 0 else 255 for source in sources]
+                assert (first[image, y, x], second[image, y, x]) == (wanted[0], wanted[-1])
+                assert abs(fraction[image, y, x] - shares[ranked[0]]) < 1e-6
+                several += len(ranked) > 2
+    assert several > 500
+    assert (first == 255).any() == erases
+
+
+def test_an_average_of_too_many_images_is_refused(tmp_path: Path) -> None:
+    recipe = [da.Resize((8, 8)), *[da.MixUp(p=1, alpha=0.2)] * 7]
+    with pytest.raises(InputError, match=r"more than 62 parts, .* use fewer MixUp"):
+        _ = evaluate(two(tmp_path), *recipe).maps["semantic"]
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1, 32])

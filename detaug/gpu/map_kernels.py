@@ -1,0 +1,211 @@
+"""The Triton kernel that samples maps: see `detaug/boxes/map_loops.py`, which gives the same bits."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from detaug.boxes import layers
+from detaug.gpu.mask_kernels import (
+    BOUNDS,
+    FAR,
+    NUMBERS,
+    ONE,
+    RECTANGLE,
+    STENCIL,
+    _in_stencil,
+    _pixels,
+    _single,
+    _source_of_pixels,
+)
+
+ERASED_SHOWN = tl.constexpr(layers.ERASED_SHOWN)
+
+SIZES = ["parts", "layers_of_image", "sides", "height", "width", "empty"]
+ARRAYS = ["layers", "borders", "stencils", "filled", "lengths", "shown", "places", "runs", "ends", "values"]
+ARRAYS += ["first_table", "tables", "images", "grid_y", "grid_x"]
+
+
+@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=ARRAYS)
+def sample(
+    layers, borders, stencils, filled, lengths, shown, places, runs, ends, values, first_table, tables, images, grid_y,
+    grid_x, out, second, fraction, parts, layers_of_image, sides, height, width, empty,
+    HAS_RUNS: tl.constexpr, HAS_TABLES: tl.constexpr, LINEAR: tl.constexpr, KEEPS_ERASED: tl.constexpr,
+    POINTS: tl.constexpr, PAIR: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Write to `out`, (N, height, width), the values that `images` (P,) show, `empty` where nothing is.
+
+    `filled`, `lengths` (N, `parts`): see `Layers.parts_of_average`. `shown` (N * L,): which map each layer shows, below
+    0 for none. `places` (K, 4): of each map its scale and offset x, y. `runs` (K, 4): the first of its `values`, how
+    many it has, its height and width. With HAS_RUNS they are runs, and `ends` says where each ends, counted in pixels
+    from the first run of all maps on; else those of all pixels. `first_table` (N * L,), `tables`, with HAS_TABLES: by
+    which a value becomes one of the batch, see `map_loops`. POINTS: `grid_y` holds P grids of points, the `out` of
+    `mask_kernels.undistort`; else the rows and `grid_x` the columns of all images. PAIR: write to `second` and
+    `fraction`, of the shape of `out`, what is averaged with it.
+    """
+    across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
+    place, block = (tl.program_id(0) // (across * down)).to(tl.int64), tl.program_id(0) % (across * down)
+    image = tl.load(images + place).to(tl.int64)
+    rows, columns = block // across * ROWS + tl.arange(0, ROWS), block % across * COLUMNS + tl.arange(0, COLUMNS)
+    in_grid = (rows < height)[:, None] & (columns < width)[None, :]
+    at = rows[:, None] * width + columns[None, :]
+    if POINTS:
+        grid = grid_y + 2 * place * height * width
+        y, x = tl.load(grid + at, in_grid, -FAR), tl.load(grid + height * width + at, in_grid, -FAR)
+    else:
+        nothing = tl.zeros((ROWS, COLUMNS), tl.int32)
+        y = tl.load(grid_y + tl.minimum(rows, height - 1))[:, None] + nothing
+        x = tl.load(grid_x + tl.minimum(columns, width - 1))[None, :] + nothing
+    first = image * layers_of_image
+    layer, shown, borders = layers + first * NUMBERS, shown + first, borders + first * sides * 3
+    filled, first_table = filled + first, first_table + first
+    top, other, share = _on_top(
+        layer, filled, lengths + image * parts, parts, layers_of_image, stencils, shown, y, x,
+        in_grid & (y >= 0) & (x >= 0), KEEPS_ERASED,
+    )  # fmt: skip
+    result = _values_of(
+        top, layer, layers_of_image, borders, sides, shown, places, runs, ends, values, first_table, tables, y, x,
+        empty, HAS_RUNS, HAS_TABLES, LINEAR,
+    )  # fmt: skip
+    at += image * height * width
+    tl.store(out + at, result.to(out.dtype.element_ty), in_grid)
+    if PAIR:
+        of_other = _values_of(
+            other, layer, layers_of_image, borders, sides, shown, places, runs, ends, values, first_table, tables, y,
+            x, empty, HAS_RUNS, HAS_TABLES, LINEAR,
+        )  # fmt: skip
+        tl.store(second + at, tl.where(other >= 0, of_other, result).to(second.dtype.element_ty), in_grid)
+        tl.store(fraction + at, tl.where(other >= 0, share, 1.0), in_grid)
+
+
+@triton.jit
+def _on_top(
+    layer, filled, lengths, parts, count, stencils, shown, y, x, sought, KEEPS_ERASED: tl.constexpr
+):  # fmt: skip
+    """Return the layer with the largest share that is seen at each point `sought`, of equal ones the last, -1 for none;
+    the next one; and the share of the first.
+    """
+    pixel_y, pixel_x = _pixels(y), _pixels(x)
+    top, most = tl.full(y.shape, -1, tl.int32), tl.zeros(y.shape, tl.float32)
+    other, next_most = top, most
+    free = tl.where(sought, (tl.full((), 1, tl.int64) << parts) - 1, 0)  # what no later layer fills
+    number = count - 1
+    while number >= 0:
+        rectangle, stencil = layer + number * NUMBERS + RECTANGLE, layer + number * NUMBERS + STENCIL
+        seen = tl.load(filled + number) & free
+        inside = (seen != 0) & (pixel_x >= tl.load(rectangle)) & (pixel_y >= tl.load(rectangle + 1))
+        inside = inside & (pixel_x < tl.load(rectangle + 2)) & (pixel_y < tl.load(rectangle + 3))
+        if KEEPS_ERASED:
+            inside = inside & (tl.load(shown + number) != ERASED_SHOWN)
+        if tl.max(inside.to(tl.int32), None) > 0:
+            if tl.load(stencil) >= 0:
+                inside = inside & _in_stencil(stencil, stencils, pixel_y, pixel_x, inside)
+            seen = tl.where(inside, seen, 0)
+            free = free & ~seen
+            share = tl.zeros(y.shape, tl.float32)
+            for part in range(parts):
+                share += tl.where(((seen >> part) & 1) > 0, tl.load(lengths + part), 0.0)
+            first, second = share > most, (share > next_most) & (share <= most)
+            other, next_most = tl.where(first, top, other), tl.where(first, most, next_most)
+            other, next_most = tl.where(second, number, other), tl.where(second, share, next_most)
+            top, most = tl.where(first, number, top), tl.where(first, share, most)
+        number -= 1
+    return top, other, most
+
+
+@triton.jit
+def _values_of(
+    top, layer, count, borders, sides, shown, places, runs, ends, values, first_table, tables, y, x, empty,
+    HAS_RUNS: tl.constexpr, HAS_TABLES: tl.constexpr, LINEAR: tl.constexpr,
+):  # fmt: skip
+    """Return the value of the layer `top` of each point, `empty` where it shows fill, or there is none."""
+    result = tl.zeros(top.shape, tl.float32 if LINEAR else tl.int32) + empty
+    if HAS_TABLES:
+        result = tl.load(tables + tl.load(first_table) + result)
+    # half a unit further right and below, see `map_loops._value`
+    later_y, later_x = (2 * y + 1).to(tl.float32) / (2 * ONE), (2 * x + 1).to(tl.float32) / (2 * ONE)
+    bounds = layer + BOUNDS
+    for number in range(count):
+        here, which = top == number, tl.load(shown + number)
+        if (tl.max(here.to(tl.int32), None) > 0) & (which >= 0):
+            own, scale = runs + 4 * which, places + 4 * which
+            first, length = tl.load(own), tl.load(own + 1)
+            tall, wide = tl.load(own + 2), tl.load(own + 3)
+            later_in_source_x, later_in_source_y, depth = _source_of_pixels(layer, later_y, later_x)
+            seen = here & (depth > 0) & (tall > 0)
+            seen = seen & (later_in_source_x >= _single(bounds)) & (later_in_source_x <= _single(bounds + 2))
+            seen = seen & (later_in_source_y >= _single(bounds + 1)) & (later_in_source_y <= _single(bounds + 3))
+            for side in range(sides):
+                border = borders + side * 3
+                distance = (_single(border) * later_x + _single(border + 1) * later_y) + _single(border + 2)
+                seen = seen & (distance >= 0)
+            source_x, source_y, _ = _source_of_pixels(layer, _pixels(y), _pixels(x))
+            at_x = _of_map(source_x, seen, tl.load(scale), tl.load(scale + 2))
+            at_y = _of_map(source_y, seen, tl.load(scale + 1), tl.load(scale + 3))
+            if LINEAR:
+                value = _between(values + first, tall, wide, at_y - 0.5, at_x - 0.5, seen, empty)
+            else:
+                position = _within(at_y, tall).to(tl.int64) * wide + _within(at_x, wide)
+                if HAS_RUNS:
+                    value = _of_runs(ends, values, first, length, position, seen)
+                else:
+                    value = tl.load(values + first + position, seen, 0).to(tl.int32)
+                value = tl.where(seen, value, empty)
+                if HAS_TABLES:
+                    value = tl.load(tables + tl.load(first_table + number) + value)
+            result = tl.where(here & seen, value, result)
+        layer += NUMBERS
+        bounds += NUMBERS
+        borders += sides * 3
+    return result
+
+
+@triton.jit
+def _of_map(source, seen, scale, offset):
+    """Return coordinates in a map, in whole units of the source first."""
+    units = tl.floor(tl.where(seen, source, 0.0) * ONE + 0.5)
+    return units.to(tl.float64) / ONE * scale + offset
+
+
+@triton.jit
+def _within(position, size):
+    """Return the pixel of a coordinate, the first or the last one beyond the sides."""
+    return tl.minimum(tl.maximum(tl.floor(position), 0.0), (size - 1).to(tl.float64)).to(tl.int32)
+
+
+@triton.jit
+def _of_runs(ends, values, first, count, position, seen):
+    """Return the values of pixels of a map whose `count` runs begin at `first`."""
+    ends += first
+    # Differences of 32 bits are right also where the ends of many maps, counted from the first one, need more.
+    begin = tl.load(ends - 1, first > 0, 0)
+    before = tl.zeros(position.shape, tl.int32)
+    step = 1
+    while step < count:
+        step *= 2
+    while step > 0:  # the number of runs that end before each pixel, bit by bit
+        more = seen & (before + step <= count)
+        end = tl.load(ends + before + step - 1, more, 0) - begin
+        before += tl.where(more & (end <= position), step, 0)
+        step //= 2
+    return tl.load(values + first + before, seen, 0).to(tl.int32)
+
+
+@triton.jit
+def _between(values, tall, wide, y, x, seen, empty):
+    """Interpolate linearly between those of four pixels that are known; `empty` where the nearest one is not."""
+    above, before = tl.floor(y), tl.floor(x)
+    down, right = (y - above).to(tl.float32), (x - before).to(tl.float32)
+    total, weights = tl.zeros(y.shape, tl.float32), tl.zeros(y.shape, tl.float32)
+    best, known = tl.full(y.shape, -1.0, tl.float32), tl.zeros(y.shape, tl.int32)
+    for corner in tl.static_range(4):
+        row, column = _within(above + corner // 2, tall), _within(before + corner % 2, wide)
+        across = right if corner % 2 else 1.0 - right
+        weight = (down if corner // 2 else 1.0 - down) * across
+        value = tl.load(values + row.to(tl.int64) * wide + column, seen, empty)
+        nearest = weight >= best  # of equal ones the last, as of `floor`
+        best, known = tl.where(nearest, weight, best), tl.where(nearest, (value != empty).to(tl.int32), known)
+        total += tl.where(value != empty, weight * value, 0.0)
+        weights += tl.where(value != empty, weight, 0.0)
+    # Triton's / is not rounded correctly in single precision, which the CPU's is
+    return tl.where(seen & (known > 0), tl.div_rn(total, tl.where(known > 0, weights, 1.0)), empty)
