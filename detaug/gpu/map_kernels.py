@@ -22,26 +22,25 @@ from detaug.gpu.mask_kernels import (
 ERASED_SHOWN = tl.constexpr(layers.ERASED_SHOWN)
 
 SIZES = ["parts", "layers_of_image", "sides", "height", "width", "empty"]
-ARRAYS = ["layers", "borders", "stencils", "filled", "lengths", "shown", "places", "runs", "ends", "values"]
-ARRAYS += ["first_table", "tables", "images", "grid_y", "grid_x"]
+ARRAYS = ["layers", "borders", "stencils", "filled", "lengths", "shown", "places", "maps", "first_table", "tables"]
+ARRAYS += ["images", "grid_y", "grid_x"]
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=ARRAYS)
 def sample(
-    layers, borders, stencils, filled, lengths, shown, places, runs, ends, values, first_table, tables, images, grid_y,
-    grid_x, out, second, fraction, parts, layers_of_image, sides, height, width, empty,
-    HAS_RUNS: tl.constexpr, HAS_TABLES: tl.constexpr, LINEAR: tl.constexpr, KEEPS_ERASED: tl.constexpr,
+    layers, borders, stencils, filled, lengths, shown, places, maps, first_table, tables, images, grid_y, grid_x, out,
+    second, fraction, parts, layers_of_image, sides, height, width, empty,
+    HAS_TABLES: tl.constexpr, LINEAR: tl.constexpr, KEEPS_ERASED: tl.constexpr,
     POINTS: tl.constexpr, PAIR: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write to `out`, (N, height, width), the values that `images` (P,) show, `empty` where nothing is.
 
     `filled`, `lengths` (N, `parts`): see `Layers.parts_of_average`. `shown` (N * L,): which map each layer shows, below
-    0 for none. `places` (K, 4): of each map its scale and offset x, y. `runs` (K, 4): the first of its `values`, how
-    many it has, its height and width. With HAS_RUNS they are runs, and `ends` says where each ends, counted in pixels
-    from the first run of all maps on; else those of all pixels. `first_table` (N * L,), `tables`, with HAS_TABLES: by
-    which a value becomes one of the batch, see `map_loops`. POINTS: `grid_y` holds P grids of points, the `out` of
-    `mask_kernels.undistort`; else the rows and `grid_x` the columns of all images. PAIR: write to `second` and
-    `fraction`, of the shape of `out`, what is averaged with it.
+    0 for none. `places` (K, 4): of each map its scale and offset x, y. `maps` (K, 6): see `MapsOnGpu`; with LINEAR
+    they have float32 for each pixel, else runs of values of the type of `out`. `first_table` (N * L,), `tables`, with
+    HAS_TABLES: by which a value becomes one of the batch, see `map_loops`. POINTS: `grid_y` holds P grids of points,
+    the `out` of `mask_kernels.undistort`; else the rows and `grid_x` the columns of all images. PAIR: write to
+    `second` and `fraction`, of the shape of `out`, what is averaged with it.
     """
     across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
     place, block = (tl.program_id(0) // (across * down)).to(tl.int64), tl.program_id(0) % (across * down)
@@ -64,15 +63,15 @@ def sample(
         in_grid & (y >= 0) & (x >= 0), KEEPS_ERASED,
     )  # fmt: skip
     result = _values_of(
-        top, layer, layers_of_image, borders, sides, shown, places, runs, ends, values, first_table, tables, y, x,
-        empty, HAS_RUNS, HAS_TABLES, LINEAR,
+        top, layer, layers_of_image, borders, sides, shown, places, maps, first_table, tables, y, x, empty,
+        out.dtype.element_ty, HAS_TABLES, LINEAR,
     )  # fmt: skip
     at += image * height * width
     tl.store(out + at, result.to(out.dtype.element_ty), in_grid)
     if PAIR:
         of_other = _values_of(
-            other, layer, layers_of_image, borders, sides, shown, places, runs, ends, values, first_table, tables, y,
-            x, empty, HAS_RUNS, HAS_TABLES, LINEAR,
+            other, layer, layers_of_image, borders, sides, shown, places, maps, first_table, tables, y, x, empty,
+            out.dtype.element_ty, HAS_TABLES, LINEAR,
         )  # fmt: skip
         tl.store(second + at, tl.where(other >= 0, of_other, result).to(second.dtype.element_ty), in_grid)
         tl.store(fraction + at, tl.where(other >= 0, share, 1.0), in_grid)
@@ -115,8 +114,8 @@ def _on_top(
 
 @triton.jit
 def _values_of(
-    top, layer, count, borders, sides, shown, places, runs, ends, values, first_table, tables, y, x, empty,
-    HAS_RUNS: tl.constexpr, HAS_TABLES: tl.constexpr, LINEAR: tl.constexpr,
+    top, layer, count, borders, sides, shown, places, maps, first_table, tables, y, x, empty,
+    ELEMENT: tl.constexpr, HAS_TABLES: tl.constexpr, LINEAR: tl.constexpr,
 ):  # fmt: skip
     """Return the value of the layer `top` of each point, `empty` where it shows fill, or there is none."""
     result = tl.zeros(top.shape, tl.float32 if LINEAR else tl.int32) + empty
@@ -128,9 +127,8 @@ def _values_of(
     for number in range(count):
         here, which = top == number, tl.load(shown + number)
         if (tl.max(here.to(tl.int32), None) > 0) & (which >= 0):
-            own, scale = runs + 4 * which, places + 4 * which
-            first, length = tl.load(own), tl.load(own + 1)
-            tall, wide = tl.load(own + 2), tl.load(own + 3)
+            own, scale = maps + 6 * which, places + 4 * which
+            values, tall, wide = tl.load(own + 1).to(tl.pointer_type(ELEMENT)), tl.load(own + 3), tl.load(own + 4)
             later_in_source_x, later_in_source_y, depth = _source_of_pixels(layer, later_y, later_x)
             seen = here & (depth > 0) & (tall > 0)
             seen = seen & (later_in_source_x >= _single(bounds)) & (later_in_source_x <= _single(bounds + 2))
@@ -143,13 +141,10 @@ def _values_of(
             at_x = _of_map(source_x, seen, tl.load(scale), tl.load(scale + 2))
             at_y = _of_map(source_y, seen, tl.load(scale + 1), tl.load(scale + 3))
             if LINEAR:
-                value = _between(values + first, tall, wide, at_y - 0.5, at_x - 0.5, seen, empty)
+                value = _between(values, tall, wide, at_y - 0.5, at_x - 0.5, seen, empty)
             else:
-                position = _within(at_y, tall).to(tl.int64) * wide + _within(at_x, wide)
-                if HAS_RUNS:
-                    value = _of_runs(ends, values, first, length, position, seen)
-                else:
-                    value = tl.load(values + first + position, seen, 0).to(tl.int32)
+                position = (_within(at_y, tall).to(tl.int64) * wide + _within(at_x, wide)).to(tl.int32)
+                value = _of_runs(own, values, position, seen)
                 value = tl.where(seen, value, empty)
                 if HAS_TABLES:
                     value = tl.load(tables + tl.load(first_table + number) + value)
@@ -174,11 +169,10 @@ def _within(position, size):
 
 
 @triton.jit
-def _of_runs(ends, values, first, count, position, seen):
-    """Return the values of pixels of a map whose `count` runs begin at `first`."""
-    ends += first
-    # Differences of 32 bits are right also where the ends of many maps, counted from the first one, need more.
-    begin = tl.load(ends - 1, first > 0, 0)
+def _of_runs(own, values, position, seen):
+    """Return the values of pixels of a map, the row `own` of `maps`."""
+    ends, count = tl.load(own).to(tl.pointer_type(tl.int32)), tl.load(own + 2)
+    begin = tl.load(own + 5).to(tl.int32)
     before = tl.zeros(position.shape, tl.int32)
     step = 1
     while step < count:
@@ -188,7 +182,7 @@ def _of_runs(ends, values, first, count, position, seen):
         end = tl.load(ends + before + step - 1, more, 0) - begin
         before += tl.where(more & (end <= position), step, 0)
         step //= 2
-    return tl.load(values + first + before, seen, 0).to(tl.int32)
+    return tl.load(values + before, seen, 0).to(tl.int32)
 
 
 @triton.jit

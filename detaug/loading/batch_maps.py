@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,9 +20,10 @@ from detaug.boxes.masks import objects_of, pixel_grid
 from detaug.boxes.placement import Placement
 from detaug.errors import InputError
 from detaug.gpu.grids import pixel_grid_on_gpu
-from detaug.gpu.maps import sample_on_gpu
+from detaug.gpu.maps import MapsOnGpu, MapTable, sample_on_gpu, to_gpu
 from detaug.loading.map_feed import MapsOfImages
 from detaug.loading.panoptic_tables import BoxesOfLayers, tables_of_layers
+from detaug.maps.files import SourceMap
 from detaug.maps.kinds import ClassMap, DepthMap, MapKind, PanopticMap
 from detaug.maps.sampling import ShownMaps, sample_maps
 from detaug.maps.segments import NO_SEGMENTS, VOID, Segments
@@ -37,11 +38,47 @@ class MapsOfBatch:
 
     kinds: Mapping[str, MapKind] = field(default_factory=dict)
     images: MapsOfImages = field(default_factory=dict)
-    """Maps by name, of each image by its position in the source."""
+    """Maps by name, of each image by its position in the source; nothing of those that are only in `table`."""
     first_rows: Mapping[int, int] = field(default_factory=dict)
     """The first annotation of each of these images, a row of the source."""
     annotations: int = 0
     """How many annotations the source has."""
+    table: MapTable | None = None
+    """Maps that are on the device."""
+    sources: Mapping[str, SourceMap] = field(default_factory=dict)
+    """Where the maps in `table` can be read again."""
+
+    def __reduce__(self) -> tuple[type[MapsOfBatch], tuple[Any, ...]]:
+        """Take the maps along, instead of the device and the source."""
+        images = {image: {name: self.of(image, name) for name in self.kinds} for image in self.images}
+        return MapsOfBatch, (self.kinds, images, self.first_rows, self.annotations)
+
+    def of(self, image: int, name: str) -> MapValues:
+        """Return the map of an image, which is read again where it is only on the device."""
+        own = self.images[image]
+        return own[name] if own else self.sources[name].read(image)
+
+    def segments(self, image: int, name: str) -> Segments | None:
+        """Return what the values of the map of an image are."""
+        if not self.images[image] and self.table is not None:
+            return self.table.segments(name, image)
+        return self.of(image, name).segments
+
+    def on_gpu(self, name: str, images: Ints, device: torch.device) -> MapsOnGpu:
+        """Return the maps of some images on a device."""
+        table = self.table if self.table is not None and self.table.device == device else None
+        known = np.zeros(len(images), bool) if table is None else table.known[images]
+        if table is not None and known.all():
+            return table.maps(name, images)
+        others = to_gpu([self.of(image, name) for image in images[~known].tolist()], self.kind(name).dtype, device)
+        if table is None or not known.any():
+            return others
+        there, (rows, places) = (
+            table.maps(name, images[known]),
+            (np.zeros((len(images), 6), np.int64), np.zeros((len(images), 4))),
+        )
+        rows[known], rows[~known], places[known], places[~known] = there.rows, others.rows, there.places, others.places
+        return MapsOnGpu(rows, places, others.tensors)
 
     def kind(self, name: str) -> MapKind:
         """Return the kind of a map. Raises InputError for a name that the source does not have."""
@@ -179,7 +216,7 @@ class MapsOfPixels:
         bent = self.distortion is not None and bool(self.distortion.bends[image])
         if layers.mixed[image] or bent:
             raise InputError("the image is mixed of several, or bent: evaluate with a recipe that only resizes")
-        own = self.maps_of_images.images[int(layers.image[image, 0])][name]
+        own = self.maps_of_images.of(int(layers.image[image, 0]), name)
         y, x = np.mgrid[: own.shape[0], : own.shape[1]] + 0.5
         source = (x - own.offset[0]) / own.scale[0], (y - own.offset[1]) / own.scale[1]
         to_output = np.linalg.inv(layers.to_source[image, 0])
@@ -195,24 +232,28 @@ class MapsOfPixels:
         """Return what the values of `map_in_source` of a `PanopticMap` are; of an image without a map, void alone."""
         assert self.drawing is not None, "a source with maps keeps the drawing of its batches"
         shown = int(self.drawing.layers.image[image, 0])
-        return self.maps_of_images.images[shown][name].segments or NO_SEGMENTS
+        return self.maps_of_images.segments(shown, name) or NO_SEGMENTS
 
     def _sampled(self, name: str, stride: int, *, pair: bool, as_places: bool = False) -> tuple[Tensor, ...]:
         check("stride", stride, is_whole(stride, 1), "a whole number of at least 1")
-        (height, width), device = self.images.shape[-2:], self.images.device
-        shown = self._shown_maps(name, as_places=as_places)
+        (height, width), device, maps = self.images.shape[-2:], self.images.device, self.maps_of_images
+        shown, images = self._shown_maps(name, as_places=as_places)
         if device.type == "cuda":
-            return sample_on_gpu(shown, pixel_grid_on_gpu(height, width, stride, device), device, pair=pair)
-        return tuple(map(torch.from_numpy, sample_maps(shown, pixel_grid(height, width, stride), pair=pair)))
+            grid = pixel_grid_on_gpu(height, width, stride, device)
+            return sample_on_gpu(shown, maps.on_gpu(name, images, device), grid, device, pair=pair)
+        own = [maps.of(image, name) for image in images.tolist()]
+        return tuple(map(torch.from_numpy, sample_maps(shown, own, pixel_grid(height, width, stride), pair=pair)))
 
-    def _shown_maps(self, name: str, *, as_places: bool) -> ShownMaps:
+    def _shown_maps(self, name: str, *, as_places: bool) -> tuple[ShownMaps, Ints]:
+        """Return what is shown, and the images (K,) whose maps those are."""
         kind, drawing = self.maps_of_images.kind(name), self.drawing
         assert drawing is not None, "a source with maps keeps the drawing of its batches"
         layers, nothing = drawing.layers, np.zeros(0, np.int64)
-        numbers = objects_of(Placement(layers, nothing, nothing, nothing)).scene
+        scene = objects_of(Placement(layers, nothing, nothing, nothing)).scene
         tables = self._tables(name, kind, layers, as_places) if isinstance(kind, PanopticMap) else None
-        shown = _maps_of_layers(self.maps_of_images, name, layers.image.ravel())
-        return ShownMaps(kind, numbers, layers.parts_of_average(), *shown, tables, self.distortion)
+        number = layers.image.ravel().copy()
+        images, number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)
+        return ShownMaps(kind, scene, layers.parts_of_average(), number, tables, self.distortion), images
 
     def _tables(self, name: str, kind: PanopticMap, layers: Layers, as_places: bool) -> tuple[Ints, NDArray[np.int32]]:
         """Return the tables of the layers of a panoptic map, see `map_loops.sample`."""
@@ -221,12 +262,4 @@ class MapsOfPixels:
         layer = np.zeros_like(rows) if self.layer_of_box is None else self.layer_of_box.cpu().numpy()
         boxes = BoxesOfLayers(layers, rows, layer)
         annotations = None if as_places else own.annotations
-        return tables_of_layers(name, kind, own.images, boxes, own.first_rows, annotations)
-
-
-def _maps_of_layers(maps: MapsOfBatch, name: str, images: Ints) -> tuple[Ints, list[MapValues]]:
-    """Return which map each layer shows, and the maps, see `ShownMaps`. `images`: (N * L,), below 0 for none."""
-    used = [int(image) for image in np.unique(images) if image >= 0]
-    shown = images.copy()
-    shown[images >= 0] = np.searchsorted(used, images[images >= 0])
-    return shown, [maps.images[image][name] for image in used]
+        return tables_of_layers(kind, lambda image: own.segments(image, name), boxes, own.first_rows, annotations)

@@ -20,6 +20,7 @@ from detaug.boxes.placement import Placement
 from detaug.boxes.shape_group import PartOfGroup, ShapeGroup
 from detaug.boxes.views import Views
 from detaug.coco.values import Column
+from detaug.gpu.maps import map_table
 from detaug.gpu.streams import StreamGuard, to_device
 from detaug.loading.batch import Batch, as_tensors
 from detaug.loading.batch_maps import MapsOfBatch
@@ -261,15 +262,15 @@ def make_batch(
         params=params,
         epoch=position[0],
         step=position[1],
-        maps_of_images=_maps_of_batch(reader, maps or {}),
+        maps_of_images=_maps_of_batch(reader, maps or {}, images.device),
         **{column.name: getattr(targets, column.name) for column in _COLUMNS if column.name != "keypoints"},
     )
 
 
-def _maps_of_batch(reader: Source, maps: MapsOfImages) -> MapsOfBatch:
+def _maps_of_batch(reader: Source, maps: MapsOfImages, device: torch.device) -> MapsOfBatch:
     first = {image: int(reader._box_offsets[image]) for image in maps}
     kinds = {name: own.kind for name, own in reader.maps.items()}
-    return MapsOfBatch(kinds, maps, first, int(reader._box_offsets[-1]))
+    return MapsOfBatch(kinds, maps, first, int(reader._box_offsets[-1]), map_table(reader, device), reader.maps)
 
 
 def _clip_batch(

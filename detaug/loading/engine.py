@@ -25,7 +25,7 @@ class InFlight(NamedTuple):
     job: Job
     worker: PipelineWorker
     works: bool
-    maps: dict[int, Future[OwnMaps]]
+    maps: dict[int, Future[OwnMaps] | None]
 
 
 class Finished(NamedTuple):
@@ -48,7 +48,7 @@ class Engine:
     ) -> None:
         self.renderer, self.reader, self.settings, self.device = renderer, reader, settings, device
         self._most_images = most_images
-        self._maps = MapFeed(reader)
+        self._maps = MapFeed(reader, device)
         self._pipelines = 0
         self._has_finished = False  # a job
         self._free: deque[PipelineWorker] = deque()  # each worker once for every job that it can take

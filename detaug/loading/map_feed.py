@@ -5,8 +5,11 @@ from __future__ import annotations
 from concurrent.futures import Future
 from functools import cached_property
 
+import torch
+
 from detaug.arrays import Ints
 from detaug.errors import InputError
+from detaug.gpu.maps import map_table
 from detaug.loading.bad_files import BadFiles, BadFilesFound
 from detaug.machine.cores import available_cores
 from detaug.machine.threads import Threads
@@ -14,36 +17,43 @@ from detaug.maps.values import MapValues
 from detaug.sources.source import Source
 
 OwnMaps = dict[str, MapValues]
-"""The maps of one image, by name."""
+"""The maps of one image, by name; nothing where they are on the device."""
 
 MapsOfImages = dict[int, OwnMaps]
 """Those of images, by their positions in the source."""
 
 
 class MapFeed:
-    """Reads the maps of a source in threads: Pillow decodes outside of Python's lock."""
+    """Reads the maps of a source in threads: Pillow decodes outside of Python's lock.
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    On a GPU, maps that were read stay there, see `MapTable`: they are not read again.
+    """
 
-    def start(self, indices: Ints) -> dict[int, Future[OwnMaps]]:
-        """Begin to read the maps of images; nothing for a source without maps."""
+    def __init__(self, source: Source, device: torch.device) -> None:
+        self._source, self._table = source, map_table(source, device)
+
+    def start(self, indices: Ints) -> dict[int, Future[OwnMaps] | None]:
+        """Begin to read the maps of images, None for those that are there; nothing for a source without maps."""
         if not self._source.maps:
             return {}
-        return {index: self._threads.submit(self._read, index) for index in dict.fromkeys(indices.tolist())}
+        known = [False] * len(indices) if self._table is None else self._table.known[indices].tolist()
+        wanted = dict(zip(indices.tolist(), known, strict=True))
+        return {index: None if there else self._threads.submit(self._read, index) for index, there in wanted.items()}
 
-    def finish(self, reading: dict[int, Future[OwnMaps]]) -> MapsOfImages:
+    def finish(self, reading: dict[int, Future[OwnMaps] | None]) -> MapsOfImages:
         """Wait for the maps. Raises BadFilesFound for images with one that cannot be used."""
         found, bad = MapsOfImages(), BadFiles()
         for index, task in reading.items():
             try:
-                found[index] = task.result()
+                found[index] = {} if task is None else task.result()
             except InputError as error:
                 bad[index] = str(error)
             except OSError as error:
                 bad[index] = f"{error.filename} cannot be read ({error.strerror or error})"
         if bad:
             raise BadFilesFound(bad)
+        if self._table is not None:
+            self._table.add(found)
         return found
 
     def _read(self, index: int) -> OwnMaps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from detaug.arrays import Bools, Ints
 from detaug.boxes.layers import Layers
-from detaug.loading.map_feed import MapsOfImages
 from detaug.maps.kinds import PanopticMap
 from detaug.maps.segments import STUFF, VOID, Segments
 
@@ -32,17 +31,17 @@ class BoxesOfLayers(NamedTuple):
 
 
 def tables_of_layers(
-    name: str,
     kind: PanopticMap,
-    maps: MapsOfImages,
+    segments_of: Callable[[int], Segments | None],
     boxes: BoxesOfLayers,
     first_rows: Mapping[int, int],
     annotations: int | None,
 ) -> tuple[Ints, NDArray[np.int32]]:
     """Return where the table of each layer begins, (N * L,), and all tables, see `map_loops.sample`.
 
-    A segment whose box is not in the batch is void. `first_rows`: the first annotation of each image of the source.
-    `annotations`: how many it has, for tables of rows; None for tables of places in `Batch.boxes`, where stuff follows.
+    A segment whose box is not in the batch is void. `segments_of`: an image of the source. `first_rows`: the first
+    annotation of each image of the source. `annotations`: how many it has, for tables of rows; None for tables of
+    places in `Batch.boxes`, where stuff follows.
     """
     images = boxes.layers.image
     starts: Ints = np.zeros(images.size, np.int64)
@@ -51,7 +50,7 @@ def tables_of_layers(
     for number in range(len(images)):
         place_of, known = boxes.of_copies(number), dict[tuple[int, int], int]()
         for layer, image in enumerate(images[number].tolist()):
-            segments = maps[image][name].segments if image >= 0 else None
+            segments = segments_of(image) if image >= 0 else None
             if segments is None:
                 continue
             key = int(boxes.layers.copy[number, layer]), image

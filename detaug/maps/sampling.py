@@ -23,7 +23,7 @@ Scene = tuple[Floats, Floats, NDArray[np.uint8], int]
 
 
 class ShownMaps(NamedTuple):
-    """The maps of one name that the images of a batch show."""
+    """What the images of a batch show of the maps of one name: K maps in N * L layers."""
 
     kind: MapKind
     scene: Scene
@@ -32,36 +32,37 @@ class ShownMaps(NamedTuple):
     """See `Layers.parts_of_average`."""
     number: Ints
     """(N * L,): which map each layer shows, below 0 for none, see `Layers.of_source`."""
-    maps: Sequence[MapValues]
     tables: tuple[Ints, NDArray[np.int32]] | None = None
     """Where the table of each layer begins, (N * L,), and all tables, by which values become those of the batch."""
     field: Field | None = None
     """What bends the images."""
 
-    @property
-    def places(self) -> Floats:
-        """Return (K, 4): of each map the scale and the offset x, y of its image."""
-        return np.array([(*own.scale, *own.offset) for own in self.maps] or [(1, 1, 0, 0)], np.float64)
 
-    def runs(self) -> tuple[list[Runs], Ints]:
-        """Return all runs once, and which of them are those of each map (K,): tiles of an image have the same ones."""
-        number: dict[int, int] = {}
-        of_map = [number.setdefault(id(own.runs), len(number)) for own in self.maps]
-        runs = {of_map[place]: own.runs for place, own in enumerate(self.maps)}
-        return [runs[place] for place in range(len(number))], np.array(of_map, np.int64)
+def each_once(maps: Sequence[MapValues]) -> tuple[list[Runs], Ints]:
+    """Return the runs of K maps, and which of them are those of each (K,): tiles of an image have the same ones."""
+    number: dict[int, int] = {}
+    of_map = [number.setdefault(id(own.runs), len(number)) for own in maps]
+    runs = {of_map[place]: own.runs for place, own in enumerate(maps)}
+    return [runs[place] for place in range(len(number))], np.array(of_map, np.int64)
 
 
-def sample_maps(shown: ShownMaps, grid: Grid, *, pair: bool) -> tuple[NDArray[Any], ...]:
-    """Return (N, R, C): the values that each image shows.
+def places_of(maps: Sequence[MapValues]) -> Floats:
+    """Return (K, 4): of each map the scale and the offset x, y of its image."""
+    return np.array([(*own.scale, *own.offset) for own in maps], np.float64).reshape(-1, 4)
+
+
+def sample_maps(shown: ShownMaps, maps: Sequence[MapValues], grid: Grid, *, pair: bool) -> tuple[NDArray[Any], ...]:
+    """Return (N, R, C): the values that each image shows of K maps.
 
     With `pair`, also the value of what is averaged with it, and the share of the first.
     """
     (layers, _, _, count), kind = shown.scene, shown.kind
-    runs, of_map = shown.runs()
+    runs, of_map = each_once(maps)
     pixels = [own.pixels() for own in runs]
-    starts = np.cumsum([0, *map(len, pixels)])[of_map] if pixels else np.zeros(1, np.int64)
+    starts = np.cumsum([0, *map(len, pixels)])[of_map]
     joined = np.concatenate([*pixels, np.zeros(0, kind.dtype)]).astype(kind.dtype, copy=False)
-    maps = joined, starts, np.array([own.shape for own in shown.maps] or [(0, 0)], np.int64), shown.places
+    sizes = np.array([own.shape for own in maps], np.int64).reshape(-1, 2)
+    of_maps = joined, starts, sizes, places_of(maps)
     tables: Any = shown.tables or (np.zeros(0, np.int64), np.zeros(0, kind.dtype))
     shape = len(layers) // count, *grid.shape
     out = np.empty(shape, kind.dtype)
@@ -73,7 +74,7 @@ def sample_maps(shown: ShownMaps, grid: Grid, *, pair: bool) -> tuple[NDArray[An
         if shown.field is not None and shown.field.bends[image]:
             x, y = shown.field.undistorted_units(image, grid.x[0], grid.y[0, :, None], rim=RIM)
         sample(
-            shown.scene, shown.parts, image * count, shown.number, maps, tables, y, x, kind.erased == "keep",
+            shown.scene, shown.parts, image * count, shown.number, of_maps, tables, y, x, kind.erased == "keep",
             kind.is_linear, kind.dtype(kind.empty), out[image],
             *((second[image], fraction[image]) if pair else no_pair),
         )  # fmt: skip

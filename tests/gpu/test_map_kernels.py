@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 from interpreter import interpret_quickly
-from numpy.typing import NDArray
 from panoptic_files import PaintedPanoptic
 from PIL import Image
 from seeds import slow
 
 import detaug as da
 from detaug.boxes.masks import pixel_grid
-from detaug.maps.sampling import ShownMaps, sample_maps
+from detaug.maps.sampling import sample_maps
 from detaug.ops.op import Op
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -73,21 +73,19 @@ def reader_of(folder: Path, **more: Any) -> da.CocoReader:
     return da.CocoReader(folder / "images", folder / "things.json", maps=kinds)
 
 
-def on_device(shown: ShownMaps, stride: int, *, pair: bool) -> list[NDArray[Any]]:
-    from detaug.gpu.grids import pixel_grid_on_gpu
-    from detaug.gpu.maps import sample_on_gpu
-
-    sampled = sample_on_gpu(shown, pixel_grid_on_gpu(*SIZE, stride, DEVICE), DEVICE, pair=pair)
-    return [tensor.cpu().numpy() for tensor in sampled]
-
-
 def check(batch: da.Batch, name: str, *, pair: bool = False, stride: int = 1, as_places: bool = False) -> int:
     """Compare a map with that of the loop; return how many values it shows."""
-    shown = batch._shown_maps(name, as_places=as_places)
-    expected = sample_maps(shown, pixel_grid(*SIZE, stride), pair=pair)
-    for own, wanted in zip(on_device(shown, stride, pair=pair), expected, strict=True):
-        assert own.dtype == wanted.dtype
-        assert own.tobytes() == wanted.tobytes()
+    from detaug.gpu.grids import pixel_grid_on_gpu
+    from detaug.gpu.maps import sample_on_gpu, to_gpu
+
+    shown, images = batch._shown_maps(name, as_places=as_places)
+    maps = [batch.maps_of_images.of(image, name) for image in images.tolist()]
+    expected = sample_maps(shown, maps, pixel_grid(*SIZE, stride), pair=pair)
+    there = to_gpu(maps, shown.kind.dtype, DEVICE)
+    found = sample_on_gpu(shown, there, pixel_grid_on_gpu(*SIZE, stride, DEVICE), DEVICE, pair=pair)
+    for own, wanted in zip(found, expected, strict=True):
+        assert own.cpu().numpy().dtype == wanted.dtype
+        assert own.cpu().numpy().tobytes() == wanted.tobytes()
     return len(np.unique(expected[0]))
 
 
@@ -110,8 +108,7 @@ def test_tiles_and_images_without_a_map(folder: Path) -> None:
     try:
         reader = da.TileReader(reader_of(folder, missing="ignore"), 48)
         batch = next(iter(da.Loader(reader, [da.Resize(SIZE, letterbox="top-left")], 40, train=False, device="cpu")))
-        runs, of_map = batch._shown_maps("classes", as_places=False).runs()
-        assert len(runs) < len(of_map) == 40
+        assert len({id(own["classes"].runs) for own in batch.maps_of_images.images.values()}) < len(batch) == 40
         assert min(check(batch, name) for name in batch.maps) > 2
     finally:
         (folder / "classes/3.away").rename(folder / "classes/3.png")
@@ -132,3 +129,32 @@ def test_maps_of_a_loader_on_a_gpu_are_those_of_one_on_the_cpu(folder: Path, rec
             assert on_gpu.maps[name].is_cuda
             assert torch.equal(on_gpu.maps[name].cpu(), on_cpu.maps[name])
             assert torch.equal(on_gpu.map(name, 8).cpu(), on_cpu.map(name, 8))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("there", [[], [0, 2, 5], [0, 1, 2, 3, 4, 5]])
+def test_maps_stay_on_a_gpu_while_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, there: list[int]
+) -> None:
+    from detaug.gpu.maps import map_table
+
+    monkeypatch.setattr("detaug.gpu.maps.MOST", 0 if not there else 8 << 30)
+    reader, recipe = reader_of(folder), [RESIZE, da.Mosaic(p=1), da.CopyPaste()]
+    wanted = next(iter(da.Loader(reader_of(folder), recipe, batch_size=6, device="cpu", seed=7)))
+    loader = da.Loader(reader, recipe, batch_size=6, device="cuda", seed=7)
+    next(iter(loader))
+    table = map_table(reader, torch.device("cuda", 0))
+    assert table is not None
+    assert table.known.sum() == (6 if there else 0)
+    loader.close()
+    table.known[:] = np.isin(np.arange(6), there)
+    table._free = 0  # the others are read again, and stay outside
+    read, reads = reader.maps["classes"].read, []
+    monkeypatch.setattr(reader.maps["classes"], "read", lambda index: reads.append(index) or read(index))
+    batch = next(iter(da.Loader(reader, recipe, batch_size=6, device="cuda", seed=7)))
+    assert {*reads} == {*range(6)} - {*there}
+    for name in wanted.maps:
+        assert torch.equal(batch.maps[name].cpu(), wanted.maps[name])
+        assert torch.equal(batch.map_pair(name, 4).first.cpu(), wanted.map(name, 4))
+    assert torch.equal(pickle.loads(pickle.dumps(batch)).maps["panoptic"].cpu(), wanted.maps["panoptic"])
+    assert torch.equal(batch.to("cpu").map("panoptic"), wanted.map("panoptic"))

@@ -57,12 +57,12 @@ POINTERS_OF_BANDS = dict.fromkeys(("decoded", "source", "pixels"), "*fp32")
 IN_BLOCKS_OF_MASKS = {"ROWS": masks.ROWS, "COLUMNS": masks.COLUMNS}
 IN_MOVED_BLOCKS = {"ROWS": grids.MOVED_ROWS, "COLUMNS": grids.MOVED_COLUMNS}
 POINTERS_OF_MAPS = {"layers": "*fp64", "borders": "*fp64", "places": "*fp64", "stencils": "*u8", "filled": "*i64"} | {
-    "runs": "*i64",
+    "maps": "*i64",
     "lengths": "*fp32",
     "fraction": "*fp32",
-    **dict.fromkeys(("shown", "ends", "first_table", "tables", "images", "grid_y", "grid_x"), "*i32"),
+    **dict.fromkeys(("shown", "first_table", "tables", "images", "grid_y", "grid_x"), "*i32"),
 }
-MAPS = {"ROWS": maps.ROWS, "COLUMNS": maps.COLUMNS, "HAS_RUNS": 1, "HAS_TABLES": 0, "LINEAR": 0, "KEEPS_ERASED": 0}
+MAPS = {"ROWS": maps.ROWS, "COLUMNS": maps.COLUMNS, "HAS_TABLES": 0, "LINEAR": 0, "KEEPS_ERASED": 0}
 MAPS |= {"POINTS": 0, "PAIR": 0}
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
@@ -102,7 +102,7 @@ KERNELS: list[tuple[Any, dict[str, Any], str]] = [
     *(
         (map_kernels.sample, MAPS | {"POINTS": points, "PAIR": points, "KEEPS_ERASED": points} | of_kind, out)
         for points in (0, 1)
-        for of_kind, out in (({}, "*u8"), ({"HAS_TABLES": 1}, "*i32"), ({"LINEAR": 1, "HAS_RUNS": 0}, "*fp32"))
+        for of_kind, out in (({}, "*u8"), ({"HAS_TABLES": 1}, "*i32"), ({"LINEAR": 1}, "*fp32"))
     ),
     (mask_kernels.sample_points, IN_BLOCKS_OF_MASKS, "*i1"),
     (mask_kernels.label, IN_BLOCKS_OF_MASKS, "*i32"),
@@ -129,7 +129,7 @@ def compile_kernel(kernel: Any, constants: dict[str, Any], out: str, generation:
     options = OPTIONS | (grids.OPTIONS | {"num_warps": masks.WARPS} if of_masks else {})
     options |= grids.OPTIONS | {"num_warps": maps.WARPS} if of_maps else {}
     options |= {"maxnreg": REGISTERS} if kernel in (triton_kernel.render, triton_kernel.sum_grays) else {}
-    types = POINTERS_OF_MAPS | {"values": out, "second": out, "empty": out[1:] if out == "*fp32" else "i32"}
+    types = POINTERS_OF_MAPS | {"second": out, "empty": out[1:] if out == "*fp32" else "i32"}
     types = types if of_maps else POINTERS_OF_MASKS if of_masks else POINTERS
     types = types | (POINTERS_OF_BANDS if "BANDS" in constants else {})
     constants = {"BANDS": 3} | constants if "BANDS" in kernel.arg_names else constants
