@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from detaug.arrays import Bools, Floats, Ints
 from detaug.boxes import mask_loops, polygons
 from detaug.boxes.fields import Field
+from detaug.boxes.layers import Layers
 from detaug.boxes.mask_table import MaskTable
 from detaug.boxes.placement import Placement
 from detaug.boxes.stencils import joined_bits
@@ -80,10 +81,18 @@ class PlacedObjects:
 
 def objects_of(placement: Placement) -> PlacedObjects:
     """Return the objects that are placed."""
-    layers, (n, count) = placement.layers, placement.layers.image.shape
+    layers = placement.layers
+    numbers, borders, bits = numbers_of(layers, placement.layers_to_output)
+    layer = placement.image * layers.image.shape[1] + placement.layer
+    return PlacedObjects(placement.rows, layer, numbers, borders, bits, placement.field)
+
+
+def numbers_of(layers: Layers, to_output: Floats) -> tuple[Floats, Floats, NDArray[np.uint8]]:
+    """Return `layers`, `borders` and `stencils` of `PlacedObjects`. `to_output`: (N, L, 3, 3), of each layer."""
+    n, count = layers.image.shape
     stencils, bits = joined_bits(layers.stencil, (n, count))
     parts = (
-        placement.layers_to_output,
+        to_output,
         layers.to_source,
         layers.source_bounds,
         layers.rectangle,
@@ -92,10 +101,9 @@ def objects_of(placement: Placement) -> PlacedObjects:
     )
     flat = [array.reshape(n, count, math.prod(array.shape[2:])) for array in (*parts, stencils)]
     numbers: Floats = np.concatenate(flat, axis=2)
-    region = np.zeros((n, count, 0, 2)) if layers.clip_region is None else layers.clip_region
-    borders = _borders(region.reshape(n * count, region.shape[2], 2))
-    layer = placement.image * count + placement.layer
-    return PlacedObjects(placement.rows, layer, numbers, borders, bits, placement.field)
+    if layers.clip_region is None:
+        return numbers, np.zeros((n * count, 0, 3)), bits
+    return numbers, _borders(layers.clip_region.reshape(n * count, -1, 2)), bits
 
 
 def _borders(region: Floats) -> Floats:

@@ -29,18 +29,18 @@ ARRAYS += ["images", "grid_y", "grid_x"]
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=ARRAYS)
 def sample(
     layers, borders, stencils, filled, lengths, shown, places, maps, first_table, tables, images, grid_y, grid_x, out,
-    second, fraction, parts, layers_of_image, sides, height, width, empty,
+    second, fraction, parts, layers_of_image, sides, height, width, empty, AVERAGED: tl.constexpr,
     HAS_TABLES: tl.constexpr, LINEAR: tl.constexpr, KEEPS_ERASED: tl.constexpr,
     POINTS: tl.constexpr, PAIR: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write to `out`, (N, height, width), the values that `images` (P,) show, `empty` where nothing is.
 
-    `filled`, `lengths` (N, `parts`): see `Layers.parts_of_average`. `shown` (N * L,): which map each layer shows, below
-    0 for none. `places` (K, 4): of each map its scale and offset x, y. `maps` (K, 6): see `MapsOnGpu`; with LINEAR
-    they have float32 for each pixel, else runs of values of the type of `out`. `first_table` (N * L,), `tables`, with
-    HAS_TABLES: by which a value becomes one of the batch, see `map_loops`. POINTS: `grid_y` holds P grids of points,
-    the `out` of `mask_kernels.undistort`; else the rows and `grid_x` the columns of all images. PAIR: write to
-    `second` and `fraction`, of the shape of `out`, what is averaged with it.
+    `filled`, `lengths` (N, `parts`): see `Layers.parts_of_average`; AVERAGED: if there are several. `shown` (N * L,):
+    which map each layer shows, below 0 for none. `places` (K, 4): of each map its scale and offset x, y. `maps` (K, 7):
+    see `MapsOnGpu`; with LINEAR they have float32 for each pixel, else runs of values of the type of `out`.
+    `first_table` (N * L,), `tables`, with HAS_TABLES: by which a value becomes one of the batch, see `map_loops`.
+    POINTS: `grid_y` holds P grids of points, the `out` of `mask_kernels.undistort`; else the rows and `grid_x` the
+    columns of all images. PAIR: write to `second` and `fraction`, of the shape of `out`, what is averaged with it.
     """
     across, down = tl.cdiv(width, COLUMNS), tl.cdiv(height, ROWS)
     place, block = (tl.program_id(0) // (across * down)).to(tl.int64), tl.program_id(0) % (across * down)
@@ -58,10 +58,14 @@ def sample(
     first = image * layers_of_image
     layer, shown, borders = layers + first * NUMBERS, shown + first, borders + first * sides * 3
     filled, first_table = filled + first, first_table + first
-    top, other, share = _on_top(
-        layer, filled, lengths + image * parts, parts, layers_of_image, stencils, shown, y, x,
-        in_grid & (y >= 0) & (x >= 0), KEEPS_ERASED,
-    )  # fmt: skip
+    sought = in_grid & (y >= 0) & (x >= 0)
+    if AVERAGED:
+        top, other, share = _largest(
+            layer, filled, lengths + image * parts, parts, layers_of_image, stencils, shown, y, x, sought, KEEPS_ERASED
+        )  # fmt: skip
+    else:
+        top = _last(layer, layers_of_image, stencils, shown, y, x, sought, KEEPS_ERASED)
+        other, share = tl.full(y.shape, -1, tl.int32), tl.full(y.shape, 1.0, tl.float32)
     result = _values_of(
         top, layer, layers_of_image, borders, sides, shown, places, maps, first_table, tables, y, x, empty,
         out.dtype.element_ty, HAS_TABLES, LINEAR,
@@ -78,27 +82,20 @@ def sample(
 
 
 @triton.jit
-def _on_top(
+def _largest(
     layer, filled, lengths, parts, count, stencils, shown, y, x, sought, KEEPS_ERASED: tl.constexpr
 ):  # fmt: skip
     """Return the layer with the largest share that is seen at each point `sought`, of equal ones the last, -1 for none;
     the next one; and the share of the first.
     """
-    pixel_y, pixel_x = _pixels(y), _pixels(x)
     top, most = tl.full(y.shape, -1, tl.int32), tl.zeros(y.shape, tl.float32)
     other, next_most = top, most
     free = tl.where(sought, (tl.full((), 1, tl.int64) << parts) - 1, 0)  # what no later layer fills
     number = count - 1
     while number >= 0:
-        rectangle, stencil = layer + number * NUMBERS + RECTANGLE, layer + number * NUMBERS + STENCIL
         seen = tl.load(filled + number) & free
-        inside = (seen != 0) & (pixel_x >= tl.load(rectangle)) & (pixel_y >= tl.load(rectangle + 1))
-        inside = inside & (pixel_x < tl.load(rectangle + 2)) & (pixel_y < tl.load(rectangle + 3))
-        if KEEPS_ERASED:
-            inside = inside & (tl.load(shown + number) != ERASED_SHOWN)
+        inside = _in_layer(layer + number * NUMBERS, stencils, shown + number, y, x, seen != 0, KEEPS_ERASED)
         if tl.max(inside.to(tl.int32), None) > 0:
-            if tl.load(stencil) >= 0:
-                inside = inside & _in_stencil(stencil, stencils, pixel_y, pixel_x, inside)
             seen = tl.where(inside, seen, 0)
             free = free & ~seen
             share = tl.zeros(y.shape, tl.float32)
@@ -110,6 +107,32 @@ def _on_top(
             top, most = tl.where(first, number, top), tl.where(first, share, most)
         number -= 1
     return top, other, most
+
+
+@triton.jit
+def _last(layer, count, stencils, shown, y, x, sought, KEEPS_ERASED: tl.constexpr):
+    """Return the last layer that is seen at each point `sought`, -1 for none."""
+    top = tl.full(y.shape, -1, tl.int32)
+    for number in range(count):
+        inside = _in_layer(layer + number * NUMBERS, stencils, shown + number, y, x, sought, KEEPS_ERASED)
+        top = tl.where(inside, number, top)
+    return top
+
+
+@triton.jit
+def _in_layer(layer, stencils, shown, y, x, sought, KEEPS_ERASED: tl.constexpr):
+    """Return which of the points `sought` a layer shows."""
+    rectangle, stencil = layer + RECTANGLE, layer + STENCIL
+    # whole units, since few GPUs are fast in double precision
+    left, top = tl.ceil(tl.load(rectangle) * ONE).to(tl.int32), tl.ceil(tl.load(rectangle + 1) * ONE).to(tl.int32)
+    right = tl.ceil(tl.load(rectangle + 2) * ONE).to(tl.int32)
+    bottom = tl.ceil(tl.load(rectangle + 3) * ONE).to(tl.int32)
+    inside = sought & (x >= left) & (y >= top) & (x < right) & (y < bottom)
+    if KEEPS_ERASED:
+        inside = inside & (tl.load(shown) != ERASED_SHOWN)
+    if tl.load(stencil) >= 0:
+        inside = inside & _in_stencil(stencil, stencils, _pixels(y), _pixels(x), inside)
+    return inside
 
 
 @triton.jit
@@ -127,8 +150,8 @@ def _values_of(
     for number in range(count):
         here, which = top == number, tl.load(shown + number)
         if (tl.max(here.to(tl.int32), None) > 0) & (which >= 0):
-            own, scale = maps + 6 * which, places + 4 * which
-            values, tall, wide = tl.load(own + 1).to(tl.pointer_type(ELEMENT)), tl.load(own + 3), tl.load(own + 4)
+            own, place = maps + 7 * which, places + 4 * which
+            values, tall, wide = tl.load(own + 1).to(tl.pointer_type(ELEMENT)), tl.load(own + 4), tl.load(own + 5)
             later_in_source_x, later_in_source_y, depth = _source_of_pixels(layer, later_y, later_x)
             seen = here & (depth > 0) & (tall > 0)
             seen = seen & (later_in_source_x >= _single(bounds)) & (later_in_source_x <= _single(bounds + 2))
@@ -138,13 +161,20 @@ def _values_of(
                 distance = (_single(border) * later_x + _single(border + 1) * later_y) + _single(border + 2)
                 seen = seen & (distance >= 0)
             source_x, source_y, _ = _source_of_pixels(layer, _pixels(y), _pixels(x))
-            at_x = _of_map(source_x, seen, tl.load(scale), tl.load(scale + 2))
-            at_y = _of_map(source_y, seen, tl.load(scale + 1), tl.load(scale + 3))
+            # in whole units, see `map_loops._value`
+            unit_x = tl.floor(tl.where(seen, source_x, 0.0) * ONE + 0.5)
+            unit_y = tl.floor(tl.where(seen, source_y, 0.0) * ONE + 0.5)
             if LINEAR:
+                at_y, at_x = _of_map(unit_y, place + 1), _of_map(unit_x, place)
                 value = _between(values, tall, wide, at_y - 0.5, at_x - 0.5, seen, empty)
             else:
-                position = (_within(at_y, tall).to(tl.int64) * wide + _within(at_x, wide)).to(tl.int32)
-                value = _of_runs(own, values, position, seen)
+                row, column = unit_y.to(tl.int32) // ONE, unit_x.to(tl.int32) // ONE
+                if tl.load(own + 6) == 0:
+                    row = tl.floor(_of_map(unit_y, place + 1)).to(tl.int32)
+                    column = tl.floor(_of_map(unit_x, place)).to(tl.int32)
+                row = tl.minimum(tl.maximum(row, 0), tall.to(tl.int32) - 1)
+                column = tl.minimum(tl.maximum(column, 0), wide.to(tl.int32) - 1)
+                value = _of_runs(own, values, row, column + row * wide.to(tl.int32), seen)
                 value = tl.where(seen, value, empty)
                 if HAS_TABLES:
                     value = tl.load(tables + tl.load(first_table + number) + value)
@@ -156,10 +186,9 @@ def _values_of(
 
 
 @triton.jit
-def _of_map(source, seen, scale, offset):
-    """Return coordinates in a map, in whole units of the source first."""
-    units = tl.floor(tl.where(seen, source, 0.0) * ONE + 0.5)
-    return units.to(tl.float64) / ONE * scale + offset
+def _of_map(units, place):
+    """Return where coordinates of the image, in units, are in its map."""
+    return units.to(tl.float64) / ONE * tl.load(place) + tl.load(place + 2)
 
 
 @triton.jit
@@ -169,20 +198,19 @@ def _within(position, size):
 
 
 @triton.jit
-def _of_runs(own, values, position, seen):
+def _of_runs(own, values, row, position, seen):
     """Return the values of pixels of a map, the row `own` of `maps`."""
-    ends, count = tl.load(own).to(tl.pointer_type(tl.int32)), tl.load(own + 2)
-    begin = tl.load(own + 5).to(tl.int32)
-    before = tl.zeros(position.shape, tl.int32)
-    step = 1
-    while step < count:
+    ends, rows = tl.load(own).to(tl.pointer_type(tl.int32)), tl.load(own + 2).to(tl.pointer_type(tl.int32))
+    first, last = tl.load(rows + row, seen, 0), tl.load(rows + row + 1, seen, 0)
+    step, most = 1, tl.load(own + 3)
+    while step < most:
         step *= 2
-    while step > 0:  # the number of runs that end before each pixel, bit by bit
-        more = seen & (before + step <= count)
-        end = tl.load(ends + before + step - 1, more, 0) - begin
-        before += tl.where(more & (end <= position), step, 0)
+    while step > 0:  # the number of the row's runs that end before each pixel, bit by bit
+        more = seen & (first + step <= last)
+        end = tl.load(ends + first + step - 1, more, 0)
+        first += tl.where(more & (end <= position), step, 0)
         step //= 2
-    return tl.load(values + before, seen, 0).to(tl.int32)
+    return tl.load(values + first, seen, 0).to(tl.int32)
 
 
 @triton.jit

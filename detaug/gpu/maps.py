@@ -13,7 +13,7 @@ from torch import Tensor
 
 from detaug.arrays import Bools, Floats, Ints, start_offsets
 from detaug.gpu.grids import OPTIONS, POINTS, FieldOnGpu, GridOnGpu
-from detaug.gpu.streams import StreamGuard, launch_programs, packed_to_device, to_device
+from detaug.gpu.streams import StreamGuard, launch_programs, packed_to_device
 from detaug.maps.sampling import RIM, ShownMaps, each_once, places_of
 from detaug.maps.segments import Segments
 from detaug.maps.values import MapValues
@@ -31,8 +31,9 @@ class MapsOnGpu(NamedTuple):
     """K maps on a device."""
 
     rows: Ints
-    """(K, 6): the addresses of the ends and of the values of their runs, how many there are, height and width of the
-    map, and where `ends` begin to count. A map of depths has a value for each pixel instead of runs."""
+    """(K, 7): the addresses of the ends of their runs, of the values, and of the run in which each row begins; the most
+    runs of a row; height and width of the map; whether it has a pixel for each of its image. A map of depths has a
+    value for each pixel instead of runs."""
     places: Floats
     """(K, 4): see `places_of`."""
     tensors: list[Tensor]
@@ -42,24 +43,35 @@ class MapsOnGpu(NamedTuple):
 def to_gpu(maps: Sequence[MapValues], dtype: Any, device: torch.device) -> MapsOnGpu:
     """Copy maps to a device at once."""
     runs, of_map = each_once(maps)
-    lengths = [own.lengths for own in runs if own.lengths is not None]
-    values, run_lengths = packed_to_device(
+    nothing: NDArray[Any] = np.zeros(0, np.int32)
+    ends = [nothing if own.lengths is None else np.cumsum(own.lengths, dtype=np.int32) for own in runs]
+    rows = [_first_runs(own_ends, *own.shape) for own, own_ends in zip(runs, ends, strict=True)]
+    together: list[list[NDArray[Any]]] = [ends, [own.values for own in runs], rows]
+    tensors = packed_to_device(
         [
-            np.concatenate([np.zeros(0, dtype), *(own.values for own in runs)]).astype(dtype, copy=False),
-            np.concatenate([np.zeros(0, np.uint16), *lengths]).view(np.int16),  # few of torch's functions take uint16
+            np.concatenate([nothing.astype(one_type), *parts]).astype(one_type, copy=False)
+            for parts, one_type in zip(together, (np.int32, dtype, np.int32), strict=True)
         ],
         device,
     )
-    # Differences of 32 bits are right also where the ends of many maps, counted from the first one, need more.
-    ends = torch.cumsum(run_lengths.to(torch.int32) & 0xFFFF, 0, dtype=torch.int32)
-    first = start_offsets(np.array([len(own.values) for own in runs], np.int64))
-    before = start_offsets(np.array([own.shape[0] * own.shape[1] for own in runs], np.int64)) & 0xFFFFFFFF
-    rows = [
-        (ends.data_ptr() + 4 * start, values.data_ptr() + values.itemsize * start, len(own.values), *own.shape, pixels)
-        for own, start, pixels in zip(runs, first.tolist(), before.tolist(), strict=True)
+    addresses = [
+        tensor.data_ptr() + tensor.itemsize * start_offsets(np.array([len(part) for part in parts], np.int64))
+        for tensor, parts in zip(tensors, together, strict=True)
     ]
-    table: Ints = np.array(rows, np.int64).reshape(-1, 6)[of_map]
-    return MapsOnGpu(table, places_of(maps), [values, ends])
+    most = [int(np.diff(own).max(initial=0)) for own in rows]
+    columns = [*addresses, most, *np.array([own.shape for own in runs], np.int64).reshape(-1, 2).T]
+    table: Ints = np.stack([np.asarray(column, np.int64) for column in columns], axis=1)[of_map]
+    places = places_of(maps)
+    is_plain = (places == (1, 1, 0, 0)).all(1, keepdims=True)
+    return MapsOnGpu(np.concatenate([table, is_plain], axis=1), places, tensors)
+
+
+def _first_runs(ends: NDArray[np.int32], height: int, width: int) -> NDArray[np.int32]:
+    """Return (H + 1,): the run in which each row of pixels begins, and the last one; (0,) without runs."""
+    if not len(ends):
+        return np.zeros(0, np.int32)
+    first = np.searchsorted(ends, np.arange(height + 1, dtype=np.int32) * width, side="right")
+    return first.clip(max=len(ends) - 1).astype(np.int32)
 
 
 class MapTable:
@@ -70,7 +82,7 @@ class MapTable:
         self.known: Bools = np.zeros(len(source), bool)
         """(n,): of which images all maps are here."""
         self._types = {name: own.kind.dtype for name, own in source.maps.items()}
-        self._rows: dict[str, Ints] = {name: np.zeros((len(source), 6), np.int64) for name in self._types}
+        self._rows: dict[str, Ints] = {name: np.zeros((len(source), 7), np.int64) for name in self._types}
         self._places: dict[str, Floats] = {name: np.zeros((len(source), 4)) for name in self._types}
         self._segments: dict[tuple[str, int], Segments | None] = {}
         self._tensors: list[Tensor] = []
@@ -130,29 +142,30 @@ def sample_on_gpu(
     n = len(layers) // count
     arrays: list[NDArray[Any]] = [layers, borders, np.append(stencils, np.uint8(0)), *shown.parts]
     arrays += [shown.number.astype(np.int32), maps.places, maps.rows, first_table.astype(np.int32), tables]
-    on_device = packed_to_device(arrays, device)
+    bends = np.zeros(n, bool) if shown.field is None else shown.field.bends
+    straight, bent = np.flatnonzero(~bends), np.flatnonzero(bends)
+    *on_device, images = packed_to_device([*arrays, np.concatenate([straight, bent]).astype(np.int32)], device)
     dtype = torch.from_numpy(np.empty(0, kind.dtype)).dtype
     out = torch.empty((n, *grid.shape), dtype=dtype, device=device)
     second = torch.empty_like(out) if pair else out
     fraction = torch.empty(out.shape, dtype=torch.float32, device=device) if pair else out
     blocks = -(-grid.shape[0] // ROWS) * -(-grid.shape[1] // COLUMNS)
 
-    def launch(images: Ints, y: Tensor, x: Tensor) -> None:
+    def launch(images: Tensor, y: Tensor, x: Tensor) -> None:
         launch_programs(
-            sample, device, len(images) * blocks, *on_device, to_device(images.astype(np.int32), device), y, x, out,
-            second, fraction, shown.parts[1].shape[1], count, borders.shape[1], *grid.shape, kind.empty,
-            HAS_TABLES=shown.tables is not None, LINEAR=kind.is_linear, KEEPS_ERASED=kind.erased == "keep",
-            POINTS=y is x, PAIR=pair, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, **OPTIONS,
+            sample, device, len(images) * blocks, *on_device, images, y, x, out, second, fraction,
+            shown.parts[1].shape[1], count, borders.shape[1], *grid.shape, kind.empty,
+            AVERAGED=shown.parts[1].shape[1] > 1, HAS_TABLES=shown.tables is not None, LINEAR=kind.is_linear,
+            KEEPS_ERASED=kind.erased == "keep", POINTS=y is x, PAIR=pair, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS,
+            **OPTIONS,
         )  # fmt: skip
 
-    bends = np.zeros(n, bool) if shown.field is None else shown.field.bends
-    straight, bent = np.flatnonzero(~bends), np.flatnonzero(bends)
     if blocks and len(straight):
-        launch(straight, grid.y, grid.x)
+        launch(images[: len(straight)], grid.y, grid.x)
     if blocks and len(bent):
         assert shown.field is not None
         moved, at_once = FieldOnGpu(shown.field, device), max(1, POINTS // (grid.shape[0] * grid.shape[1]))
         for start in range(0, len(bent), at_once):
             points = moved.undistorted(bent[start : start + at_once], grid, RIM)
-            launch(bent[start : start + at_once], points, points)
+            launch(images[len(straight) + start :][: len(points)], points, points)
     return (out, second, fraction) if pair else (out,)

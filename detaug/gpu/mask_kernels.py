@@ -389,8 +389,10 @@ def _source_of_pixels(layer, y, x):
     w = (_single(matrix + 6) * x + _single(matrix + 7) * y) + _single(matrix + 8)
     at_x = (_single(matrix) * x + _single(matrix + 1) * y) + _single(matrix + 2)
     at_y = (_single(matrix + 3) * x + _single(matrix + 4) * y) + _single(matrix + 5)
-    # Triton's / is not rounded correctly in single precision, which the CPU's is
-    return tl.div_rn(at_x, w), tl.div_rn(at_y, w), w
+    if (tl.load(matrix + 6) != 0) | (tl.load(matrix + 7) != 0) | (tl.load(matrix + 8) != 1):
+        # Triton's / is not rounded correctly in single precision, which the CPU's is
+        at_x, at_y = tl.div_rn(at_x, w), tl.div_rn(at_y, w)
+    return at_x, at_y, w
 
 
 @triton.jit

@@ -16,8 +16,7 @@ from detaug.arguments import check, is_whole
 from detaug.arrays import Ints
 from detaug.boxes.fields import Field
 from detaug.boxes.layers import Drawing, Layers
-from detaug.boxes.masks import objects_of, pixel_grid
-from detaug.boxes.placement import Placement
+from detaug.boxes.masks import numbers_of, pixel_grid
 from detaug.errors import InputError
 from detaug.gpu.grids import pixel_grid_on_gpu
 from detaug.gpu.maps import MapsOnGpu, MapTable, sample_on_gpu, to_gpu
@@ -75,7 +74,7 @@ class MapsOfBatch:
             return others
         there, (rows, places) = (
             table.maps(name, images[known]),
-            (np.zeros((len(images), 6), np.int64), np.zeros((len(images), 4))),
+            (np.zeros((len(images), 7), np.int64), np.zeros((len(images), 4))),
         )
         rows[known], rows[~known], places[known], places[~known] = there.rows, others.rows, there.places, others.places
         return MapsOnGpu(rows, places, others.tensors)
@@ -248,8 +247,10 @@ class MapsOfPixels:
         """Return what is shown, and the images (K,) whose maps those are."""
         kind, drawing = self.maps_of_images.kind(name), self.drawing
         assert drawing is not None, "a source with maps keeps the drawing of its batches"
-        layers, nothing = drawing.layers, np.zeros(0, np.int64)
-        scene = objects_of(Placement(layers, nothing, nothing, nothing)).scene
+        layers, (n, count) = drawing.layers, drawing.layers.image.shape
+        # no point of a map goes to the output
+        numbers, *further = numbers_of(layers, np.zeros((n, count, 3, 3)))
+        scene = numbers.reshape(n * count, -1), *further, count
         tables = self._tables(name, kind, layers, as_places) if isinstance(kind, PanopticMap) else None
         number = layers.image.ravel().copy()
         images, number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)

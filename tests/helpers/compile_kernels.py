@@ -62,7 +62,7 @@ POINTERS_OF_MAPS = {"layers": "*fp64", "borders": "*fp64", "places": "*fp64", "s
     "fraction": "*fp32",
     **dict.fromkeys(("shown", "first_table", "tables", "images", "grid_y", "grid_x"), "*i32"),
 }
-MAPS = {"ROWS": maps.ROWS, "COLUMNS": maps.COLUMNS, "HAS_TABLES": 0, "LINEAR": 0, "KEEPS_ERASED": 0}
+MAPS = {"ROWS": maps.ROWS, "COLUMNS": maps.COLUMNS, "AVERAGED": 1, "HAS_TABLES": 0, "LINEAR": 0, "KEEPS_ERASED": 0}
 MAPS |= {"POINTS": 0, "PAIR": 0}
 IN_BLOCKS = dict(zip(("ROWS", "COLUMNS"), BLOCK, strict=True))
 
