@@ -38,8 +38,8 @@ class MapsOfBatch:
     kinds: Mapping[str, MapKind] = field(default_factory=dict)
     images: MapsOfImages = field(default_factory=dict)
     """Maps by name, of each image by its position in the source; nothing of those that are only in `table`."""
-    first_rows: Mapping[int, int] = field(default_factory=dict)
-    """The first annotation of each of these images, a row of the source."""
+    first_rows: Mapping[int, int] | Ints = field(default_factory=dict)
+    """The first annotation of each of these images, a row of the source; or of all images."""
     annotations: int = 0
     """How many annotations the source has."""
     table: MapTable | None = None
@@ -50,7 +50,8 @@ class MapsOfBatch:
     def __reduce__(self) -> tuple[type[MapsOfBatch], tuple[Any, ...]]:
         """Take the maps along, instead of the device and the source."""
         images = {image: {name: self.of(image, name) for name in self.kinds} for image in self.images}
-        return MapsOfBatch, (self.kinds, images, self.first_rows, self.annotations)
+        first = {image: int(self.first_rows[image]) for image in images}
+        return MapsOfBatch, (self.kinds, images, first, self.annotations)
 
     def of(self, image: int, name: str) -> MapValues:
         """Return the map of an image, which is read again where it is only on the device."""

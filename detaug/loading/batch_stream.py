@@ -235,8 +235,10 @@ class BatchStream:
 def joined(parts: Sequence[tuple[Tensor, MapsOfImages]], plan: BatchPlan) -> tuple[Tensor, MapsOfImages]:
     """Return the images of all parts of a batch, and their maps, without those of other batches of the group."""
     images = [part for part, _ in parts]
-    own = {*plan.indices.tolist()}
-    maps = {index: of_image for _, found in parts for index, of_image in found.items() if index in own}
+    maps = MapsOfImages()
+    if any(found for _, found in parts):
+        own = {*plan.indices.tolist()}
+        maps = {index: of_image for _, found in parts for index, of_image in found.items() if index in own}
     return images[0] if len(images) == 1 else torch.cat(images), maps
 
 

@@ -268,9 +268,9 @@ def make_batch(
 
 
 def _maps_of_batch(reader: Source, maps: MapsOfImages, device: torch.device) -> MapsOfBatch:
-    first = {image: int(reader._box_offsets[image]) for image in maps}
     kinds = {name: own.kind for name, own in reader.maps.items()}
-    return MapsOfBatch(kinds, maps, first, int(reader._box_offsets[-1]), map_table(reader, device), reader.maps)
+    offsets = reader._box_offsets
+    return MapsOfBatch(kinds, maps, offsets, int(offsets[-1]), map_table(reader, device), reader.maps)
 
 
 def _clip_batch(

@@ -36,16 +36,18 @@ class MapFeed:
         """Begin to read the maps of images, None for those that are there; nothing for a source without maps."""
         if not self._source.maps:
             return {}
-        known = [False] * len(indices) if self._table is None else self._table.known[indices].tolist()
-        wanted = dict(zip(indices.tolist(), known, strict=True))
-        return {index: None if there else self._threads.submit(self._read, index) for index, there in wanted.items()}
+        reading: dict[int, Future[OwnMaps] | None] = dict.fromkeys(indices.tolist())
+        unknown = indices if self._table is None else indices[~self._table.known[indices]]
+        return reading | {index: self._threads.submit(self._read, index) for index in dict.fromkeys(unknown.tolist())}
 
     def finish(self, reading: dict[int, Future[OwnMaps] | None]) -> MapsOfImages:
         """Wait for the maps. Raises BadFilesFound for images with one that cannot be used."""
-        found, bad = MapsOfImages(), BadFiles()
+        found, bad = MapsOfImages({index: {} for index in reading}), BadFiles()
         for index, task in reading.items():
+            if task is None:
+                continue
             try:
-                found[index] = {} if task is None else task.result()
+                found[index] = task.result()
             except InputError as error:
                 bad[index] = str(error)
             except OSError as error:

@@ -34,7 +34,7 @@ def tables_of_layers(
     kind: PanopticMap,
     segments_of: Callable[[int], Segments | None],
     boxes: BoxesOfLayers,
-    first_rows: Mapping[int, int],
+    first_rows: Mapping[int, int] | Ints,
     annotations: int | None,
 ) -> tuple[Ints, NDArray[np.int32]]:
     """Return where the table of each layer begins, (N * L,), and all tables, see `map_loops.sample`.
