@@ -78,7 +78,7 @@ def epoch(make: Callable[[], da.Loader]) -> list[torch.Tensor]:
 
 
 def interrupt(make: Callable[[], da.Loader], times: int, rng: np.random.Generator) -> int:
-    """Take batches until a Ctrl-C, so many times; return how many were ignored."""
+    """Take batches until a Ctrl-C, this many times; return how many were ignored."""
     loader, ignored = make(), 0
     for at in range(times):
         sender = Sender(rng.random() * (0.03, 0.25)[at % 2])

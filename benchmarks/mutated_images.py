@@ -277,7 +277,7 @@ def _size(path: Path) -> dict[str, int]:
 
 
 def run_piece(folder: Path, first: int, count: int, seed: int) -> None:
-    """Check a piece, clean it, read two epochs, one of them with crops, and print what was found."""
+    """Check a piece, clean it, read two epochs, one of them with crops, and print the findings."""
     path, clean = write_corpus(folder, first, count, seed), folder / "clean.json"
     summary = check_coco(path, folder, decode=True, isolated=True, clean=clean)
     print(f"errors: {summary.errors}, by kind: {summary.kind_counts}", flush=True)

@@ -6,7 +6,7 @@ Makes small MP4, MKV, WebM, AVI, MOV and MPEG files of eight codecs, some with s
 ways: those of mutated_images.py, and in the headers other numbers, bytes, and parts at other places. Each piece runs in
 a process of its own, with 12 GB of address space at most: da.VideoReader of the folder, an epoch in order and one in
 random order, `detaug check` of a CocoVID JSON file with the frames that the reader found, and an epoch of that JSON,
-all on the CPU with on_error="skip". Prints for each piece how it ended, and what was found. If a process dies, raises
+all on the CPU with on_error="skip". Prints for each piece how it ended, and the findings. If a process dies, raises
 an error or takes too long, each video of its piece is tried again, alone, and those that cause it are named, and copied
 to `--keep`; the exit code is 1. A mutation depends on its number, the seed, and what FFmpeg's encoders wrote.
 """
@@ -138,7 +138,7 @@ def epoch(reader: da.VideoReader, **options: Any) -> tuple[int, int]:
 
 
 def run_piece(folder: Path, seed: int) -> None:
-    """Read the videos of a folder, check the JSON file of their frames, and print what was found."""
+    """Read the videos of a folder, check the JSON file of their frames, and print the findings."""
     try:
         reader = da.VideoReader(folder, frames=4, last="pad", cache=False)
     except da.InputError as error:

@@ -53,7 +53,7 @@ class Server(ThreadingHTTPServer):
         self.names = sorted(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))
 
     def wait_for_link(self, count: int) -> None:
-        """Wait until the link has sent so many bytes more, and count them."""
+        """Wait until the link has sent this many bytes more, and count them."""
         with self._lock:
             self.sent += count
             self._free_at = max(self._free_at, time.monotonic()) + count / self._rate

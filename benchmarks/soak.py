@@ -44,7 +44,7 @@ from faults import EXPECTED, Faults
 
 IMAGES, GLOBAL_BATCH = 96, 24
 CALLS = 400
-"""A fault comes at one of the first so many calls; two epochs make 370 to 1,300."""
+"""A fault comes at one of the first this many calls; two epochs make 370 to 1,300."""
 ALLOWED_MB = {"memory MB": 60, "GPU memory MB": 100}
 """Growth after the warm-up; none of file descriptors and threads. On the CPU memory goes up and down by 50 MB,
 with the recipe of the last loader. In 40 rounds 60 MB find what grows by 6 MB a round; a batch has 7 MB on average."""
@@ -62,7 +62,7 @@ class Round(NamedTuple):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--rounds", type=int, default=8, help="at least so many (default: 8)")
+    parser.add_argument("--rounds", type=int, default=8, help="at least this many (default: 8)")
     parser.add_argument("--report", type=float, default=3, help="minutes from a table to the next (default: 3)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
@@ -101,7 +101,7 @@ class Clock:
 def soak(
     folder: Path, clock: Clock, rounds: int, device: str, rng: np.random.Generator
 ) -> tuple[list[dict[str, float]], Counter[str]]:
-    """Run rounds until the time is over, and at least so many; return what was held after each, and what was done."""
+    """Run rounds until the time is over, and at least this many; return what was held after each, and what was done."""
     make_data(folder)
     rows, done = [], Counter[str]()
     while not clock.is_over() or (len(rows) < rounds and not clock.is_stopped):

@@ -90,7 +90,7 @@ def loaded(source: da.Source) -> Iterator[int]:
 
 
 def reading(tiles: da.TileReader) -> Callable[[int], int]:
-    """Return a function that reads so many tiles in a random order, batches of 8, and nothing else."""
+    """Return a function that reads this many tiles in a random order, batches of 8, and nothing else."""
     order = np.random.default_rng(1).permutation(len(tiles))
 
     def read(count: int) -> int:
@@ -128,7 +128,7 @@ def decoding(tiles: da.TileReader) -> Callable[[int], int]:
 
 
 def take(batches: Iterator[int]) -> Callable[[int], int]:
-    """Return a function that takes so many tiles of a loader."""
+    """Return a function that takes this many tiles of a loader."""
 
     def run(count: int) -> int:
         taken = 0

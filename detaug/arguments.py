@@ -27,7 +27,7 @@ FILL = (123.0, 117.0, 104.0)
 """The default fill around an image: the mean color of images (SSD, Liu et al. 2016)."""
 
 SCORE = 0.4
-"""The default score from which a detection counts in images and errors."""
+"""The default confidence threshold of detections in images and errors."""
 
 LARGEST_SEED = 2**63 - 1
 """The largest that torch takes, without those that it reads as negative ones."""
@@ -199,7 +199,7 @@ def check_share(name: str, value: Any) -> None:
 
 
 def check_fill(name: str, value: Any) -> None:
-    """Raise InputError for what is no list of numbers; the recipe knows how many bands its images have."""
+    """Raise InputError for what is not a list of numbers; the recipe knows how many bands its images have."""
     check(
         name, value, is_numbers(value), "three numbers in 0..255: red, green, blue; or one for each band of the files"
     )

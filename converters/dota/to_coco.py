@@ -36,7 +36,7 @@ def dota_to_coco(
     of the image; rows of DOTA's heads (imagesource:, gsd:) are skipped. classes: the class names in the order of their
     category ids; objects of other classes are dropped and reported. Without it all classes, sorted.
 
-    The corners stay as they are, in their order, also where they are no rectangle or reach outside of the image:
+    The corners stay as they are, in their order, also where they are not a rectangle or reach outside of the image:
     `corners`, and the same as `segmentation`. `bbox` is the box around them, cut at the image's edges. A difficult of
     more than 1 is 1. on_error: "stop" at images and label files that cannot be used, after reading all of them, or
     "skip" these. jobs: processes to read with. part: (number, of), such as (1, 3), for only the first third of the

@@ -47,7 +47,7 @@ _LISTS = ("images", "annotations", "categories")
 def read_coco_panoptic(source: AnnotationFiles) -> Contents:
     """Read the segments of things: their masks, from the PNG, and the boxes around them; `iscrowd`.
 
-    Segments of stuff, which is no object, are counted. The PNGs are in the folder of the JSON file's name, or beside
+    Segments of stuff are counted. The PNGs are in the folder of the JSON file's name, or beside
     it.
     """
     names, folders, lists = list[str](), list[Path](), list[dict[str, list[Any]]]()

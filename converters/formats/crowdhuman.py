@@ -33,7 +33,7 @@ def read_crowdhuman(source: AnnotationFiles) -> Contents:
 
     vbox, the visible part, and hbox, the head, are columns, [x, y, width, height] as in the file; so are occ, box_id
     and so on of `extra`, and `head_` before those of `head_attr`. What is to be ignored is a crowd, and a mask, which
-    is no single person, one of each class.
+    is not a single person, one of each class.
     """
 
     def read(record: Record, entry: dict[str, Any], line: int) -> None:

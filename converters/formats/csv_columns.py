@@ -28,7 +28,7 @@ _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 def is_decimal_comma(text: str) -> bool:
     """Return whether a text is a number with a decimal comma, as spreadsheets of many countries write it.
 
-    1,234 may be a thousand too, so it is no proof.
+    1,234 may be a thousand too, so it proves nothing.
     """
     return _WITH_COMMA.fullmatch(text) is not None and not _THOUSANDS.fullmatch(text)
 

@@ -39,7 +39,7 @@ def read_imagefolder(source: AnnotationFiles) -> Contents:
 
     The `segmentation` of an object is its polygon or its mask, as COCO has them, `keypoints` x, y and visibility of
     COCO, which are called point_1, point_2, ... here. Classes are text, or numbers, which become their text. Other
-    lists are columns, other keys those of the image; what is no list in `objects` is counted.
+    lists are columns, other keys those of the image; what is not a list in `objects` is counted.
     """
     names: set[str] = set()
 

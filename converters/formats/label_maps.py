@@ -202,7 +202,7 @@ def _class_map(source: AnnotationFiles, files: Sequence[str], classes: Sequence[
 def read_voc_masks(source: AnnotationFiles, split: str | None = None) -> Contents:
     """Read the objects of SegmentationObject, each of the class that most of its pixels have in SegmentationClass.
 
-    The box is that of the mask; 0 and 255 are no object. Classes are those of class_names.txt or labelmap.txt, or VOC's
+    The box is that of the mask. 0 and 255 mean none. Classes are those of class_names.txt or labelmap.txt, or VOC's
     where ImageSets/Segmentation is, else "class N".
     """
     source, names = _of_split(source, split), names_of_classes(source.folder, source.files[0])
@@ -303,7 +303,7 @@ def _city_object(number: int, numbers: NDArray[Any]) -> Object | None:
     class_id = number // FIRST_INSTANCE if number >= FIRST_INSTANCE else number
     name = INSTANCES.get(class_id) or IGNORED.get(class_id)
     if name is None and (number >= FIRST_INSTANCE or number > max(CITYSCAPES)):
-        raise ObjectError(f"{number} is no instanceId: id * 1000 + n for ids {min(INSTANCES)} to {max(INSTANCES)}")
+        raise ObjectError(f"{number} is not an instanceId: id * 1000 + n for ids {min(INSTANCES)} to {max(INSTANCES)}")
     if name is None:
         return None
     is_ignored = class_id in IGNORED

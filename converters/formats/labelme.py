@@ -72,7 +72,7 @@ def read_labelme(source: AnnotationFiles) -> Contents:
 def _read(source: AnnotationFiles, record: Record) -> None:
     document = read_json(source.name(record.file))
     if not isinstance(document, dict) or not isinstance(document.get("shapes"), list):
-        raise ObjectError("is no JSON of LabelMe, which has a list of shapes; move it away")
+        raise ObjectError("is not LabelMe's JSON, which has a list of shapes; move it away")
     path = document.get("imagePath")
     if isinstance(path, str) and path:
         path = path.replace("\\", "/")

@@ -118,10 +118,10 @@ def _items_of_table(path: str, folder: Path) -> Iterator[Item]:
             try:
                 of_image, shape, of_region = (_parsed(text) for text in texts)
             except (ValueError, RecursionError) as error:
-                raise ObjectError(f"is no table of VIA: line {line}: {error}", "label-unreadable") from None
+                raise ObjectError(f"is not a table of VIA: line {line}: {error}", "label-unreadable") from None
             if any(row[len(head) :]):
                 rule = f"line {line} must have {len(head)} words, got {len(row)}; put commas into quotes"
-                raise ObjectError(f"is no table of VIA: {rule}", "label-unreadable")
+                raise ObjectError(f"is not a table of VIA: {rule}", "label-unreadable")
             unread = [
                 word for word, text in zip(head, row, strict=False) if text and word.lstrip("#") not in _OTHER_COLUMNS
             ]

@@ -45,7 +45,7 @@ def _is_wider_face(path: Path) -> bool:
 
 
 def _records(source: AnnotationFiles, file: str) -> Iterator[Record]:
-    """Yield the images of a file: a path, the number of rows, and so many rows; for 0 faces a row of zeros."""
+    """Yield the images of a file: a path, the number of rows, and that many rows; for 0 faces a row of zeros."""
     path = source.folder / file
     require_file(path)
     record: Record | None = None

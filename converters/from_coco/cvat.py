@@ -57,7 +57,7 @@ def coco_to_cvat(
     images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
     images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
     cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
-    with (files written, files in all). Four corners that are no rectangle become a polygon; they are counted, and so
+    with (files written, files in all). Four corners that are not a rectangle become a polygon; they are counted, and so
     are keys without a place. Existing files with other content are an error.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
@@ -73,7 +73,7 @@ def coco_to_cvat(
     text = _XmlText(shapes)
     content = "".join(text.lines())
     for key, lost in (+text.dropped).items():
-        why = "made room for the group of an object" if key == "group_id" else "is no rectangle, beside a polygon"
+        why = "made room for the group of an object" if key == "group_id" else "is not a rectangle, beside a polygon"
         note = f"annotations.{key}, in {lost:,} of its rows, {why}"
         findings.append(Finding(str(export.source), "key-dropped", before=[f"annotations.{key}", lost], note=note))
     counts = (Finding(str(export.source), kind, count=count) for kind, count in text.counts.items() if count)

@@ -79,7 +79,7 @@ def coco_to_labelme(
     export = folder_export(annotations, output, images, with_images, on_error, report)
     rows, findings = export.read()
     if IGNORED in rows.table.categories.values():
-        raise ConversionError(f"{rows.table.path}: a class named {IGNORED} is no class in LabelMe; rename it")
+        raise ConversionError(f"{rows.table.path}: a class named {IGNORED} is not a class in LabelMe; rename it")
     rows, shapes, faults = shapes_of(rows)
     texts: dict[Path, str] = {}
     own_boxes = 0

@@ -75,7 +75,7 @@ def read_truth(path: Path, class_names: Sequence[str], *, has_labels: bool) -> I
     """Yield the lines of a gt.txt that are not empty.
 
     has_labels: there is a labels.txt, so a line of ten numbers has a class, as CVAT writes it. Raises OSError, and
-    UnicodeDecodeError for what is no text.
+    UnicodeDecodeError for what is not text.
     """
     require_file(path)
     with open(path, encoding="utf-8-sig") as file:  # MOT20's are larger than other label files may be

@@ -139,14 +139,14 @@ def _number(values: dict[str, str], key: str) -> float | None:
 def find_frames(root: Path, folder: str, findings: list[Finding]) -> dict[int, str]:
     """Return the images of a sequence by the number of their frame: paths relative to the root, in their order.
 
-    The number is the name. Where names are no numbers or count from 0, as CVAT's frame_000000.PNG, it is the position
+    The number is the name. Where names are not numbers or count from 0, as CVAT's frame_000000.PNG, it is the position
     in the order of names, from 1. Images that are left out are findings: other names, and a second image of a frame.
     """
     files = _by_stem(root, folder, findings)
     numbers = {stem for stem in files if _is_number(stem)}
     others = sorted(files.keys() - numbers, key=_by_value)
     if numbers and others:
-        note = f"{counted(len(others), 'image')} left out, such as {files[others[0]]}: the name is no number of a frame"
+        note = f"{counted(len(others), 'image')} left out, such as {files[others[0]]}: the name is not a frame number"
         findings.append(Finding(folder, "frame-unnumbered", note=note, count=len(others)))
     stems = sorted(numbers or others, key=_by_value)
     if numbers and "0" not in numbers:

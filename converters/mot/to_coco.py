@@ -70,7 +70,7 @@ def mot_to_coco(
     iscrowd 1. In MOT16 and later these are all but moving pedestrians. origin: whether left and top count from "one",
     as MOTChallenge's, or "zero".
 
-    Frame numbers become frame_id from 0, ids track_id; visibility stays. Where names of frames are no numbers from 1,
+    Frame numbers become frame_id from 0, ids track_id; visibility stays. Where names of frames are not numbers from 1,
     as CVAT's frame_000000.PNG, frames are numbered in the order of their names. A box with the id -1 is of no track: it
     gets a track_id of its own, or none if no box has a track. Boxes are cut at the frame's edges, and a cut is
     reported. images: the folder that has the sequences' frames, if it is not the root: IMAGES/SEQUENCE/img1.
@@ -140,7 +140,7 @@ def _refuse_mixed(sequences: Sequence[_Sequence]) -> None:
 
 @dataclass
 class _Sequence:
-    """A sequence: its frames, and what is found in its files beside them."""
+    """A sequence: its frames, and the content of the files beside them."""
 
     root: Path
     folder: Path

@@ -37,4 +37,4 @@ def rows_of_csv(path: PathLike) -> Iterator[tuple[int, list[str]]]:
     except UnicodeDecodeError as error:
         raise ObjectError(f"must be UTF-8 text: {error.reason} at {error.start:,}", "label-unreadable") from None
     except csv.Error as error:
-        raise ObjectError(f"is no table: {error}", "label-unreadable") from None
+        raise ObjectError(f"is not a table: {error}", "label-unreadable") from None

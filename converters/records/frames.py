@@ -50,7 +50,7 @@ class Frames:
     def add_between(self, track: int, before: tuple[int, Object], after: tuple[int, Object]) -> None:
         """Add a box to each frame with an image between two shapes, (frame, object), of a track: it moves evenly.
 
-        Where one of them is no box, a finding has the number of these frames.
+        Where one of them is not a box, a finding has the number of these frames.
         """
         (first, one), (last, other) = before, after
         # Of shapes that are far apart, only the images are looked through, not all the numbers between.

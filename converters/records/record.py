@@ -280,7 +280,7 @@ def ring_of_line(
 
 
 def count_unread(record: Record, entry: Any, read: Collection[str]) -> None:
-    """Count the keys of an entry of a JSON file that are not read and have a value; what is no object has none."""
+    """Count the keys of an entry of a JSON file that are not read and have a value; what is not an object has none."""
     values = entry if isinstance(entry, dict) else {}
     record.unread.update(key for key, value in values.items() if key not in read and value not in (None, "", [], {}))
 

@@ -68,7 +68,7 @@ class ShardFormat(NamedTuple):
     extension: str
     sample: Callable[[SampleContent], PackedSample]
     ending: Callable[[int], int]
-    """Returns the number of zero bytes that end a shard of so many bytes."""
+    """Returns the number of zero bytes that end a shard of this many bytes."""
     index_text: Callable[[Sequence[tuple[int, PackedSample]]], str]
     """Returns the index of a shard, from its samples and their offsets."""
 

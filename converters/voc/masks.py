@@ -59,7 +59,7 @@ def _numbers_of_colors(pixels: _Array) -> _Array | None:
 
 
 def masks_of_objects(numbers: _Array, boxes: Mapping[int, Box]) -> tuple[dict[int, NDArray[np.bool_]], list[int]]:
-    """Return the mask (H, W) of each object that has one, and the numbers of masks that are no object's.
+    """Return the mask (H, W) of each object that has one, and the numbers of masks that belong to no object.
 
     boxes: of the objects, by their position in the XML. Number n is the object at n - 1, unless its box is elsewhere;
     then masks are given to the boxes that they fit best. The border of an object is void in VOC, so the mask of a small

@@ -134,7 +134,7 @@ def _class_names(content: Mapping[str, Any], path: Path) -> tuple[str, ...]:
 
 
 def checked_names(names: Sequence[Any], path: Path) -> tuple[str, ...]:
-    """Return the names of classes. Raises ConversionError for one that is no text, empty or repeated."""
+    """Return the names of classes. Raises ConversionError for one that is not text, empty or repeated."""
     class_names = tuple(_class_name(name, path) for name in names)
     for name, count in Counter(class_names).items():
         if count > 1:

@@ -48,7 +48,7 @@ class PoseSigns:
             return ""
         shape = f"[{(self.numbers - 4) // per_point}, {per_point}]"
         return (
-            f"all {self.rows:,} rows that are no boxes have {self.numbers + 1} numbers and look like boxes with "
+            f"all {self.rows:,} rows that are not boxes have {self.numbers + 1} numbers and look like boxes with "
             f"keypoints; write kpt_shape: {shape} into the data.yaml, or give convert-yolo --task segment for polygons"
         )
 

@@ -66,7 +66,7 @@ WIDTH, ROW, TOP, LEFT, RIGHT = 1040, 44, 84, 230, 330
 INK, GRAY, FIRST, OTHER, PALE = (20, 20, 20), (110, 110, 110), (0, 114, 178), (170, 178, 186), (240, 242, 244)
 
 LIMIT = "decode"
-"""The row that is no rival: a loader that decodes cannot be faster. Its bar is an outline."""
+"""The row without a rival's color: a loader that decodes cannot be faster. Its bar is an outline."""
 
 TITLES = {"loader": "detaug", "cached": "detaug, images cached", LIMIT: "decoding alone", "by hand": "DALI by hand"}
 """Names of rows in the chart; the others keep theirs."""

@@ -41,8 +41,9 @@ def drop_hidden(views: Views) -> Views:
 def _least_pixels(table: MaskTable, objects: PlacedObjects, boxes: Floats, visible: Floats) -> Floats:
     """Return (B,): how many pixels of each object are seen at least, about: 0 where that is not known.
 
-    `boxes`: (B, 4) XYXY what is seen of their boxes; `visible`: (B,) which fraction of their areas. It assumes that all
-    that was cut off belonged to the object. Near stencils it is not known: there `visible` is a fraction of the mask.
+    `boxes`: (B, 4) XYXY the visible part of their boxes; `visible`: (B,) which fraction of their areas. It assumes that
+    all that was cut off belonged to the object. Near stencils it is not known: there `visible` is a fraction of the
+    mask.
     """
     (a, b, _), (d, e, _), (g, h, i) = objects.of_layer(TO_SOURCE, BOUNDS).T.reshape(3, 3, -1)
     with np.errstate(divide="ignore", invalid="ignore"):

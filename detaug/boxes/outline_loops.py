@@ -1,4 +1,4 @@
-"""Numba's loops over outlines and what is seen of them: see `visible_part.py`.
+"""Numba's loops over outlines and the visible part of them: see `visible_part.py`.
 
 Objects are B, with the vertices first[b]:last[b] of Q; `points` (Q, 2), `ring` (Q,), `following` (Q,) and `of_object`
 (Q,) as in `Vertices`; `to_output` (B, 3, 3). They are seen through `windows` (B, 8): the rectangle of the output and
@@ -72,7 +72,7 @@ def _widen(box, x, y):
 
 @compiled
 def see(points, first_point, first_ring, last_ring, to_output, to_source, windows, corners, turns, boxes):
-    """Write the boxes (B, 4) XYXY of what is seen of outlines; inf, inf, -inf, -inf where nothing is.
+    """Write the boxes (B, 4) XYXY of the visible part of outlines; inf, inf, -inf, -inf where nothing is.
 
     The first four arguments are `Rings`; `to_source` (B, 3, 3): of the layers of the objects.
     """
@@ -87,7 +87,7 @@ def see(points, first_point, first_ring, last_ring, to_output, to_source, window
         for ring in range(first_ring[index], last_ring[index]):
             one_ring = points[first_point[ring] : first_point[ring + 1]]
             leaves |= _see_ring(one_ring, to_output[index], *own, turns[index], boxes[index], ends)
-        # a corner of what is seen can only be in an outline that leaves it
+        # a corner of the visible part can only be in an outline that leaves it
         if leaves:
             region = _region(to_source[index], *own, turns[index])
             for corner in range(len(region)):
@@ -98,7 +98,7 @@ def see(points, first_point, first_ring, last_ring, to_output, to_source, window
 
 @compiled
 def _see_ring(points, to_output, window, corners, turn, box, ends):
-    """Widen a box to what is seen of the edges of a ring; return whether a vertex is outside.
+    """Widen a box to the visible part of the edges of a ring; return whether a vertex is outside.
 
     `ends`: room for `_distances` of both ends of an edge.
     """
@@ -166,7 +166,7 @@ def _moved_in_pairs(matrix, x, y):
 
 @compiled
 def cut_edges(points, following, of_object, to_output, windows, corners, turns, slack, start, end, seen, cuts):
-    """Cut the edge from each vertex to what is seen: write `start` and `end` (Q, 2) where `seen` (Q,).
+    """Cut the edge from each vertex to the visible part: write `start` and `end` (Q, 2) where `seen` (Q,).
 
     `cuts` (B,) of False becomes True for objects that have a vertex outside. `slack`: see `_cut`.
     """
@@ -209,7 +209,7 @@ def _cut(ends, here, there, slack=0.0):
 
 @compiled
 def _distances(from_x, from_y, x, y, depth, window, corners, turn, out, row):
-    """Write to a row of `out` how far inside of each border of what is seen a vertex is, not in one unit.
+    """Write to a row of `out` how far inside of each border of the visible part a vertex is, not in one unit.
 
     Returns whether it is inside of all. It is at (from_x, from_y) in the source, and at (x, y, depth) once moved.
     """
@@ -231,7 +231,7 @@ def _distances(from_x, from_y, x, y, depth, window, corners, turn, out, row):
 
 @compiled
 def are_in_view(points, source, of_object, to_output, windows, corners, turns, out):
-    """Write to `out` (P,) if points (P, 2) of the output, which are at `source` (P, 2), are in what is seen."""
+    """Write to `out` (P,) if points (P, 2) of the output, which are at `source` (P, 2), are in the visible part."""
     distances = np.empty((1, 9 + corners.shape[1]))
     for point in range(len(points)):
         number = of_object[point]

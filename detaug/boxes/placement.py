@@ -1,7 +1,7 @@
 """Where annotations lie in the output, and what of them is seen there: points go through the map of their layer.
 
 Shapes (keypoints, corners, outlines) stay in source pixels while ops move views; they are moved once, at the end
-(decision 20). What is seen respects the view, its fill, layers that are drawn later, and holes (decision 21).
+(decision 20). The visible part respects the view, its fill, layers that are drawn later, and holes (decision 21).
 """
 
 from __future__ import annotations

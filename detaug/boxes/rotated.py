@@ -52,7 +52,7 @@ def is_seen(corners: Floats, placement: Placement, least: float) -> Bools:
 
 
 def _without_covered(placement: Placement, moved: Floats) -> Placement:
-    """Return the placement of what is seen: where a later layer or a hole lies on a side, within that of the box.
+    """Return the placement of the visible part: where a later layer or a hole lies on a side, within that of the box.
 
     `moved`: (B, 4, 2) the corners, output pixels. Ops move the sides of boxes that are covered as a whole.
     """

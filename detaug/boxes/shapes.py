@@ -37,13 +37,13 @@ class Shapes:
     masks: bool = True
     """Whether batches have masks of the outlines."""
     tight: bool = False
-    """Whether boxes become those of what is seen of the outlines, or of the corners."""
+    """Whether boxes become those of the visible part of the outlines, or of the corners."""
     classes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(A,): the class of each annotation, 0..C - 1; set by the source."""
     heights: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(A,): the height of the image of each annotation; set by the source."""
     strays: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """(A,): whether an outline leaves its box by over a pixel, so that what is seen of one says nothing about the
+    """(A,): whether an outline leaves its box by over a pixel, so that the visible part of one says nothing about the
     other; set by the source, for masks."""
     stray_corners: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """(A,): the same of the corners of rotated boxes."""

@@ -48,7 +48,7 @@ def _drop_flat(views: Views) -> Views:
 
 
 def tighten(views: Views) -> Views:
-    """Return the views, after all ops, with boxes around what is seen of the outlines of their objects.
+    """Return the views, after all ops, with boxes around the visible part of the outlines of their objects.
 
     Boxes of objects that no op has turned, cut or covered stay, and those without an outline. A box of which nothing is
     seen is dropped. Where later layers and holes move a side, decision 21, it is that of a pixel.
@@ -112,7 +112,7 @@ def _are_in_several_layers(placement: Placement) -> Bools:
 
 
 def _as_rasterised(table: MaskTable, placement: Placement, boxes: Floats, unsure: Bools, rough: Bools) -> Floats:
-    """Return boxes (B, 4) XYXY around what is seen of outlines, with the sides that `seen_boxes` does not know.
+    """Return boxes (B, 4) XYXY around the visible part of outlines, with the sides that `seen_boxes` does not know.
 
     `boxes`: those of `seen_boxes`, exact but for two things. It does not know later layers and holes: a side that these
     touch, `unsure` (B, 4), moves if they change where the pixels end. And it fills the gaps in columns of RLE,

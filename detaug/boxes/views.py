@@ -125,7 +125,7 @@ class Views:
     frames: int = 1
     """The number of consecutive views that are frames of one clip, for which ops draw once."""
     limits: BoxLimits = NO_LIMITS
-    """Boxes of what is seen of polygons are dropped at the end if they are outside of these."""
+    """Boxes of the visible part of polygons are dropped at the end if they are outside of these."""
     min_mask_area: float = 1.0
     """Output pixels: boxes whose masks show fewer are dropped at the end, for a source with masks."""
     shapes: Shapes = NO_SHAPES

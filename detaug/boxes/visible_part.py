@@ -1,10 +1,10 @@
 """The visible part of outlines: its extent along the axes of the output, or along other directions.
 
 An outline, convex or not, is seen through a convex region of the output: the rectangle of its layer, the bounds of its
-source and the clip region. The extreme points of what is seen are ends of the outline's edges once these are cut to the
-region, and corners of the region that lie in the outline. So nothing is clipped as a polygon, which for concave ones
-would add bridges that are not there. Edges are cut in homogeneous coordinates, so that a perspective's horizon is one
-more border.
+source and the clip region. The extreme points of the visible part are ends of the outline's edges once these are cut to
+the region, and corners of the region that lie in the outline. So nothing is clipped as a polygon, which for concave
+ones would add bridges that are not there. Edges are cut in homogeneous coordinates, so that a perspective's horizon is
+one more border.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Vertices(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """Points of the output, among them all extreme points of what is seen of B objects."""
+    """Points of the output, among them all extreme points of the visible part of B objects."""
 
     points: Floats
     """(P, 2) output pixels."""
@@ -153,7 +153,7 @@ def ring_of_runs(ends: NDArray[np.int32], height: int) -> Floats:
 
 
 def seen_boxes(rings: Rings, placement: Placement) -> Floats:
-    """Return (B, 4) XYXY: the boxes of what is seen of outlines; inf, inf, -inf, -inf where nothing is.
+    """Return (B, 4) XYXY: the boxes of the visible part of outlines; inf, inf, -inf, -inf where nothing is.
 
     Most outlines lie in the view as a whole: only the others are cut to it, which takes ten times as long.
     """
@@ -191,7 +191,7 @@ def _regions_of(placement: Placement, objects: Ints) -> _Regions:
 
 
 def extremes_of(vertices: Vertices, placement: Placement) -> Extremes:
-    """Return points among which are all extreme points of what is seen of the outlines; later layers do not count."""
+    """Return points, with all extreme points of the visible part of the outlines; later layers do not count."""
     vertices = in_short_pieces(vertices, placement)
     count, of_object = len(placement.rows), vertices.of_object
     start, end = np.empty((2, len(of_object), 2))

@@ -158,7 +158,7 @@ def _unusual(table: Table, rows: Ints) -> Iterator[Findings]:
 
 
 def _describe_area(_: float, usual: float, pixels: float, name: str) -> str:
-    """Name the usual area, a fraction of an image, in an image of so many `pixels`."""
+    """Name the usual area, a fraction of an image, in an image of this many `pixels`."""
     side = math.sqrt(usual * pixels)
     return f"; usual for {name} is the area of {side:.3g} x {side:.3g}, in an image of this size"
 
@@ -186,7 +186,7 @@ def _distances(values: Floats) -> Floats:
 def _no_object(table: Table, number: int) -> str:
     """Return the message about a class without objects; Roboflow writes one above the others, with the id 0."""
     name = table.categories[number]
-    return f"{shown(name)}; if it is no class of yours, --clean FILE --drop-class {shlex.quote(name)} leaves it out"
+    return f"{shown(name)}; if it is not a class of yours, --clean FILE --drop-class {shlex.quote(name)} leaves it out"
 
 
 def _elsewhere(name: str, others: Sequence[Table]) -> str:

@@ -73,8 +73,8 @@ def check_coco(
     annotations: the JSON file. images: the folder that its file names are relative to. decode: decode every image, with
     DALI, on the CUDA device if there is one, and open every video file. isolated: for untrusted files, decode in
     processes with limits of memory and time, images of any size; no video is opened. part: (number, of), such as (1,
-    3), to decode only the first third of the images, in the JSON file's order; all else is checked whole, and there is
-    no clean. against: JSON files of other splits; images that are in one of them too are errors, and so are videos,
+    3), to decode only the first third of the images, in the JSON file's order; all else is checked whole, and `clean`
+    is refused. against: JSON files of other splits; images that are in one of them too are errors, and so are videos,
     images whose tiles are in both, and groups of `group_key` and `group_name`, see `split_coco`. Their images are
     beside them or in `images`. size: the (H, W) pixels that training resizes to, which decide what boxes are tiny; None
     for the images' own. clean: a JSON file to write without the entries that have errors, or with these repaired; it is
@@ -200,13 +200,13 @@ def _summary(
 
 
 def _check_dropped(table: Table, names: Sequence[str]) -> None:
-    """Raise InputError for names that are no classes, or have objects."""
+    """Raise InputError for names that are not classes, or have objects."""
     used = {table.categories[number] for number in table.category_ids[table.has_category].tolist()}
     used |= {table.categories[number] for number in table.image_categories.tolist() if number >= 0}
     for name in names:
         if name not in table.categories.values() or name in used:
             unused = ", ".join(shown(other) for other in table.categories.values() if other not in used) or "none"
-            fault = "has objects" if name in used else "is no class of the JSON file"
+            fault = "has objects" if name in used else "is not a class of the JSON file"
             raise InputError(f"drop_classes must be classes without objects, which are {unused}; {shown(name)} {fault}")
 
 

@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     memory: int
     """Bytes beyond what it takes before it decodes."""
     images: int
-    """After so many another process decodes, so that what a file does to the memory of one stays without effect."""
+    """After this many another process decodes, so that what a file does to the memory of one stays without effect."""
     pixels: int
     """A larger image is not decoded."""
 

@@ -78,7 +78,7 @@ def refuse_other_folder(table: Table, folder: Path, headers: Sequence[Header], *
 
 
 def _are_files(table: Table) -> Bools:
-    """Return (N,): whether an image must be a file, or in a shard, since it is no frame of a video file."""
+    """Return (N,): whether an image must be a file, or in a shard, since it is not a frame of a video file."""
     return np.array([bool(name) for name in table.file_names], bool) & ~table.videos.in_files
 
 
@@ -329,7 +329,7 @@ def _categories_differ(table: Table, other: Table) -> Iterator[Findings]:
 
 
 def check_image_classes(table: Table) -> Iterator[Findings]:
-    """Find a JSON file of which only some images have a class as a whole: it is no classification.
+    """Find a JSON file of which only some images have a class as a whole: it is not a classification.
 
     In a dataset of objects these are too many, and `--clean` leaves the key out; else the others are without one.
     """

@@ -1,4 +1,4 @@
-"""Open the video files of a JSON file: which cannot be used, and which images are no frames of theirs."""
+"""Open the video files of a JSON file: which cannot be used, and which images are not frames of theirs."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def check(annotations: Path, images: Path, quiet: bool, html: Path | None, **mor
 @click.option(
     "--bands", metavar="A,B,C", callback=options.read_positions, help="The bands that are red, green, blue, or one."
 )
-@click.option("--frames", type=AT_LEAST_1, help="Show clips of so many frames, of a JSON file with videos.")
+@click.option("--frames", type=AT_LEAST_1, help="Show clips of this length in frames, of a JSON file with videos.")
 @click.option("--stride", type=AT_LEAST_1, help="Take each STRIDE-th frame.  [default: 1]")
 @click.option("--only", metavar="CLASS", help="Show only images with objects of this class.")
 @click.option("--smallest", is_flag=True, help="Show the images with the smallest boxes.")

@@ -40,10 +40,10 @@ _NO_IMAGES = "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAG
 @click.argument("annotations", metavar="[FILE.json]", required=False, type=PATH_OR_ADDRESS)
 @click.argument("images", metavar="IMAGES", required=False, type=PATH_OR_ADDRESS, callback=options.after_its_json)
 @click.option("--model", type=FILE, help="The model.pt of detaug train.")
-@click.option("--detections", type=FILE, help="Boxes of any detector instead: a JSON file in COCO's form of results.")
-@_min_score("The score from which a detection counts as right or as an error.")
+@click.option("--detections", type=FILE, help="Boxes of any detector instead: a COCO results JSON file.")
+@_min_score("The confidence threshold of the counts of right detections and errors.")
 @click.option(
-    "--tile", type=AT_LEAST_1, help="With --model: detect in tiles of so many pixels per side, and merge what is found."
+    "--tile", type=AT_LEAST_1, help="With --model: detect in tiles of this side in pixels, and merge the detections."
 )
 @click.option(
     "--overlap",
@@ -53,7 +53,7 @@ _NO_IMAGES = "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAG
 @click.option(
     "--max-detections",
     type=click.IntRange(100, 1_000_000),  # detaug.evaluation.coco.MOST_DETECTIONS
-    help="Detections of an image and a class that count.  [default: COCO's 100, of keypoints 20]",
+    help="Detections that count per image and class.  [default: COCO's 100, of keypoints 20]",
 )
 @click.option(
     "--kind",
@@ -75,7 +75,7 @@ _NO_IMAGES = "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAG
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
 @click.option("--sheet", type=FILE, help=f"An image: the detections in {DRAWN} images beside the annotations.")
 @click.option("--report", type=FILE, help="A JSON file for all numbers.")
-@click.option("-o", "--output", type=FILE, help="A JSON file for the detections, in COCO's form of results.")
+@click.option("-o", "--output", type=FILE, help="A COCO results JSON file for the detections.")
 @_batch_size
 @options.device
 @options.quiet

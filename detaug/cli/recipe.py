@@ -22,7 +22,7 @@ def _read_settings(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
     options.check_once([name for name, *_ in pairs], "NAME")
     try:
         return {name: parse_yaml(value) for name, _, value in pairs}
-    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: 2024-13-13 is no date
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: 2024-13-13 is not a date
         rule = "with VALUE in YAML; put it in quotes if it is a text, such as 'name=\"a: b\"'"
         raise click.BadParameter(f"must be NAME=VALUE {rule}, got {', '.join(texts)!r}") from None
 

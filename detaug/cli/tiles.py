@@ -42,7 +42,7 @@ class _Quality(click.IntRange):
 @click.option(
     "--whole",
     type=AT_LEAST_1,
-    help="Also write each source image as a whole, its longer side scaled to so many pixels.",
+    help="Also write each source image as a whole, its longer side scaled to this length in pixels.",
 )
 @click.option(
     "--format",

@@ -171,7 +171,7 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     type=AT_LEAST_0,
     default=0,
     show_default=True,
-    help="Stop after so many evaluations without a better AP; 0: never.",
+    help="Stop after this number of evaluations without a better AP; 0: never.",
 )
 @click.option(
     "--ema",

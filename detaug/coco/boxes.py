@@ -199,7 +199,7 @@ def _outline_points(segmentation: Any, size: tuple[int, int]) -> Floats | None:
 
 
 def _points(lists: Any, least: int) -> Floats | None:
-    """Return (n, 2) the points of lists [[x, y, ...], ...] of at least so many numbers; None for anything else."""
+    """Return (n, 2) the points of lists [[x, y, ...], ...] of at least this many numbers; None for anything else."""
     if not isinstance(lists, list) or not lists:
         return None
     if not all(

@@ -38,7 +38,7 @@ class GroupRule:
 
     def marks(self, table: Table) -> list[list[Mark]]:
         """Return the marks of each image. Raises InputError for images without the key, or without the pattern."""
-        in_files = table.videos.in_files.tolist()  # frames that are no files, whose names may repeat
+        in_files = table.videos.in_files.tolist()  # frames that are not files, whose names may repeat
         own: list[list[Mark]] = [
             [] if in_files[index] or not name else [("image", origin_of(table, index)[0])]
             for index, name in enumerate(table.file_names)

@@ -80,9 +80,9 @@ def faults_of_category(category: Mapping[str, Any], count: int) -> Iterator[Faul
 
 
 def bones_of(category: Mapping[str, Any], count: int) -> list[tuple[int, int]]:
-    """Return the pairs of keypoints, from 0, that a category has lines between; [] where they are no such pairs.
+    """Return the pairs of keypoints, from 0, that a category has lines between; [] where they are anything else.
 
-    Only images show them, so a wrong skeleton, as public datasets have it, is no reason to refuse a JSON file.
+    Only images show them, so a wrong skeleton, as public datasets have it, does not refuse a JSON file.
     """
     pairs, count = category.get("skeleton"), len(names_of_points(category)) or count
     if not isinstance(pairs, list) or not all(_is_pair(pair, count) for pair in pairs):
@@ -198,7 +198,7 @@ def swaps_of_names(names: Sequence[str], count: int) -> Ints:
 
     Raises InputError, with the reason alone, where names do not tell: a side without its other side; a row of numbered
     names without a side, such as face-0, face-1; several names, and none has a side. Numbers have no middle, and a name
-    that says nothing is no proof that nothing swaps, as front and rear are.
+    that says nothing does not prove that nothing swaps, as front and rear are.
     """
     position_of = {name: position for position, name in enumerate(names)}
     swaps = np.arange(count)

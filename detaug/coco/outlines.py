@@ -13,7 +13,7 @@ from detaug.arrays import Ints
 from detaug.findings.finding import shown
 
 LARGEST = 1e15
-"""Pixels: a larger coordinate is no number that one could compute with."""
+"""Pixels: a larger coordinate is not a number that one could compute with."""
 
 
 class OutlineColumns(NamedTuple):

@@ -105,7 +105,7 @@ def read_parts(paths: Sequence[Path]) -> list[Document]:
             raise ConversionError(f"{path}: part must have a number and of; make it again")
     for path in paths:
         if path not in documents:
-            raise ConversionError(f"{path} is no part, as the other files are; merge the parts by themselves first")
+            raise ConversionError(f"{path} is not a part, as the other files are; merge the parts by themselves first")
     in_order = sorted(documents.values(), key=lambda document: int(document["part"]["number"]))
     of, numbers = in_order[0]["part"]["of"], [document["part"]["number"] for document in in_order]
     if numbers != [*range(1, of + 1)] or any(document["part"]["of"] != of for document in in_order):

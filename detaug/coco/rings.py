@@ -201,14 +201,14 @@ def are_flat(corners: Any) -> NDArray[np.bool_]:
 def turned_box(corners: Floats) -> tuple[float, float, float, float, float] | None:
     """Return x, y of the center, width, height and degrees, 0 to 360 clockwise, of the box with these corners (4, 2).
 
-    The first side is the width. None for corners that are no rectangle, but for two thousandths of a pixel.
+    The first side is the width. None for corners that are not a rectangle, but for two thousandths of a pixel.
     """
     x, y = corners.mean(0).tolist()
     across = (corners[1] - corners[0] + corners[2] - corners[3]) / 2
     down = (corners[3] - corners[0] + corners[2] - corners[1]) / 2
     if across[0] * down[1] - across[1] * down[0] < 0:  # the other way round
         return turned_box(corners[[0, 3, 2, 1]])
-    # all four sides count: rounded corners are no exact rectangle
+    # all four sides count: rounded corners are not an exact rectangle
     degrees = math.degrees(math.atan2(across[1] - down[0], across[0] + down[1])) % 360
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     width, height = float(across @ (cos, sin)), float(down @ (-sin, cos))

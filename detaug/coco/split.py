@@ -77,7 +77,7 @@ def split_coco(
     """Split a COCO JSON file into several: each image, with its boxes, goes to one of them.
 
     outputs: K JSON files to write. ratios: K positive numbers, the part of the images that each gets: (80, 20) is the
-    same as (0.8, 0.2). Classes are shared out in the same parts, as far as their images allow it (iterative
+    same as (0.8, 0.2). The split is stratified by class, as far as the images allow it (iterative
     stratification: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011); images without
     boxes count as a class. seed: another one gives another split; the same file, ratios and seed give the same bytes.
 
@@ -235,7 +235,7 @@ def stratify(labels: Labels, parts: Sequence[float], rng: np.random.Generator) -
     """Return (U,) the number of the part that each sample goes to. parts: K shares, of 1 in all.
 
     Iterative stratification, algorithm 1 of Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label
-    Data" (2011): the label with the fewest samples left is shared out first, each of its samples to the part that
+    Data" (2011): the label with the fewest samples left is divided first, each of its samples to the part that
     wants the most of it, at a tie to the part that wants the most samples, and then at random. A sample without any
     label stays in part 0.
     """

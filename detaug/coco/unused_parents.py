@@ -11,7 +11,7 @@ from dataclasses import replace
 from detaug.coco.annotations import Annotations
 
 NO_PARENT = {"", "none", "null"}
-"""What a `supercategory` says that is no name of a category."""
+"""What a `supercategory` says that is not a name of a category."""
 
 
 def without_unused_parents(data: Annotations) -> Annotations:

@@ -43,7 +43,7 @@ def augment(
 ) -> tuple[Node, ...]:
     """Run a recipe in a DALI pipeline; return images, boxes, labels, then matrix, masks, keypoints, corners, columns.
 
-    `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None is no
+    `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None: without
     boxes. `labels`: (M,) whole numbers; None is 1 for each box. `ops`: any recipe; without a `Resize`, images keep the
     size that the other ops give them. `units` of the given boxes: "relative" to the image, 0..1, or "pixels".
     `seed`: the same one gives the same draws, whatever the prefetch depth, the threads and the executor. Give pipelines

@@ -203,7 +203,7 @@ def _check_pipelines(pipelines: list[Pipeline], output_map: tuple[str, ...], rea
             )
         known = ", ".join(map(repr, pipeline.reader_meta()))
         if reader_name and reader_name not in pipeline.reader_meta():
-            raise InputError(f"reader_name {reader_name!r} is no reader of the pipeline; it has {known or 'none'}")
+            raise InputError(f"reader_name {reader_name!r} is not a reader of the pipeline; it has {known or 'none'}")
         if not reader_name and known and not pipeline._input_callbacks:  # of fn.external_source
             raise InputError(f"reader_name must be the name of a reader, or epochs never end: the pipeline has {known}")
     if reader_name:

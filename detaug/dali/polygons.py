@@ -22,7 +22,7 @@ def outlines_of(
 
     `rings`: for each sample (P, 3): the box, the first vertex and the end. `vertices`: for each (V, 2) x, y, `relative`
     to the image or in pixels. `boxes`: (B, 4) relative, `counts` (n,) of each image; `size`: (n, 2) height, width.
-    Raises InputError for what is no such list.
+    Raises InputError for anything else.
     """
     sides = size[:, ::-1]
     for index, sample in enumerate(zip(rings, vertices, counts.tolist(), strict=True)):

@@ -86,7 +86,7 @@ def middles(grid: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def learn_by_heart(reader: Source, steps: int, device: torch.device, seed: int) -> list[Detections]:
-    """Train on the first images of a reader for so many steps, and return what is found in them."""
+    """Train on the first images of a reader for this many steps, and return the detections in them."""
     recipe = presets.evaluation((SIZE, SIZE))
     batch = next(iter(Loader(reader, recipe, min(IMAGES, len(reader)), device=device, train=False)))
     with torch.random.fork_rng():

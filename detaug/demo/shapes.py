@@ -98,7 +98,7 @@ def make_voc(root: str | Path, images: int = 60, seed: int = 0) -> Path:
 
 
 def _numbered(size: tuple[int, int], things: Sequence[Thing], numbers: Sequence[int]) -> Image.Image:
-    """Return VOC's image of the numbers of objects: each pixel has that of what is seen, and its color of VOC's map."""
+    """Return VOC's image of the numbers of objects: at each pixel the visible one, in its color of VOC's map."""
     pixels = np.zeros(size[::-1], np.uint8)
     for number, thing in zip(numbers, things, strict=True):
         pixels[thing.seen] = number

@@ -21,7 +21,7 @@ from detaug.errors import InputError
 __all__ = ["make_ships"]
 
 FINER = 3
-"""Ships are drawn so many times larger, and shrunk."""
+"""Ships are drawn this many times larger, and shrunk."""
 
 WAKE = (-1.4, -1.25, -1.1, -0.95, -0.8)
 """Ends of the parts of a wake, in lengths of the ship, the faintest first."""

@@ -90,7 +90,7 @@ def _draw(film: Film, frames: int, seed: int) -> Iterator[tuple[Image.Image, lis
 
 
 def _start(rng: np.random.Generator, role: Role, row: int, count: int, horizon: float) -> Sprite:
-    """Draw a car of the row `row` of so many, from the farthest to the nearest."""
+    """Draw a car of the row `row` of this many, from the farthest to the nearest."""
     first, last = role.depth
     return make_sprite(rng, role, first + (last - first) * (row + rng.uniform(0.2, 0.8)) / count, SIZE, horizon)
 

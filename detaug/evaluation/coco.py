@@ -187,7 +187,7 @@ class CocoEvaluator(Generic[M]):
         self._gathered, self._repeated, self._merged = self._own, self._own_repeated, None
 
     def load(self, path: str | os.PathLike[str]) -> CocoEvaluator[M]:
-        """Take the detections of a JSON file in COCO's form of results, such as `save` writes, instead of those so far.
+        """Take the detections of a JSON file in COCO's results format, such as `save` writes, instead of those so far.
 
         An image without a row has no detections. Returns the evaluator. Raises OSError, and InputError for what does
         not fit the JSON file of the objects, and for an evaluator of tiles.

@@ -96,7 +96,7 @@ class DetectionErrors:
 
     @property
     def best_score(self) -> float:
-        """Return the score from which detections have the largest harmonic mean of precision and recall; 0 of none."""
+        """Return the confidence threshold with the largest F1; 0 without detections."""
         return float(self.curve.scores[self.curve.f1.argmax()]) if len(self.curve.scores) else 0.0
 
     @property

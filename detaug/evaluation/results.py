@@ -27,8 +27,8 @@ _ENTRIES = {"boxes": "bbox", "masks": "segmentation"}
 def read_results(path: Path, kind: DetectionKind[Any]) -> dict[int, ImageDetections]:
     """Return the detections by image id, of all images of the ground truth: those without a row have none.
 
-    Raises OSError; InputError, which names the row, for a file in another form, an unknown image or class, or what is
-    no number. Warns of boxes and scores that pycocotools takes, and that are probably in another unit.
+    Raises OSError; InputError, which names the row, for a file in another form, an unknown image or class, or a value
+    that is not a number. Warns of boxes and scores that pycocotools takes, and that are probably in another unit.
     """
     try:
         rows = read_json(path)

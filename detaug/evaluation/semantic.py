@@ -43,7 +43,7 @@ class SemanticMetrics:
 class SemanticCounts:
     """Counts of pixels by true and predicted class. Source of the rules: the confusion matrix of
     https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py; for predictions of `ignore`, and of
-    other numbers that are no class, `intersect_and_union` in mmseg/evaluation/metrics/iou_metric.py of
+    other numbers that are not classes, `intersect_and_union` in mmseg/evaluation/metrics/iou_metric.py of
     https://github.com/open-mmlab/mmsegmentation: they are in the union of the true class, and in no other.
     """
 
@@ -100,8 +100,8 @@ class SemanticEvaluator:
 
     `num_classes`: of the model; None: the number of names of the map, `ClassMap(classes=)`. `map`: its name. True
     classes are those of the files, so predictions are moved to their pixels: scores are interpolated linearly, then
-    the largest is taken. Pixels with `ignore` are not counted; a prediction of `ignore`, or of another number that is
-    no class, is wrong. Sources of the rules: the confusion matrix of
+    the largest is taken. Pixels with `ignore` are not counted; a prediction of `ignore`, or of another number
+    without a class, is wrong. Sources of the rules: the confusion matrix of
     https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py, and `intersect_and_union` of
     https://github.com/open-mmlab/mmsegmentation/blob/main/mmseg/evaluation/metrics/iou_metric.py.
 

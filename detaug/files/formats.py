@@ -145,7 +145,7 @@ def _is_createml(it: Sample) -> bool:
 
 
 def _is_wider_face(it: Sample) -> bool:
-    """Return whether rows are a path, a count and so many rows of ten numbers; none or one of zeros for 0."""
+    """Return whether rows are a path, a count and that many rows of ten numbers; none or one of zeros for 0."""
     rows = [row.split() for row in it.rows[:3]]
     images = [row[-1].lower().endswith((".jpg", ".jpeg", ".png")) for row in rows]
     if len(rows) < 2 or not images[0] or len(rows[1]) != 1 or not rows[1][0].isdecimal():

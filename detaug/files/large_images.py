@@ -27,7 +27,7 @@ _usual: list[int | None] = []
 
 @contextmanager
 def allow_pixels(pixels: int) -> Iterator[None]:
-    """Let Pillow open and load images of so many pixels, in any thread, as long as the context is open."""
+    """Let Pillow open and load images of this many pixels, in any thread, as long as the context is open."""
     with _lock:
         _allowed.append(pixels)
         _set_limit()

@@ -113,5 +113,5 @@ def name_key(name: str) -> str:
 
 
 def decimal(value: float, decimals: int) -> str:
-    """Return a number with at most so many decimals, without zeros at the end."""
+    """Return a number with at most this many decimals, without zeros at the end."""
     return re.sub(r"\.?0+$", "", f"{value:.{decimals}f}")

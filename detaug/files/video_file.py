@@ -35,7 +35,7 @@ CUT_OFF = 1.0
 
 
 class VideoError(OSError):
-    """A file that is no video that can be used. The message is the end of a sentence about the file."""
+    """A file that is not a video that can be used. The message is the end of a sentence about the file."""
 
 
 class Coding(NamedTuple):
@@ -185,7 +185,7 @@ def read_index(path: str) -> VideoIndex:
     except FileNotFoundError:
         raise FileNotFoundError(path) from None
     except import_av().FFmpegError as error:
-        raise VideoError(f"is no video that can be read ({reason_of(error)})") from None
+        raise VideoError(f"is not a video that can be read ({reason_of(error)})") from None
     _check_riff(path)
     end, stated = max(float(index.times[-1]), _end(scan)), scan.duration
     if stated > end + CUT_OFF + 2 * stated / len(index.stamps):

@@ -99,7 +99,7 @@ KINDS: dict[str, Kind] = {
     "member-unused": Kind(
         "dropped", "members of a tar that are not read; a key ends at the first dot of a name's last part"
     ),
-    "frame-unnumbered": Kind("dropped", "images of a sequence whose name is no number were left out"),
+    "frame-unnumbered": Kind("dropped", "images of a sequence whose name is not a number were left out"),
     "crowd-dropped": Kind(
         "dropped", "a crowd (iscrowd 1) is not a single object, and the format cannot mark it", loses_objects=True
     ),
@@ -163,10 +163,10 @@ KINDS: dict[str, Kind] = {
     "rings-joined": Kind("repaired", "the rings of a polygon became one, joined by bridges of no width"),
     "box-outline": Kind("repaired", "a box that is not the one around its polygon or mask became that one"),
     "outline-rectangle": Kind(
-        "repaired", "a polygon, or four corners that are no rectangle, became the smallest rectangle around it"
+        "repaired", "a polygon, or four corners that are not a rectangle, became the smallest rectangle around it"
     ),
-    "corners-outline": Kind("repaired", "four corners that are no rectangle became a polygon"),
-    "value-text": Kind("repaired", "a value that is no text became text: the format has no other"),
+    "corners-outline": Kind("repaired", "four corners that are not a rectangle became a polygon"),
+    "value-text": Kind("repaired", "a value that is not text became text, since the format has nothing else"),
     "point-outside": Kind(
         "repaired", "a keypoint outside of its image became not labeled, since Ultralytics refuses such images"
     ),
@@ -203,7 +203,7 @@ KINDS: dict[str, Kind] = {
     "track-gap": Kind("noted", "a polygon, a mask or keypoints of a track are not known between two key frames"),
     "frame-gap": Kind("noted", "frames of a sequence have no image"),
     "frames-by-order": Kind(
-        "noted", "names of frames are no numbers from 1, so frames were numbered in the order of their names"
+        "noted", "names of frames are not numbers from 1, so frames were numbered in the order of their names"
     ),
     "track-none": Kind("noted", "boxes with the id -1 are of no track; each got one of its own if others have one"),
     "origin-unclear": Kind(
@@ -262,7 +262,7 @@ CHECK_KINDS: dict[str, Kind] = {
         "error", "several images have the same file, each with some of its boxes", clean="keeps"
     ),
     "image-size": Kind("error", "an image's width or height is missing or not a whole number of at least 1"),
-    "image-shard": Kind("error", "an image's shard is no path, or its offset, length or crc32c no whole number"),
+    "image-shard": Kind("error", "an image's shard must be a path, its offset, length and crc32c whole numbers"),
     "image-format": Kind("error", "an image is in a format that DALI does not decode, or crashes on"),
     "category-id": Kind("error", "a category's id is not a whole number from 0 to 2^63 - 1"),
     "category-id-repeated": Kind("error", "several categories have the same id"),
@@ -315,9 +315,9 @@ CHECK_KINDS: dict[str, Kind] = {
     "box-empty": Kind("error", "a box has no area: a side is shorter than 0.01 pixel"),
     "box-outside": Kind("error", "a box reaches more than 1 pixel past its image, or has no area inside it"),
     "video-id": Kind("error", "an image's video_id is not the id of a video, or two videos have the same id"),
-    "frame-id": Kind("error", "a frame_id is no whole number, or another image of the video has it too"),
+    "frame-id": Kind("error", "a frame_id is not a whole number, or another image of the video has it too"),
     "video-sizes": Kind("error", "the frames of a video have different sizes"),
-    "track-id": Kind("error", "a track_id or instance_id is no whole number, or only some annotations have one"),
+    "track-id": Kind("error", "a track_id or instance_id is not a whole number, or only some annotations have one"),
     "track-repeated": Kind("error", "two annotations of a frame have the same track_id or instance_id"),
     "video-missing": Kind("error", "a video's file is not in the image folder"),
     "video-unusable": Kind("error", "a video's file is cut off, or cannot be used"),
@@ -480,7 +480,7 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "keypoints-names": Kind(
         "warning",
-        "for keypoints: a category's keypoints are no names; --clean leaves them out",
+        "for keypoints: a category's keypoints are not a list of names; --clean leaves them out",
         repair=("{} lost the names of keypoints", "category", "categories"),
         removes=("keypoints",),
     ),
@@ -513,7 +513,7 @@ CHECK_KINDS: dict[str, Kind] = {
     "box-tiny": Kind(
         "warning",
         "a box has a side shorter than 1 pixel after resizing",
-        remedy="delete what is no object, or train at a larger size; --size HxW checks one.",
+        remedy="delete what is not an object, or train at a larger size; --size HxW checks one.",
     ),
     "box-repeated": Kind("warning", "a box has the position and class of an earlier one in its image", remedy=_DELETE),
     "box-nearly-repeated": Kind(

@@ -211,7 +211,7 @@ def sample_points(
     heights, objects, places, at_points, out, layers_of_image, sides, vertices, height, width, programs,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Do as `sample` for points that are no grid: of each mask those of a place, (R,), in `at_points`, the `out`
+    """Do as `sample` for points without a grid: of each mask those of a place, (R,), in `at_points`, the `out`
     of `undistort`.
     """
     mask = (tl.program_id(0) // programs).to(tl.int64)

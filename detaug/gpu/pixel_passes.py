@@ -149,7 +149,7 @@ class ClahePass:
     def _sides_and_limits(self, sizes: Ints) -> tuple[Ints, Floats]:
         """Return sides (N, 2) in pixels of the tiles, and the most pixels (N,) of a level, as OpenCV chooses them.
 
-        If one side is no multiple of its tiles, OpenCV enlarges both, each by at least a pixel.
+        If one side is not a multiple of its tiles, OpenCV enlarges both, each by at least a pixel.
         """
         tiles = np.array(self.tiles)
         beside = tiles - sizes % tiles

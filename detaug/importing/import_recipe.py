@@ -75,8 +75,8 @@ def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None =
     no size.
 
     Raises InputError for anything else, for a wrong argument of an op, and for a Python file that does not run, with
-    the line of the file. An op that has no counterpart is no error, nor is a function or an op that the user wrote: see
-    `entries`.
+    the line of the file. An op without a counterpart does not raise, nor does a function or an op that the user wrote:
+    see `entries`.
 
     >>> import albumentations as A
     >>> transform = A.Compose([A.HorizontalFlip(), A.Resize(64, 96), A.GlassBlur()])

@@ -204,7 +204,7 @@ def _major(version: Any) -> int:
 
 
 def _name_of(entry: Mapping[str, Any]) -> str:
-    """Return the name of an op; `dict(type="Blur", ...)` is MMDetection's way of writing it. "" if it is no op."""
+    """Return the name of an op; `dict(type="Blur", ...)` is MMDetection's way of writing it. "" if it is not an op."""
     name = entry.get(_CLASS, entry.get("type"))
     return name if isinstance(name, str) else ""
 

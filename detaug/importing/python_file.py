@@ -152,7 +152,7 @@ class _Names:
         if _is_made(value):
             value, unused = self._called(value, name), False
         if unused:
-            raise self._error(name, "it is no function, so --set gives nothing to it: leave --set out")
+            raise self._error(name, "it is not a function, so --set gives nothing to it: leave --set out")
         return value
 
     def _error(self, name: str, reason: str) -> InputError:

@@ -115,7 +115,7 @@ def of_channels(value: Any) -> Any:
 Step = Op | PadTo | Holes | CropSize
 """An op of the recipe, or what becomes a part of one."""
 
-ALWAYS = "it runs on each image: sizes and Normalize are no matter of chance"
+ALWAYS = "it runs on each image: sizes and Normalize are not random"
 
 HARMLESS = {
     *("always_apply", "area_for_downscale", "keypoint_params", "additional_targets", "is_check_shapes", "seed"),
@@ -227,7 +227,7 @@ class Arguments:
             value = value.get("Image", value.get("others", next(iter(value.values())))) or 0
         numbers = of_channels(value)
         if not is_numbers(numbers, 3):
-            self.differs(f"{names[0]}={value!r} is no color; the fill here is black")
+            self.differs(f"{names[0]}={value!r} is not a color; the fill here is black")
             return (0, 0, 0)
         if any(numbers) and not (units or self._surely):
             self.differs(f"{names[0]}={value!r} may be in other units behind a function, which is not read")

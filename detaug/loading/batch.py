@@ -118,7 +118,7 @@ class Batch(OldNames, MapsOfPixels, DetrTargets, InSourcePixels):
         return f"Batch(images {images}, {sum(self.counts)} boxes)"
 
     def __getitem__(self, _: object) -> NoReturn:  # also called to unpack it
-        raise TypeError("a Batch is no pair and has no items: use batch.images and batch.targets()")
+        raise TypeError("a Batch is not a pair and has no items: use batch.images and batch.targets()")
 
     def _repr_png_(self) -> bytes:
         """Draw the batch for notebooks, padding hatched. `detaug.sheets.batch_sheet(ops=...)` undoes a Normalize."""

@@ -42,9 +42,9 @@ class Polygons(NamedTuple):
 class MasksOfBoxes(ShapesOfBoxes):
     """The masks of the real boxes of a batch: which pixels of the output show their objects.
 
-    What is masked is what is seen: what an op cut off, covered or erased is not in a mask, nor is fill. They are made
-    from polygons, moved once in double precision, never by resampling: a pixel is in a mask if its center is in a ring
-    of the polygon (even-odd), in any of its rings, or in an RLE mask.
+    Masks cover the visible part of objects alone, without what an op cut off, covered or erased, and without fill. They
+    are made from polygons, moved once in double precision, never by resampling: a pixel is in a mask if its center is
+    in a ring of the polygon (even-odd), in any of its rings, or in an RLE mask.
     """
 
     images: Tensor

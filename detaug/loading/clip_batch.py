@@ -84,7 +84,7 @@ class ClipBatch(OldNames, MasksOfBoxes):
         return f"ClipBatch(images {images}, {int(self.valid.sum())} boxes)"
 
     def __getitem__(self, _: object) -> NoReturn:  # also called to unpack it
-        raise TypeError("a ClipBatch is no pair and has no items: use batch.images, or batch.as_images().targets()")
+        raise TypeError("a ClipBatch is not a pair and has no items: use batch.images, or batch.as_images().targets()")
 
     def _repr_png_(self) -> bytes:
         """Draw the first frames for notebooks, with the numbers and colors of their tracks."""

@@ -49,7 +49,7 @@ class PositionDraws:
     """By step of the recipe: blocks, and what its op drew for them, (positions of all blocks, ...) each."""
 
     def at(self, epoch: int, epoch_steps: int, steps: Ints, slots: Ints) -> DrawsAt:
-        """Return the draws of the positions `steps`, `slots`, (N,) each, of an epoch of so many steps."""
+        """Return the draws of the positions `steps`, `slots`, (N,) each, of an epoch of this many steps."""
         return DrawsAt(self, epoch, epoch_steps, steps, slots)
 
     def of_blocks(self, step: int, op: Op, blocks: list[PositionBlock]) -> Arrays:

@@ -105,7 +105,7 @@ class EpochOrder:
         return [every[start : start + self.global_batch] for start in range(0, self.items, self.global_batch)]
 
     def part(self, items: int) -> slice:
-        """Return the part of a step of so many items that this shard has: shards differ by one item at most."""
+        """Return the part of a step of this many items that this shard has: shards differ by one item at most."""
         rank, world = self.shard
         share, rest = divmod(items, world)
         start = rank * share + min(rank, rest)
@@ -218,7 +218,7 @@ def _rows_of_rounds(rows: Ints, rounds: Bools | None) -> list[Ints]:
 
 
 def _further_steps(images: Ints, global_batch: int, accumulate: int, at_least: int) -> Ints:
-    """Return how many steps each group of so many images has beyond those that show them once.
+    """Return how many steps each group of this many images has beyond those that show them once.
 
     All steps are then at least `at_least`, rounded up to a multiple of `accumulate`. A group gets as many as it has
     images, so that an image of a small group does not come more often than others.

@@ -312,8 +312,8 @@ def _warn_of_mixing(order: EpochOrder, mixing_op: Op | None) -> None:
     if order.shard[1] > 1 and mixing_op and mixed_within(order):
         batch = f"batch_size={order.batch_size}" if order.batch_size % GROUP else "the last, partial batch"
         warnings.warn(
-            f"{type(mixing_op).__name__} mixes images within groups of {GROUP} of a batch, and {batch} is no "
-            "multiple of it: another number of shards gives other pixels",
+            f"{type(mixing_op).__name__} mixes images within groups of {GROUP} of a batch, and {batch} is not "
+            "a multiple of it: another number of shards gives other pixels",
             stacklevel=4,
         )
 

@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 
 def check_size(name: str, size: MemorySize) -> None:
-    """Raise InputError for an argument that is no size."""
+    """Raise InputError for an argument that is not a size."""
     if not is_number(size, 0, 1):
         parse_size(name, _as_text(size))
 

@@ -53,10 +53,10 @@ class NoDataLoader:
     """What a `Loader` does not have, and what to write instead."""
 
     def __next__(self) -> NoReturn:
-        raise TypeError("a Loader is no iterator, since each `for` is an epoch: use next(iter(loader))")
+        raise TypeError("a Loader is not an iterator, since each `for` is an epoch: use next(iter(loader))")
 
     def __getitem__(self, _: object) -> NoReturn:
-        raise TypeError("a Loader is no Dataset, it yields batches itself: write `for batch in loader`")
+        raise TypeError("a Loader is not a Dataset, it yields batches itself: write `for batch in loader`")
 
     @property
     def dataset(self) -> NoReturn:

@@ -155,7 +155,7 @@ def _errors_of_images(path: Path) -> dict[str, int]:
         errors = read_json(path)["errors_of_image"]
         return {str(name): int(count) for name, count in errors.items()}
     except (InputError, KeyError, TypeError, AttributeError, ValueError):
-        raise InputError(f"{path} is no report; detaug evaluate ... --report FILE.json writes one") from None
+        raise InputError(f"{path} is not a report; detaug evaluate ... --report FILE.json writes one") from None
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def decoded_bytes(reader: Source, settings: Settings, recipe: Recipe, batch_size
 
 
 def images_held(pipelines: int, depth: int, images: int, device: torch.device) -> float:
-    """Return the number of decoded images in memory, for jobs of so many.
+    """Return the number of decoded images in memory, for jobs of this many.
 
     A pipeline holds the images of its `depth` jobs, those of the outputs before them, and on a GPU what decodes them.
     """

@@ -75,7 +75,7 @@ def read_state(
 ) -> tuple[Position, list[int]]:
     """Return the position of a state and the indices of its skipped images.
 
-    Raises InputError if it is no state of a loader, or one with another identity. `images`: of the source; `steps`: of
+    Raises InputError if it is not a loader's state, or has another identity. `images`: of the source; `steps`: of
     an epoch.
     """
     if not isinstance(state, Mapping) or "epoch" not in state:

@@ -22,7 +22,7 @@ def find_maps(
     *,
     cache: bool = True,
 ) -> dict[str, FileMaps]:
-    """Return the maps of images by name. Raises InputError for what is no map.
+    """Return the maps of images by name. Raises InputError for what is not a map.
 
     `objects`: returns the annotations of the images. `cache`: as of `FileMaps`.
     """

@@ -228,7 +228,7 @@ class DepthMap:
         """Return (H, W) the values of a file, of `dtype`. Raises MapError for one that cannot be one."""
         found = pixels.values
         if pixels.mode == "P":
-            raise MapError(f"{path} has a palette, whose numbers are no depths", "map-colors")
+            raise MapError(f"{path} has a palette, whose numbers are not depths", "map-colors")
         if found.ndim != 2 or found.dtype.kind not in "uif":
             raise MapError(
                 f"{path} has {found.ndim} axes of type {found.dtype}, where a depth map has one band", "map-colors"
@@ -357,7 +357,7 @@ def pixels_of(path: Path) -> Pixels:
             with ONE_PARSER:
                 return Pixels(np.asarray(np.load(content, allow_pickle=False)), "array")
         except (ValueError, EOFError) as error:
-            raise MapError(f"{path} is no array of NumPy ({error})") from None
+            raise MapError(f"{path} is not an array of NumPy ({error})") from None
     try:
         with allow_pixels(1 << 31), Image.open(path) as image:
             is_lossy = image.format in LOSSY_FORMATS or image.info.get("compression") == "jpeg"

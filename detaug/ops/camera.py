@@ -245,7 +245,7 @@ def _check_sides(sides: tuple[int, int]) -> None:
 
 
 def line_kernels(lengths: Ints, angles: Floats, side: int) -> Floats:
-    """Return kernels (n, side, side), in whose middle is a line of so many pixels: lengths (n,), angles (n,) radians.
+    """Return kernels (n, side, side), in whose middle is a line of this many pixels: lengths (n,), angles (n,) radians.
 
     The line is points per pixel apart, each of which is shared by the four pixels around it.
     """

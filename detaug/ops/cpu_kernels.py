@@ -140,7 +140,7 @@ def raise_to_power(image: Tensor, power: Array) -> Tensor:
 
 
 def coarsen(image: Tensor, coarse: Array) -> Tensor:
-    """Return an image whose pixels are those of a coarser grid of so many rows and columns, repeated."""
+    """Return an image whose pixels are those of a coarser grid of this many rows and columns, repeated."""
     rows, columns = (_picked(side, int(cells)) for side, cells in zip(image.shape[1:], coarse, strict=True))
     return image[:, rows][:, :, columns]
 

@@ -1,4 +1,4 @@
-"""Distortions of finished images: the only maps that move boxes and are no matrix (see `detaug/boxes/fields.py`)."""
+"""Distortions of finished images: the only maps that move boxes and are not a matrix (see `detaug/boxes/fields.py`)."""
 
 from __future__ import annotations
 

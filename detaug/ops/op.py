@@ -125,7 +125,7 @@ class Op:
             raise TypeError(f"{cls.__name__} changes pixels on a GPU alone: define dali_graph or cpu_kernel, too")
 
     def __new__(cls, *_: Any, **named: Any) -> Self:
-        """Refuse a class that is no dataclass, whose `repr` and == say nothing of its arguments; and unknown ones."""
+        """Refuse a class that is not a dataclass, whose `repr` and == ignore its arguments; and unknown arguments."""
         undecorated = list(takewhile(lambda base: "__dataclass_fields__" not in vars(base), cls.__mro__))
         if not is_dataclass(cls) or any(map(_annotates_arguments, undecorated)):
             raise TypeError(f"{cls.__name__} is an op but no dataclass: write @dataclass(frozen=True) above its class")
@@ -260,7 +260,7 @@ def _annotations(op: type) -> dict[str, Any]:
 
 
 def _annotates_arguments(cls: type) -> bool:
-    """Return whether a class that is no dataclass has annotations that would be its fields."""
+    """Return whether a class that is not a dataclass has annotations that would be its fields."""
     return any("ClassVar" not in str(annotation) for annotation in get_annotations(cls).values())
 
 
@@ -269,7 +269,7 @@ class GeometricOp(Op):
 
     A subclass defines `move`, and `draw` if it draws. In the `Views` of N images, boxes are (N, M, 4) XYXY relative to
     the view and labels (N, M); a label of -1 marks padding or a dropped box, whose coordinates mean nothing.
-    In `Compose` and `da.fn.augment`, labels that are no whole numbers of at least 0 are seen as 0.
+    In `Compose` and `da.fn.augment`, labels that are not whole numbers of at least 0 are seen as 0.
     `crop_to` takes a window of the view, `warp` turns it, `clip` cuts boxes off at its border.
 
     >>> from dataclasses import dataclass

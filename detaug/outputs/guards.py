@@ -25,7 +25,7 @@ def check_choice(name: str, value: str, choices: object) -> None:
 
 
 def check_classes(classes: Sequence[str] | None) -> None:
-    """Raise InputError for names of classes that are no list of different ones; None is all classes."""
+    """Raise InputError for names of classes that are not a list of different ones; None is all classes."""
     if isinstance(classes, str):
         raise InputError(f"classes must be a list of names, got the text {classes!r}; use [{classes!r}]")
     if classes is not None and not classes:

@@ -83,7 +83,7 @@ def _upright_at_scale(image: Image.Image, scale: int, orientation: int) -> Image
 def _scale_of_decoder(image: Image.Image, scale: int, orientation: int) -> int:
     """Return the scale at which libjpeg-turbo should decode for an image at `scale`.
 
-    It counts from the first pixel of the file: where turning makes that the last one, and the side is no multiple of
+    It counts from the first pixel of the file: where turning makes that the last one, and the side is not a multiple of
     the scale, the image is decoded whole. A quarter and an eighth lose detail of colors that have fewer columns than
     brightness, but all rows, and of CMYK, of which the average is another color than the average of its colors.
     """

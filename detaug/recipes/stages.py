@@ -85,7 +85,7 @@ def _start(number: int, stage: tuple[int, Iterable[Op]], by: By) -> int:
 
 
 def listed(ops: Iterable[Op] | Stages) -> tuple[Op, ...]:
-    """Return the ops of a recipe. Raises TypeError for what is no list of them."""
+    """Return the ops of a recipe. Raises TypeError for what is not a list of them."""
     if isinstance(ops, Stages):
         raise TypeError("Stages are for a Loader: give the ops of an epoch, stages.at(epoch)")
     if isinstance(ops, str) or not isinstance(ops, Iterable):
@@ -98,7 +98,7 @@ def listed(ops: Iterable[Op] | Stages) -> tuple[Op, ...]:
 
 
 def _hint(value: Any) -> str:
-    """Return what to write in the place of a value that is no op."""
+    """Return what to write in the place of a value that is not an op."""
     if isinstance(value, type) and issubclass(value, Op):
         return f"; write {value.__name__}(), with parentheses"
     name = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)

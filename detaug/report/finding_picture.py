@@ -176,7 +176,7 @@ def _with_map(image: Image.Image, summary: CheckSummary, finding: CheckFinding) 
     if isinstance(kind := paths[path], DepthMap):
         known = values_of_depths(pixels, kind)
         return draw_map(image, MapMarks(known, 0, limits=depth_limits([known])), {})
-    name: Callable[[int], str] = str  # of a value that is no class, which is drawn, too
+    name: Callable[[int], str] = str  # of a value that is not a class, which is drawn, too
     try:
         values = kind.values_of(pixels, path)
         name = kind.class_name

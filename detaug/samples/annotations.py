@@ -60,7 +60,7 @@ def read_target(
     """Return the boxes of a target, (M, 4) XYXY pixels in an image of `size` (height, width), labels (M,), and shapes.
 
     Labels that are text are 0 for ops. `columns`: the names of entries with a row for each box.
-    Raises InputError for a target without boxes or labels, of other shapes, or labels that are no whole numbers from 1.
+    Raises InputError for a target without boxes or labels, of other shapes, or labels other than whole numbers from 1.
     """
     _check_entries(target, size, columns)
     boxes = target["boxes"]

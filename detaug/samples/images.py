@@ -21,7 +21,7 @@ _KINDS = "a PIL image, an array (H, W, 3), or a tensor or tv_tensors.Image (3, H
 def read_image(image: Any) -> Pixels:
     """Return an image as (H, W, 3) uint8, which may share its memory. Values of floats, 0..1, are rounded to k / 255.
 
-    Raises InputError for images of another shape, type or range, and TypeError for what is no image.
+    Raises InputError for images of another shape, type or range, and TypeError for what is not an image.
     """
     if isinstance(image, Image.Image):
         if image.mode != "RGB":

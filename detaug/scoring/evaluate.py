@@ -122,7 +122,7 @@ class Evaluation:
         return "\n".join(lines)
 
     def save(self, path: PathLike) -> None:
-        """Write the boxes in COCO's form of results, of rotated ones with `corners`."""
+        """Write the boxes in COCO's results format, of rotated ones with `corners`."""
         self.evaluator.save(path)
 
     def write_report(self, path: PathLike) -> None:
@@ -161,7 +161,7 @@ def evaluate_model(
 ) -> Evaluation:
     """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the JSON file.
 
-    `tile`, `overlap`: detect in tiles of so many pixels per side, as those of `TileReader`, and merge.
+    `tile`, `overlap`: detect in tiles of this many pixels per side, as those of `TileReader`, and merge.
     `max_detections`: see `CocoEvaluator`. `draw`: the number of images with objects, evenly spaced, whose detections
     are kept in `Evaluation.drawn`.
     """

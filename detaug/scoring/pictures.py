@@ -83,7 +83,7 @@ class ImageFiles(Source):
 
 
 class VideoFiles:
-    """Each `stride`-th frame of video files. Raises InputError for a file that is no video that can be used."""
+    """Each `stride`-th frame of video files. Raises InputError for a file that is not a video that can be used."""
 
     def __init__(self, files: Sequence[Path], folder: Path, stride: int) -> None:
         self._reader = VideoReader(files, frames=AT_ONCE, stride=stride, step=AT_ONCE * stride, last="pad")

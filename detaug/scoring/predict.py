@@ -50,7 +50,7 @@ TOOLS: dict[Tool, Callable[..., Any]] = {
 
 
 class Predicted(NamedTuple):
-    """What was found, and where it was written."""
+    """The detections, and where they were written."""
 
     images: int
     objects: int
@@ -213,7 +213,7 @@ def find_files(paths: Sequence[PathLike]) -> list[Path]:
             kind = os.path.splitext(path)[1] or "without an extension"
             raise InputError(f"{path}: {kind} is not read, only {', '.join(sorted(EXTENSIONS))}; save it as PNG")
         if not each:
-            raise InputError(f"{path} is no image or video, no folder with any and no pattern of their names")
+            raise InputError(f"{path} is not an image or video, a folder of them, or a pattern of their names")
         found.update(dict.fromkeys(map(absolute, each)))
     return list(found)
 

@@ -79,7 +79,7 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
 
 
 MOST_CLASSES = 1_000_000
-"""A larger number is no class's."""
+"""A larger number is not a class's."""
 
 
 def read_class_list(path: Path) -> tuple[list[str], list[str], Ints]:

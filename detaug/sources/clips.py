@@ -59,7 +59,7 @@ def check_clips(frames: int, stride: int, step: int, last: str) -> None:
 
 
 def check_counts(**values: int) -> None:
-    """Raise InputError for arguments that are no whole numbers of at least 1."""
+    """Raise InputError for arguments that are not whole numbers of at least 1."""
     for name, value in values.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")

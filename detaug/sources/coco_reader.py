@@ -50,13 +50,13 @@ class CocoReader(FolderSource):
     or of positions from 0; [] if none are swapped. `masks`: read the polygons of objects, `segmentation`, for
     `Batch.masks`: polygons and RLE. An annotation without one has the mask of its `corners`, else of its box.
     `rotated`: read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the annotations, their
-    `segmentation` where it has four points, else the box. `tight`: let each box be that of what is seen of its object's
-    polygon, where an op turned or cut it. `channels`, `dtype`: how many bands the files have, and of what type:
-    "uint8", "uint16" or "float32". With anything but 3 and "uint8", 8-bit RGB, all files must have them, and a recipe
-    gets float32 in their own values, which the CPU decodes for a GPU too. `bands`: positions, from 0, of those that are
-    used, in this order. See docs/bands.md. `maps`: by name, files beside the images with a value for each pixel,
-    {"semantic": da.ClassMap("masks")}, for `Batch.maps`; see docs/maps.md. `crowds`: regions marked `iscrowd` are no
-    objects to train on: "drop" leaves them out; with "keep" they are boxes, and "iscrowd" is a column.
+    `segmentation` where it has four points, else the box. `tight`: let each box be that of the visible part of its
+    object's polygon, where an op turned or cut it. `channels`, `dtype`: how many bands the files have, and of what
+    type: "uint8", "uint16" or "float32". With anything but 3 and "uint8", 8-bit RGB, all files must have them, and a
+    recipe gets float32 in their own values, which the CPU decodes for a GPU too. `bands`: positions, from 0, of those
+    that are used, in this order. See docs/bands.md. `maps`: by name, files beside the images with a value for each
+    pixel, {"semantic": da.ClassMap("masks")}, for `Batch.maps`; see docs/maps.md. `crowds`: regions marked `iscrowd`
+    are not objects to train on: "drop" leaves them out; with "keep" they are boxes, and "iscrowd" is a column.
 
     Labels are 1..K in the order of the category ids; 0 is the background. `unused_parents`: "drop" leaves out each
     category that is the `supercategory` of another one and has no annotation, not even a crowd, as RF-DETR does: the
@@ -185,7 +185,7 @@ class CocoReader(FolderSource):
         if len(self.missing) == len(self) and self._video_files:
             raise AnnotationError(
                 f"{self.annotations}: the frames are in video files, as {min(self._video_files.values())!r}, and are "
-                "no files; da.VideoReader(VIDEOS, annotations=JSON) reads them, and so does detaug preview --frames N"
+                "not files; da.VideoReader(VIDEOS, annotations=JSON) reads them, and so does detaug preview --frames N"
             )
         if self._without_map:
             index, why = min(self._without_map.items())
@@ -240,7 +240,7 @@ def json_of(annotations: PathLike | CocoReader) -> tuple[Path, Path]:
 
 
 def column_names(columns: Sequence[str]) -> list[str]:
-    """Return the keys of annotations that are columns. Raises InputError for what is no list of them."""
+    """Return the keys of annotations that are columns. Raises InputError for what is not a list of them."""
     if not (isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)):
         raise InputError(f"columns must be a list of keys of the JSON file's annotations, got {columns!r}")
     return list(columns)

@@ -22,8 +22,8 @@ from detaug.sources.derived import DerivedSource
 from detaug.sources.source import Source, check_sources
 
 MOST_CLASSES, SAME_NEIGHBORS = 64, 0.9
-"""Of a band that is a map of classes: it has at most so many values, below `IDS`, and so many of 1 are as that of their
-neighbor. A thermal or depth band has noise, or larger values."""
+"""Of a band that is a map of classes: it has at most this many values, below `IDS`, and that many of 1 are as that of
+their neighbor. A thermal or depth band has noise, or larger values."""
 
 
 class StackReader(DerivedSource):

@@ -16,7 +16,7 @@ from detaug.storage.prefetch import Prefetcher
 from detaug.storage.storage import Checksums, Shards, Upcoming
 
 LIST_FROM = 2000
-"""From so many objects on, all below the address are listed, 1,000 with each request, instead of asking for each."""
+"""From this many objects on, all below the address are listed, 1,000 with each request, instead of asking for each."""
 
 _NONE = ObjectInfo(-1, "")
 

@@ -86,5 +86,5 @@ def file_status(path: str) -> Status:
 
 
 def file_sizes(paths: Iterable[str]) -> Ints:
-    """Return (N,) sizes in bytes; -1 for what is no file. Raises OSError."""
+    """Return (N,) sizes in bytes; -1 for what is not a file. Raises OSError."""
     return np.array([file_status(path)[0] for path in paths], np.int64)

@@ -35,7 +35,7 @@ SILENT_SECONDS = 30
 """How long a server may send nothing before the request is made again."""
 
 REQUEST_SECONDS = 600
-"""How long one try may take: a slow link is no fault."""
+"""How long one try may take: a slow link is not a fault."""
 
 REQUESTS = 64
 """How many requests are made at once."""
@@ -47,7 +47,7 @@ _NAME = "detaug-request"
 
 
 class ObjectPath(PosixPath):
-    """The address of an object, or of all objects whose names begin with it. It is no file: only its text has a use.
+    """The address of an object, or of all objects whose names begin with it. It is not a file: only its text has a use.
 
     >>> str(ObjectPath("s3://bucket/VOC") / "000001.jpg")
     's3://bucket/VOC/000001.jpg'

@@ -17,7 +17,7 @@ PIECE_BYTES = 256 << 10
 piece for each image: with larger ones they wait longer, and smaller ones need more requests."""
 
 MOST_UNUSED = 64 << 10
-"""Bytes for each image: a piece of several images has at most so many that are not theirs, as between a few images."""
+"""Bytes for each image: the most that a piece has beside those of its images, as between a few images."""
 
 
 class PieceTable(NamedTuple):

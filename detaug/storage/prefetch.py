@@ -45,7 +45,7 @@ class Downloads(NamedTuple):
     removable: Ints
     """Pieces that are not in the window, the one that is needed last before the others."""
     valid_for: int
-    """The next plan is due when so many more images were read."""
+    """The next plan is due when this many more images were read."""
 
 
 def plan_downloads(pieces: Ints, mine: Bools, present: Bools, lengths: Ints, limit: int, free: int) -> Downloads:
@@ -73,7 +73,7 @@ def plan_downloads(pieces: Ints, mine: Bools, present: Bools, lengths: Ints, lim
 
 
 def _next_use(pieces: Ints, count: int) -> Ints:
-    """Return (count,) the position at which each piece comes first; len(pieces) for never. -1 is no piece."""
+    """Return (count,) the position at which each piece comes first; len(pieces) for never. -1: without a piece."""
     first = np.full(count + 1, len(pieces))
     first[pieces[::-1]] = np.arange(len(pieces))[::-1]  # of several values the last one stays
     return first[:count]

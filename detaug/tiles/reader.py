@@ -35,14 +35,14 @@ class TileReader(DerivedSource):
     in common; an object that is smaller than that is whole in at least one tile. The last tile of a row or a column is
     moved inwards. `min_visibility`: an object is in a tile that shows at least this fraction of the area of its box, or
     of its rotated box. `empty`: the fraction of the tiles without objects that are kept, chosen by `seed`; evaluation
-    needs all. `whole`: also show each source image as a whole, its longer side scaled down to so many pixels, for large
-    objects. `grids`: lay so many grids over each source image, each moved by a part of the step, so that objects are
-    cut in several ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on in turn; a
-    resumed training goes on with it. Evaluation has the tiles of all. `align`: begin tiles at multiples of so many
-    pixels, at the cost of smaller ones at the right and bottom edges. `memory`: bytes of decoded source images that are
-    kept, 4 for a pixel of RGB. Source images are decoded whole; in training, tiles of one come near each other, from 8
-    source images at a time for each 8 images of a batch. Of a TIFF that is stored in tiles, as Cloud Optimized GeoTIFFs
-    are, only those needed are read (`pip install 'detaug[tiff]'`).
+    needs all. `whole`: also show each source image as a whole, its longer side scaled down to this many pixels, for
+    large objects. `grids`: lay this many grids over each source image, each moved by a part of the step, so that
+    objects are cut in several ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on
+    in turn; a resumed training goes on with it. Evaluation has the tiles of all. `align`: begin tiles at multiples of
+    this many pixels, at the cost of smaller ones at the right and bottom edges. `memory`: bytes of decoded source
+    images that are kept, 4 for a pixel of RGB. Source images are decoded whole; in training, tiles of one come near
+    each other, from 8 source images at a time for each 8 images of a batch. Of a TIFF that is stored in tiles, as Cloud
+    Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
 
     `pictures` (n,): the position of each tile's source image in `reader`. `windows` (n, 4): x, y, width, height, pixels
     of the source image. `is_scaled` (n,): whether it shows a scaled source image. `cut`: the objects, see `CutObjects`.

@@ -57,9 +57,9 @@ def plan_tiles(
     `size`: pixels of a side, or (height, width). `overlap`: the fraction of a side that neighbors have in common; the
     last window of a row and of a column is moved inwards, so that it is as large as the others, as SAHI does. A source
     image that is smaller than a tile is one window. `whole`: also show all of each source image that has several
-    windows, its longer side scaled down to so many pixels. `grids`: lay several grids over each source image, each
-    moved by a fraction of the step; a window may be in several. `align`: begin windows at multiples of so many pixels;
-    the last of a row and of a column are then smaller by less than that. Raises InputError.
+    windows, its longer side scaled down to this many pixels. `grids`: lay several grids over each source image, each
+    moved by a fraction of the step; a window may be in several. `align`: begin windows at multiples of this many
+    pixels; the last of a row and of a column are then smaller by less than that. Raises InputError.
     """
     height, width = check_grid(size, overlap, whole, grids, align)
     of_size: dict[tuple[int, int], tuple[Ints, Ints, Bools]] = {}

@@ -22,7 +22,7 @@ def as_dataloader(loader: Loader[T]) -> LoaderAsDataLoader[T]:
     For Fabric's `setup_dataloaders` and for code that asks for a `DataLoader`; Lightning's and Hugging Face's Trainer
     and Accelerate's `prepare` take the loader itself. `len`, `state_dict`, `load_state_dict` and `set_epoch` are those
     of the loader, also behind Fabric's wrapper. The loader decodes in threads of its own and has taken its part of each
-    epoch by the process group, so there are no workers and no sampler. Raises InputError for what is no `Loader`, and
+    epoch by the process group, so there are no workers and no sampler. Raises InputError unless it is a `Loader`, and
     where another DataLoader is made of the dataset, as Accelerate's `prepare` does on several processes: only the
     batches of rank 0 would be trained on.
 

@@ -16,7 +16,7 @@ class LoaderTrainer(Trainer):  # type: ignore[misc]
 
     The batches are those of the loaders as they are: `da.Loader(..., collate=da.Batch.as_hf)`. It has the callback
     `LoaderState`, so that `resume_from_checkpoint` goes on with the images that come next. Raises InputError for
-    training data that are no `Loader`.
+    training data other than a `Loader`.
 
         trainer = LoaderTrainer(model=model, args=arguments, train_dataset=loader)
     """
@@ -44,7 +44,7 @@ class LoaderState(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     For a Trainer whose `get_train_dataloader` returns a `Loader`. The Trainer itself would skip batches by means that a
     loader does not have, so its argument `ignore_data_skip` becomes True. Raises InputError for another data loader,
-    for a checkpoint without a state, and in the middle of an epoch whose number of batches is no multiple of
+    for a checkpoint without a state, and in the middle of an epoch whose number of batches is not a multiple of
     `gradient_accumulation_steps`: the Trainer would shift the steps of the optimizer.
 
         trainer = LoaderTrainer(model=model, args=arguments, train_dataset=loader)  # has it

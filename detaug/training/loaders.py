@@ -85,7 +85,7 @@ def make_train_loader(options: TrainOptions, device: torch.device, detector: Det
 def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int, steps: int) -> None:
     """Warn of a stage, or an end of mosaics, that the training does not reach: often the recipe is of a longer one.
 
-    `until_epoch=epochs` is no mistake: so mosaics never end. `steps`: of an epoch.
+    `until_epoch=epochs` is intended: mosaics never end. `steps`: of an epoch.
     """
     recipe = ops if isinstance(ops, Stages) else Stages([(0, ops)])
     ends = [getattr(op, "until_epoch", None) or 0 for _, each in recipe.stages for op in each]

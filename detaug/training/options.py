@@ -24,15 +24,15 @@ class TrainOptions:
     """Options of `train`. `annotations`, `images`: COCO JSON and its folder; `val`, `val_images`: to evaluate on.
 
     `batch_size`: images per step on each process. `optimizer`, `weight_decay`, `clip_norm` (the largest norm of the
-    gradient; 0 is no limit) and `ema` (the decay of an exponential moving average of the weights, such as 0.9998,
-    which is evaluated and saved in their place; 0 is no average): None is that of the model's authors, see
+    gradient; 0: without a limit) and `ema` (the decay of an exponential moving average of the weights, such as 0.9998,
+    which is evaluated and saved in their place; 0: without an average): None is that of the model's authors, see
     `MODELS`. `lr`: the highest learning rate; None is the authors', in proportion to the images per step for SGD
     and to their square root for AdamW (Malladi et al. 2022, arXiv 2205.10287). `warmup_steps`: steps; None is a tenth
     of all, at most 500. `size`: the loader's output, (H, W) or the shorter side (the longer one is at most 5/3 of it);
     None is that of the recipe or the model. `recipe`: a file of `save_recipe`, whose `Resize` is also used to evaluate
     and predict, see `evaluation_resize`, while `Normalize` is the model's; None is the model's. `ops`: a module with
     ops of one's own that the recipe names; it is imported. `amp`: 16 bits on a GPU. `eval_every`: epochs, with a
-    checkpoint each time. `patience`: stop after so many evaluations without a better AP; 0 is never. `tensorboard`:
+    checkpoint each time. `patience`: stop after this many evaluations without a better AP; 0 is never. `tensorboard`:
     write the numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
     checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, the package's weights of
     "coco", or torchvision's of the "backbone" alone, fetched unless they are in the package's cache. `flip_pairs`: see

@@ -93,10 +93,10 @@ class TrainedModel:
         image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels. A
         `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources; those in
         the padding are left out. `min_score`: the lowest score that counts, 0..1. The images of `detaug train` have the
-        same default. `tile`: for large images, detect in tiles of so many pixels per side, whose neighbors have the
-        fraction `overlap` of a side in common, and merge what is found, see `merge_tiles`; not for models of masks. A
+        same default. `tile`: for large images, detect in tiles of this many pixels per side, whose neighbors have the
+        fraction `overlap` of a side in common, and merge the detections, see `merge_tiles`; not for models of masks. A
         model of semantic segmentation takes neither.
-        Raises OSError for a file that is no image, InputError for other values, TypeError for what is no image.
+        Raises OSError for a file that is not an image, InputError for other values, TypeError for what is not an image.
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
         if self.finds == "semantic":
@@ -150,7 +150,7 @@ class TrainedModel:
         return {name: each[high] for name, each in merged.items()}
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
-        """Return an image of the image with what is found: boxes, scores, masks, skeletons, rotated boxes; or classes.
+        """Draw the detections on the image: boxes, scores, masks, skeletons, rotated boxes; or classes.
 
         Arguments as in `predict`.
         """

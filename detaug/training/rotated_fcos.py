@@ -26,7 +26,7 @@ NUMBERS = 8
 """Of a box: offset x, y; log width, log height; cos 2a, sin 2a; cos 4a, sin 4a."""
 
 STRIDES_PER_BOX = 4
-"""A level takes boxes whose sqrt(width * height) is at most so many of its strides, and the next finer level does not.
+"""A level takes boxes whose sqrt(width * height) is at most this many strides, and the next finer level does not.
 
 By the longer side, as torchvision's FCOS chooses, a ship of 200 x 40 pixels would be on a map too coarse for its width.
 """

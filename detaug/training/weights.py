@@ -45,7 +45,7 @@ def load_weights(detector: Detector, path: Path) -> Loaded:
     `path`: a state dict of the package's model, the model.pt of `detaug train`, or a state dict of the backbone alone,
     as the detector or torchvision's classifier has it. What the file does not have stays as it is, and is named in
     `missing`: a head with another number of classes or keypoints; of a backbone, the rest. Raises InputError where the
-    file is no state dict, or is another model's.
+    file is not a state dict, or is another model's.
     """
     content = read_weights(path)
     weights: Any = content.get("model", content)

@@ -50,7 +50,7 @@ class VideoReader(Source):
     The numbers and times of the frames are read once, and stored in ~/.cache/detaug if `cache`: of MP4, MOV and
     Matroska files without decoding, of others, as AVI and MPEG, by decoding each file.
 
-    Files that are no videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
+    Files that are not videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
     folder or a list without videos, AnnotationError, an InputError, for a JSON file that does not fit the files, and
     where no clip is left.
 

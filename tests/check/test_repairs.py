@@ -228,12 +228,12 @@ def test_a_class_without_objects_can_be_left_out(tmp_path: Path) -> None:
     content = coco([image(1, "a.jpg")], [box(1, 1)]) | {"categories": classes}
     source, clean = write(tmp_path / "in.json", content), tmp_path / "clean.json"
     out = detaug("check", source, folder).out
-    assert "'my objects'; if it is no class of yours, --clean FILE --drop-class 'my objects' leaves it out" in out
+    assert "'my objects'; if it is not a class of yours, --clean FILE --drop-class 'my objects' leaves it out" in out
     result = detaug("check", source, folder, "--clean", clean, "--drop-class", "my objects")
     assert (result.code, f"written: {clean}, without 1 category\n" in result.out) == (0, True)
     assert json.loads(clean.read_text())["categories"] == [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
     clean.unlink()
-    for name, fault in (("cat", "'cat' has objects"), ("bird", "'bird' is no class of the JSON file")):
+    for name, fault in (("cat", "'cat' has objects"), ("bird", "'bird' is not a class of the JSON file")):
         error = usage_error("check", source, folder, "--clean", clean, "--drop-class", name)
         assert f"must be classes without objects, which are 'my objects', 'dog'; {fault}" in error
         assert not clean.exists()

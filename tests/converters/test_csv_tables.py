@@ -126,7 +126,7 @@ def test_sides_and_other_separators(tmp_path: Path) -> None:
         (TENSORFLOW.replace("a.jpg", "z.jpg"), "has the name 'z.jpg' [image-missing]"),
         (TENSORFLOW.replace("10", "\x00"), "a.csv"),
         (TENSORFLOW.encode("utf-16"), "a.csv: must be UTF-8 text: invalid start byte at 0"),
-        ('filename,class,xmin,ymin,xmax,ymax\na.jpg,"' + "x" * 200_000, "a.csv: is no table: field larger than"),
+        ('filename,class,xmin,ymin,xmax,ymax\na.jpg,"' + "x" * 200_000, "a.csv: is not a table: field larger than"),
         ("", "a.csv: must have the columns"),
     ],
 )  # fmt: skip

@@ -193,8 +193,8 @@ def test_cityscapes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        (np.full((80, 100), 65535, np.uint16), "65535 is no instanceId: id * 1000 + n"),
-        (np.full((80, 100), 200, np.uint8), "200 is no instanceId"),
+        (np.full((80, 100), 65535, np.uint16), "65535 is not an instanceId: id * 1000 + n"),
+        (np.full((80, 100), 200, np.uint8), "200 is not an instanceId"),
         (IDS[:40], "has 100 x 40 pixels, and its image 100 x 80"),
         (np.zeros((80, 100, 3), np.uint8), "has colors, where id * 1000 + n are expected"),
     ],

@@ -225,7 +225,7 @@ def test_images_that_are_no_frames_are_counted(mot: Path) -> None:
         shutil.copy(mot / "v0/img1/000001.png", mot / "v0/img1" / name)
     content, summary = converted(mot)
     assert kinds(summary) == {"frame-unnumbered": 2, "image-ambiguous": 1}
-    assert "2 images left out, such as v0/img1/cover.PNG: the name is no number of a frame" in str(summary.findings[1])
+    assert "2 images left out, such as v0/img1/cover.PNG: the name is not a frame number" in str(summary.findings[1])
     assert len(content["images"]) == 15
 
 
@@ -476,7 +476,7 @@ def test_videos_that_cannot_be_used(mot: Path, in_files: Path, monkeypatch: pyte
         converted(in_files)
     (in_files / "v0/b.mkv").unlink()
     (in_files / "v0/a.mkv").write_bytes(b"no video" * 100)
-    with pytest.raises(ConversionError, match=r"^v0/a\.mkv: is no video that can be read .* \[frames-missing\]"):
+    with pytest.raises(ConversionError, match=r"^v0/a\.mkv: is not a video that can be read .* \[frames-missing\]"):
         converted(in_files)
     (in_files / "v0/a.mkv").unlink()
     add(in_files, "9,1,5,5,10,10,1,1,1", to="v2")

@@ -239,7 +239,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     one, two, three = (tmp_path / f"{number}.json" for number in (1, 2, 3))
     out = tmp_path / "out.json"
     assert "the parts must be 1/3 to 3/3, each once" in usage_error("merge", one, three, "-o", out)
-    assert "is no part, as the other files are" in usage_error(
+    assert "is not a part, as the other files are" in usage_error(
         "merge", one, two, three, tmp_path / "whole.json", "-o", out
     )
     assert "leave out --images, --join and --classes" in usage_error("merge", one, two, three, "-o", out, "--join")

@@ -324,7 +324,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         coco_to_labelme(tmp_path / "a.json", tmp_path / "labelme")
     content = document()
     content["categories"][0]["name"] = "__ignore__"
-    with pytest.raises(ConversionError, match="a class named __ignore__ is no class in LabelMe; rename it"):
+    with pytest.raises(ConversionError, match="a class named __ignore__ is not a class in LabelMe; rename it"):
         coco_to_labelme(write(tmp_path / "b.json", content), tmp_path / "labelme")
     assert not (tmp_path / "labelme").exists()
     with pytest.raises(ConversionError, match="exist with other content"):

@@ -130,7 +130,7 @@ def pose_rows(each: int, count: int = 3) -> str:
 @pytest.mark.parametrize("each", [2, 3])
 def test_key_points_without_kpt_shape_are_no_outlines(tmp_path: Path, each: int) -> None:
     rows = f"{pose_rows(each)}\n1 0.5 0.5 0.2 0.2\n"
-    message = f"all 3 rows that are no boxes have {5 + 4 * each} numbers and look like boxes with keypoints; write "
+    message = f"all 3 rows that are not boxes have {5 + 4 * each} numbers and look like boxes with keypoints; write "
     with pytest.raises(ConversionError, match=re.escape(f"{message}kpt_shape: [4, {each}] into the data.yaml")):
         read(tmp_path, rows)
     assert len(read(tmp_path, rows, task="segment")["annotations"]) == 4

@@ -439,7 +439,7 @@ def test_channels_may_come_first() -> None:
         ({"output_map": ["images", "boxes"]}, "the pipeline has 1 outputs, output_map has 2 names: images, boxes"),
         ({"output_map": ["image"]}, "output_map must name the images, got .'image',."),
         ({"output_map": ["images", "images"]}, "output_map must hold different names"),
-        ({"reader_name": "coco"}, "reader_name 'coco' is no reader of the pipeline; it has none"),
+        ({"reader_name": "coco"}, "reader_name 'coco' is not a reader of the pipeline; it has none"),
         ({"last_batch": "keep"}, "last_batch must be 'partial', 'fill' or 'drop', got 'keep'"),
     ],
 )
@@ -459,7 +459,7 @@ def test_wrong_pipelines(painted: Folder) -> None:
         da.DaliIterator([augmented(painted), augmented(painted)], NAMES)
     with pytest.raises(da.InputError, match="or epochs never end: the pipeline has 'reader'"):
         da.DaliIterator(augmented(painted), NAMES)
-    with pytest.raises(da.InputError, match="'other' is no reader of the pipeline; it has 'reader'"):
+    with pytest.raises(da.InputError, match="'other' is not a reader of the pipeline; it has 'reader'"):
         da.DaliIterator(augmented(painted), NAMES, reader_name="other")
 
 

@@ -211,7 +211,7 @@ TAKEN = "the pipeline must be of Albumentations or torchvision .*; got"
         ("data", f"{TAKEN} an object of Data, which has pipelines: own; .* with NAME.own", "data.own"),
         ("Data.get", "get is a method: make an object of its class in the file, and name that", "data.get"),
         ("make --set sise=4", "make has no argument 'sise'; it has size", "make --set size=4"),
-        ("T.train --set size=4", "it is no function, so --set gives nothing to it: leave --set out", "T.train"),
+        ("T.train --set size=4", "it is not a function, so --set gives nothing to it: leave --set out", "T.train"),
     ],
 )
 def test_a_wrong_name_is_told_with_one_that_works(command: str, message: str, better: str, file: Path) -> None:

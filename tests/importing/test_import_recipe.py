@@ -515,7 +515,7 @@ def test_erasing_leaves_the_colour_that_0_has_there(ops: str, fill: tuple[int, i
 @pytest.mark.parametrize("op", ["A.Normalize(p=0.5)", "A.ToFloat(p=0.5)", "A.Resize(8, 8, p=0.5)"])
 def test_what_runs_on_each_image_here_is_told(op: str) -> None:
     (entry,) = import_ops(op).entries
-    assert entry.reasons == ["it runs on each image: sizes and Normalize are no matter of chance"]
+    assert entry.reasons == ["it runs on each image: sizes and Normalize are not random"]
     assert import_ops(op.replace("0.5", "1.0")).differing == 0
 
 
@@ -928,4 +928,4 @@ def test_noise_of_erasing_is_a_difference(name: str) -> None:
     module = transforms.v2 if name == "v2" else transforms
     imported = da.import_recipe(module.Compose([module.Resize((8, 8)), module.RandomErasing(value="random")]))
     (entry,) = (entry for entry in imported.entries if entry.name == "RandomErasing")
-    assert "value='random' is no color; the fill here is black" in entry.reasons
+    assert "value='random' is not a color; the fill here is black" in entry.reasons

@@ -281,7 +281,7 @@ class Fails(da.PixelOp):
     """Fails in the pipeline."""
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
-        return fn.reshape(image, shape=[-1, 7])  # 40 x 50 x 3 is no multiple of 7
+        return fn.reshape(image, shape=[-1, 7])  # 40 x 50 x 3 is not a multiple of 7
 
 
 def test_an_error_of_an_op_blames_no_file(painted: Folder, device: str) -> None:

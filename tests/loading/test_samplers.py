@@ -91,7 +91,7 @@ def test_images_with_many_errors_come_more_often(reader: da.CocoReader, tmp_path
         da.HardImageSampler(report)(da.Source([(4, 4)], ["a"]))
     for text in ("", "[]", "{}", '{"errors_of_image": {"0.png": []}}'):
         report.write_text(text)
-        with pytest.raises(da.InputError, match=r"report\.json is no report; detaug evaluate"):
+        with pytest.raises(da.InputError, match=r"report\.json is not a report; detaug evaluate"):
             da.HardImageSampler(report)(reader)
 
 

@@ -176,7 +176,7 @@ def test_what_cannot_be_predicted(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(da.InputError, match=r"notes\.txt: \.txt is not read, only .*\.png, .*; save it as PNG"):
         predict_files(model(), [folder / "notes.txt"], tmp_path / "found.json")
     for path in ("nothing", folder / "*.gif"):
-        with pytest.raises(da.InputError, match="is no image or video, no folder with any and no pattern"):
+        with pytest.raises(da.InputError, match="is not an image or video, a folder of them, or a pattern"):
             predict_files(model(), [path], tmp_path / "found.json")
     (folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     with pytest.raises(da.DataError, match=r"bad\.png"):

@@ -184,7 +184,7 @@ def test_a_video_that_is_missing(files: Files) -> None:
 
 
 def test_readers_and_commands_of_images_say_what_reads_video_files(files: Files, tmp_path: Path) -> None:
-    message = r"the frames are in video files, as 'sub/v0\.mkv', and are no files; da\.VideoReader\(VIDEOS, annotations"
+    message = r"the frames are in video files, as 'sub/v0\.mkv', and are not files.*VideoReader\(VIDEOS, annotations"
     for reader in (da.CocoReader, da.ClipReader):
         with pytest.raises(da.InputError, match=message):
             reader(files.videos, files.json)

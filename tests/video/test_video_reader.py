@@ -209,10 +209,10 @@ def change_size(path: Path) -> None:
 
 
 BAD: list[tuple[str, Callable[[Path], object], str]] = [
-    ("a.mp4", cut, "is no video that can be read"),
+    ("a.mp4", cut, "is not a video that can be read"),
     ("a.mkv", cut, "is cut off: it should last 2.* s, and its frames end after"),
-    ("a.mp4", lambda path: path.write_bytes(b""), "is no video that can be read"),
-    ("a.mp4", lambda path: path.write_text("no video" * 99), "is no video that can be read"),
+    ("a.mp4", lambda path: path.write_bytes(b""), "is not a video that can be read"),
+    ("a.mp4", lambda path: path.write_text("no video" * 99), "is not a video that can be read"),
     ("a.mp4", write_sound, "has no video, but audio"),
 ]
 
@@ -255,7 +255,7 @@ def metadata_in_latin_1(path: Path) -> None:
 
 def test_a_video_opens_no_other_file(videos: Path) -> None:
     playlist(videos / "cat/z.mp4")
-    with pytest.raises(da.InputError, match=r"the first is .*cat/z\.mp4, which is no video that can be read"):
+    with pytest.raises(da.InputError, match=r"the first is .*cat/z\.mp4, which is not a video that can be read"):
         take(da.VideoReader(videos, frames=4, cache=False))
 
 
