@@ -90,7 +90,7 @@ def data_set_of(
     if not keeps_unused and not is_part:
         listed = [name for name in listed if counts[name]] or listed[:1]
     names = [*listed, *sorted(counts.keys() - set(listed))]
-    if keeps_unused and contents.map is None:
+    if keeps_unused and (contents.map is None or not_listed):  # a map has classes that objects need not have
         left_out = left_out_classes((*earlier, *findings))
         findings += unused_classes((name for name in names if not counts[name]), left_out)
     findings += alike_classes(names)

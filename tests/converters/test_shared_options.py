@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmark_scripts import load_script
 from command import detaug
 from format_files import modules_of_other_formats
+from PIL import Image
 from shard_files import detection, write_tfrecord
 
 from detaug.converters import ConversionError, InputError, Summary, convert_to_coco, merge_coco
@@ -23,6 +25,8 @@ from detaug.files.image_headers import IMAGE_EXTENSIONS
 
 SCRIPT = load_script("convert_speed")
 COUNT = 13
+MAPS = {"gtFine", "masks", "panoptic", "SegmentationClass", "SegmentationObject"}
+"""Folders of annotations that are images."""
 SHARDS = ("tfrecord", "webdataset")
 """Their images lie in them, so they have neither images nor parts."""
 
@@ -57,12 +61,64 @@ def sequences(root: Path) -> None:
     truth.write_text("\n".join(",".join([row[0], "-1", *row[2:7], "12", "1"]) for row in rows))
 
 
+def coco_panoptic(root: Path) -> None:
+    """Write images with three segments each: their numbers are 1, 2 and 3."""
+    SCRIPT.write_images(root / "images", COUNT)
+    images, annotations = [], []
+    for number in range(COUNT):
+        name = f"{number:06}"
+        images.append({"id": number, "file_name": f"{name}.jpg", "width": SCRIPT.WIDTH, "height": SCRIPT.HEIGHT})
+        segments = [{"id": value, "category_id": 1 + value % 2, "iscrowd": 0} for value in (1, 2, 3)]
+        annotations.append({"image_id": number, "file_name": f"{name}.png", "segments_info": segments})
+        write_map(root / f"panoptic/{name}.png", number, [(value, 0, 0) for value in range(4)])
+    categories = [{"id": number, "name": name, "isthing": 1} for number, name in ((1, "cat"), (2, "dog"))]
+    content = {"images": images, "annotations": annotations, "categories": categories}
+    (root / "panoptic.json").write_text(json.dumps(content))
+
+
+def voc_masks(root: Path) -> None:
+    SCRIPT.write_images(root / "JPEGImages", COUNT)
+    (root / "ImageSets/Segmentation").mkdir(parents=True)
+    for number in range(COUNT):
+        write_map(root / f"SegmentationObject/{number:06}.png", number, [0, 1, 2, 3])
+        write_map(root / f"SegmentationClass/{number:06}.png", number, [0, 15, 7, 15])
+
+
+def cityscapes(root: Path) -> None:
+    for number in range(COUNT):
+        city, stem = ("aachen", "bochum")[number % 2], f"{number:06}_000019"
+        path = root / f"leftImg8bit/train/{city}/{stem}_leftImg8bit.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (SCRIPT.WIDTH, SCRIPT.HEIGHT), (number, 0, 0)).save(path)
+        write_map(root / f"gtFine/train/{city}/{stem}_gtFine_instanceIds.png", number, [7, 26000, 24000, 24001])
+
+
+def semantic(root: Path) -> None:
+    SCRIPT.write_images(root / "images", COUNT)
+    for number in range(COUNT):
+        write_map(root / f"masks/{number:06}.png", number, [0, 1, 2, 255])
+
+
+def write_map(path: Path, number: int, values: list[Any]) -> None:
+    """Write a PNG of the size of the images: three rectangles, which move with the number, and what is around them."""
+    parts = np.zeros((SCRIPT.HEIGHT, SCRIPT.WIDTH), np.int64)
+    for value in (1, 2, 3):
+        parts[20 * value : 20 * value + 9, 30 + number : 90 - number] = value
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dtype = np.uint8 if np.max(values) < 256 else np.uint16
+    Image.fromarray(np.array(values, dtype)[parts]).save(path)
+
+
 OWN: dict[str, Callable[[Path], None]] = {
     "labelme-web": labelme_web,
     "segment-anything": segment_anything,
     "mot": sequences,
+    "coco-panoptic": coco_panoptic,
+    "voc-masks": voc_masks,
+    "cityscapes": cityscapes,
+    "semantic": semantic,
 }
-LISTED = {"coco", "coco-panoptic", *SHARDS, *OWN, *(form.split("/")[0] for form in SCRIPT.WRITERS)}
+LISTED = {"coco", *SHARDS, *OWN, *(form.split("/")[0] for form in SCRIPT.WRITERS)}
 OWN |= {name: partial(module.write_set, count=COUNT) for name, module in modules_of_other_formats(LISTED)}
 FORMS = sorted({*SCRIPT.WRITERS, *OWN})
 
@@ -75,6 +131,11 @@ def written(tmp_path: Path, form: str) -> Path:
     else:
         SCRIPT.write_set(root, form, COUNT)
     return root
+
+
+def images_of(root: Path) -> list[Path]:
+    paths = [path for path in sorted(root.rglob("*")) if path.suffix in IMAGE_EXTENSIONS]
+    return [path for path in paths if not MAPS & {*path.relative_to(root).parts}]
 
 
 def converted(root: Path, form: str, **options: Any) -> tuple[dict[str, Any], bytes, Summary]:
@@ -104,7 +165,17 @@ def test_jobs_and_parts_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "merged.json").read_bytes() == content
 
 
-@pytest.mark.parametrize("form", FORMS)
+def test_classes_of_maps(tmp_path: Path) -> None:
+    """The classes are the names of the numbers in the maps."""
+    content, _, _ = converted(written(tmp_path, "semantic"), "semantic", classes=["sky", "cat", "dog"])
+    assert [row["name"] for row in content["categories"]] == ["sky", "cat", "dog"]
+
+
+OF_OBJECTS = [form for form in FORMS if form != "semantic"]
+"""Folders of class maps have no objects, and are recognized by the images beside them."""
+
+
+@pytest.mark.parametrize("form", OF_OBJECTS)
 def test_classes(tmp_path: Path, form: str) -> None:
     root = written(tmp_path, form)
     whole, _, _ = converted(root, form)
@@ -121,12 +192,12 @@ def test_classes(tmp_path: Path, form: str) -> None:
         converted(root, form, classes=["nobody"])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", OF_OBJECTS)
 def test_images_elsewhere(tmp_path: Path, form: str) -> None:
     root = written(tmp_path, form)
     whole, _, _ = converted(root, form)
     elsewhere = tmp_path / "elsewhere"
-    for path in [path for path in sorted(root.rglob("*")) if path.suffix in IMAGE_EXTENSIONS]:
+    for path in images_of(root):
         target = elsewhere / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(path, target)
@@ -143,14 +214,14 @@ def test_images_elsewhere(tmp_path: Path, form: str) -> None:
 def test_an_image_that_cannot_be_read(tmp_path: Path, form: str) -> None:
     root = written(tmp_path, form)
     whole, _, _ = converted(root, form)
-    paths = [path for path in sorted(root.rglob("*")) if path.suffix in IMAGE_EXTENSIONS]
+    paths = images_of(root)
     paths[1].unlink()  # the files are links to one
     paths[1].write_bytes(b"no image")
     with pytest.raises(ConversionError, match=paths[1].name):
         converted(root, form)
     content, _, summary = converted(root, form, on_error="skip", jobs=2)
     assert len(content["images"]) == len(whole["images"]) - 1
-    assert len(content["annotations"]) == len(whole["annotations"]) - SCRIPT.OBJECTS
+    assert len(content["annotations"]) == len(whole["annotations"]) * (COUNT - 1) / COUNT
     assert {finding.file.rpartition("/")[2] for finding in summary.findings if finding.effect == "error"} == {
         paths[1].name
     }
