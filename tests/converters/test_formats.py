@@ -169,7 +169,7 @@ def test_what_is_not_converted(tmp_path: Path, files: dict[str, str | bytes], me
 def test_a_file_in_no_format_is_named(tmp_path: Path) -> None:
     files = {"json/a.json": labelme(BOX), "json/settings.json": "{}", "more/settings.json": "{}"}
     root = data_set(tmp_path / "set", files, "a.jpg")
-    assert refused(root).startswith("json/settings.json: is no JSON of LabelMe")
+    assert refused(root).startswith("json/settings.json: is not LabelMe's JSON")
     assert kinds(converted(root, on_error="skip")[1]) == {"label-unreadable": 1, "file-unused": 1}
 
 

@@ -191,7 +191,7 @@ def test_a_shape_that_cannot_be_read_costs_its_image(tmp_path: Path, one: dict[s
     ("content", "message"),
     [
         (b'{"shapes": [', "a.json: does not parse as JSON"),
-        (b'{"shapes": 7}', "a.json: is no JSON of LabelMe, which has a list of shapes"),
+        (b'{"shapes": 7}', "a.json: is not LabelMe's JSON, which has a list of shapes"),
         (b"[" * 100_000, "a.json: is nested too deeply"),
         ('{"shapes": [{"label": "中文"}]}'.encode("gbk"), "a.json: does not parse as JSON: 'utf-8' codec"),
     ],
