@@ -46,7 +46,7 @@ def _read_ratios(_: click.Context, __: click.Parameter, text: str) -> list[float
 @options.part("Only the I-th of N parts of the images; detaug merge joins the JSON files")
 @options.report
 @options.quiet
-def convert_voc(**given: Any) -> None:
+def convert_voc(**arguments: Any) -> None:
     """Convert Pascal VOC to COCO JSON.
 
     ROOT holds Annotations, JPEGImages and ImageSets, or images beside their XML, subfolders included. A <robndbox> of
@@ -57,7 +57,7 @@ def convert_voc(**given: Any) -> None:
     """
     from detaug.converters import voc_to_coco
 
-    print_converted(voc_to_coco, "reading", **given)
+    print_converted(voc_to_coco, "reading", **arguments)
 
 
 @click.command()
@@ -66,7 +66,7 @@ def convert_voc(**given: Any) -> None:
     options.origin,
     click.option("--rotated", is_flag=True, help="Write rotated boxes as roLabelImg's <robndbox>."),
 )
-def convert_coco_to_voc(**given: Any) -> None:
+def convert_coco_to_voc(**arguments: Any) -> None:
     """Convert COCO JSON to Pascal VOC.
 
     Writes Annotations, ImageSets/Main/NAME.txt and classes.txt into OUT_FOLDER. It may hold other splits already, but
@@ -78,7 +78,7 @@ def convert_coco_to_voc(**given: Any) -> None:
     """
     from detaug.converters import coco_to_voc
 
-    print_converted(coco_to_voc, "writing", **given)
+    print_converted(coco_to_voc, "writing", **arguments)
 
 
 @click.command()
@@ -99,7 +99,7 @@ def convert_coco_to_voc(**given: Any) -> None:
 @options.part("Only the I-th of N parts of the images; detaug merge joins the JSON files")
 @options.report
 @options.quiet
-def convert_yolo(**given: Any) -> None:
+def convert_yolo(**arguments: Any) -> None:
     """Convert YOLO labels to COCO JSON.
 
     ROOT holds a data.yaml in Ultralytics' layout: path, train, val, test and names; or obj.data, obj.names or
@@ -111,7 +111,7 @@ def convert_yolo(**given: Any) -> None:
     """
     from detaug.converters import yolo_to_coco
 
-    print_converted(yolo_to_coco, "reading", **given)
+    print_converted(yolo_to_coco, "reading", **arguments)
 
 
 @click.command()
@@ -144,7 +144,7 @@ def convert_yolo(**given: Any) -> None:
 @options.part("Only the I-th of N parts of the sequences; detaug merge joins the JSON files")
 @options.report
 @options.quiet
-def convert_mot(**given: Any) -> None:
+def convert_mot(**arguments: Any) -> None:
     """Convert MOTChallenge videos to COCO JSON.
 
     ROOT is a folder of sequences, or one: img1 with the frames, or a video file such as NAME.mp4, gt/gt.txt with the
@@ -155,7 +155,7 @@ def convert_mot(**given: Any) -> None:
     """
     from detaug.converters import mot_to_coco
 
-    print_converted(mot_to_coco, "reading", **given)
+    print_converted(mot_to_coco, "reading", **arguments)
 
 
 @click.command()
@@ -168,7 +168,7 @@ def convert_mot(**given: Any) -> None:
 @options.part("Only the I-th of N parts of the images; detaug merge joins the JSON files")
 @options.report
 @options.quiet
-def convert_dota(**given: Any) -> None:
+def convert_dota(**arguments: Any) -> None:
     """Convert DOTA (rotated boxes) to COCO JSON.
 
     LABELS is the folder of the label files, labelTxt, IMAGES that of the images. The four corners of each object stay
@@ -179,12 +179,12 @@ def convert_dota(**given: Any) -> None:
     """
     from detaug.converters import dota_to_coco
 
-    print_converted(dota_to_coco, "reading", **given)
+    print_converted(dota_to_coco, "reading", **arguments)
 
 
 @click.command()
 @options.writes_format()
-def convert_coco_to_dota(**given: Any) -> None:
+def convert_coco_to_dota(**arguments: Any) -> None:
     """Convert COCO JSON to DOTA.
 
     Writes labelTxt into OUT_FOLDER: the four corners of each object, its class, and whether it is difficult. No file is
@@ -195,7 +195,7 @@ def convert_coco_to_dota(**given: Any) -> None:
     """
     from detaug.converters import coco_to_dota
 
-    print_converted(coco_to_dota, "writing", **given)
+    print_converted(coco_to_dota, "writing", **arguments)
 
 
 @click.command()
@@ -216,7 +216,7 @@ def convert_coco_to_dota(**given: Any) -> None:
         help="The split of data.yaml to write.",
     ),
 )
-def convert_coco_to_yolo(**given: Any) -> None:
+def convert_coco_to_yolo(**arguments: Any) -> None:
     """Convert COCO JSON to YOLO labels.
 
     Writes labels/SPLIT and data.yaml into OUT_FOLDER, in Ultralytics' layout. The split is added to a data.yaml that
@@ -227,12 +227,12 @@ def convert_coco_to_yolo(**given: Any) -> None:
     """
     from detaug.converters import coco_to_yolo
 
-    print_converted(coco_to_yolo, "writing", **given)
+    print_converted(coco_to_yolo, "writing", **arguments)
 
 
 @click.command()
 @options.writes_format()
-def convert_coco_to_labelme(**given: Any) -> None:
+def convert_coco_to_labelme(**arguments: Any) -> None:
     """Convert COCO JSON to LabelMe, to correct it.
 
     Writes NAME.json for each image and labels.txt into OUT_FOLDER: boxes, polygons, masks, rotated boxes, keypoints as
@@ -244,12 +244,12 @@ def convert_coco_to_labelme(**given: Any) -> None:
     """
     from detaug.converters import coco_to_labelme
 
-    print_converted(coco_to_labelme, "writing", **given)
+    print_converted(coco_to_labelme, "writing", **arguments)
 
 
 @click.command()
 @options.writes_format()
-def convert_coco_to_cvat(**given: Any) -> None:
+def convert_coco_to_cvat(**arguments: Any) -> None:
     """Convert COCO JSON to CVAT, to correct it.
 
     Writes annotations.xml into OUT_FOLDER: boxes, polygons, masks, rotated boxes, skeletons, attributes. Upload it to a
@@ -260,7 +260,7 @@ def convert_coco_to_cvat(**given: Any) -> None:
     """
     from detaug.converters import coco_to_cvat
 
-    print_converted(coco_to_cvat, "writing", **given)
+    print_converted(coco_to_cvat, "writing", **arguments)
 
 
 @click.command()
@@ -280,7 +280,7 @@ def convert_coco_to_cvat(**given: Any) -> None:
         help="What is put in front of each file name, such as s3://bucket/photos/.",
     ),
 )
-def convert_coco_to_label_studio(**given: Any) -> None:
+def convert_coco_to_label_studio(**arguments: Any) -> None:
     """Convert COCO JSON to Label Studio's tasks.
 
     Writes tasks.json, label_config.xml and classes.txt into OUT_FOLDER: boxes, polygons, masks, rotated boxes,
@@ -292,7 +292,7 @@ def convert_coco_to_label_studio(**given: Any) -> None:
     """
     from detaug.converters import coco_to_label_studio
 
-    print_converted(coco_to_label_studio, "writing", **given)
+    print_converted(coco_to_label_studio, "writing", **arguments)
 
 
 @click.command()
@@ -305,7 +305,7 @@ def convert_coco_to_label_studio(**given: Any) -> None:
         help="Columns with a head, as TensorFlow and Roboflow have them, or keras-retinanet's.",
     )
 )
-def convert_coco_to_csv(**given: Any) -> None:
+def convert_coco_to_csv(**arguments: Any) -> None:
     """Convert COCO JSON to a table of boxes (CSV).
 
     Writes annotations.csv and classes.csv into OUT_FOLDER. Images without objects have rows only in keras-retinanet's
@@ -316,7 +316,7 @@ def convert_coco_to_csv(**given: Any) -> None:
     """
     from detaug.converters import coco_to_csv
 
-    print_converted(coco_to_csv, "writing", **given)
+    print_converted(coco_to_csv, "writing", **arguments)
 
 
 @click.command()

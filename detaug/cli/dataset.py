@@ -154,9 +154,9 @@ def preview(
 def _refuse_with(option: str, more: Mapping[str, Any]) -> None:
     """Raise an error for options that choose images or draws."""
     names = {"how": more.get("how"), "maps": "map"}
-    given = [f"--{names.get(name, name)}" for name, value in more.items() if value]
-    if given:
-        raise click.UsageError(f"{given[0]} is for {_FOR[option]}: leave it out, or {option}")
+    options_given = [f"--{names.get(name, name)}" for name, value in more.items() if value]
+    if options_given:
+        raise click.UsageError(f"{options_given[0]} is for {_FOR[option]}: leave it out, or {option}")
 
 
 _FOR = {"--frames": "images", "--channels": "8-bit RGB"}

@@ -145,10 +145,10 @@ def evaluate(
     from detaug.scoring import evaluate_maps
 
     with progress_bar("evaluating", quiet) as progress:
-        found = evaluate_maps(truth, predictions, folder, listed, max_depth=max_depth, progress=progress)
-    print_unless(quiet, found)
+        scored = evaluate_maps(truth, predictions, folder, listed, max_depth=max_depth, progress=progress)
+    print_unless(quiet, scored)
     if report is not None:
-        found.write_report(report)
+        scored.write_report(report)
         print_unless(quiet, f"written: {report}")
 
 
@@ -178,7 +178,7 @@ def _evaluate_semantic(
 
     options.keep_freed_memory_on_cpu(device)
     with progress_bar("evaluating", quiet) as progress:
-        found = evaluate_semantic(
+        scored = evaluate_semantic(
             model,
             annotations,
             images,
@@ -188,11 +188,11 @@ def _evaluate_semantic(
             progress=progress,
             draw=0 if sheet is None else DRAWN,
         )
-    print_unless(quiet, found)
+    print_unless(quiet, scored)
     _write(
-        (html, lambda path: write_page(found, path)),
-        (sheet, found.draw_sheet),
-        (report, found.write_report),
+        (html, lambda path: write_page(scored, path)),
+        (sheet, scored.draw_sheet),
+        (report, scored.write_report),
         quiet=quiet,
     )
 
@@ -251,7 +251,7 @@ def _evaluate_boxes(
     if model is not None:
         options.keep_freed_memory_on_cpu(device)
         with progress_bar("evaluating", quiet) as progress:
-            found = evaluate_model(
+            scored = evaluate_model(
                 model,
                 annotations,
                 images,
@@ -266,15 +266,15 @@ def _evaluate_boxes(
             )
     else:
         assert detections is not None
-        found = evaluate_results(
+        scored = evaluate_results(
             detections, annotations, images, min_score=min_score, max_detections=max_detections, draw=draw
         )
-    print_unless(quiet, found)
+    print_unless(quiet, scored)
     _write(
-        (html, lambda path: write_page(found, path)),
-        (sheet, found.draw_sheet),
-        (report, found.write_report),
-        (output, found.save),
+        (html, lambda path: write_page(scored, path)),
+        (sheet, scored.draw_sheet),
+        (report, scored.write_report),
+        (output, scored.save),
         quiet=quiet,
     )
 
@@ -344,9 +344,9 @@ def predict(
     drawings = drawings or folder
     with made_run_folder(folder) if folder else nullcontext(), progress_bar("predicting", quiet) as progress:
         more |= {"drawings": drawings, "progress": progress}
-        found: object
+        predicted: object
         if is_semantic:
-            found = predict_maps(
+            predicted = predict_maps(
                 trained,
                 paths,
                 output or PREDICTIONS / "maps",
@@ -354,5 +354,5 @@ def predict(
             )
         else:
             more |= {"pre_labels": dict(pre_labels), "device": device}
-            found = predict_files(trained, paths, output or PREDICTIONS / "predictions.json", **more)
-    print_unless(quiet, found)
+            predicted = predict_files(trained, paths, output or PREDICTIONS / "predictions.json", **more)
+    print_unless(quiet, predicted)

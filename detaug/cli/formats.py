@@ -26,7 +26,7 @@ from detaug.cli.progress_bar import progress_bar
 @options.part("Only the I-th of N parts of the images, videos whole; detaug merge joins the JSON files")
 @options.report
 @options.quiet
-def convert(path: Path, format: str | None, quiet: bool, **given: Any) -> None:
+def convert(path: Path, format: str | None, quiet: bool, **arguments: Any) -> None:
     """Convert any known format to COCO JSON.
 
     PATH is a file, or a folder with annotations at any depth. What it is, is detected and said. Images are found by
@@ -38,10 +38,10 @@ def convert(path: Path, format: str | None, quiet: bool, **given: Any) -> None:
     from detaug.converters import convert_to_coco
     from detaug.converters.formats.recognise import recognise
 
-    found = recognise(path, format)
+    recognised = recognise(path, format)
     with progress_bar("reading", quiet) as progress:
-        summary = convert_to_coco(found, progress=progress, **given)
-    print_unless(quiet, f"{found}\n{summary}")
+        summary = convert_to_coco(recognised, progress=progress, **arguments)
+    print_unless(quiet, f"{recognised}\n{summary}")
 
 
 @click.command()
@@ -53,7 +53,7 @@ def formats() -> None:
     """
     from detaug.files.formats import FORMATS
 
-    width = max(len(each.name) for each in FORMATS)
-    for each in FORMATS:
-        lost = f"; not {each.lost}" if each.lost else ""
-        click.echo(f"{each.name:<{width}}  {each.title}: {each.kept}{lost}")
+    width = max(len(row.name) for row in FORMATS)
+    for row in FORMATS:
+        lost = f"; not {row.lost}" if row.lost else ""
+        click.echo(f"{row.name:<{width}}  {row.title}: {row.kept}{lost}")

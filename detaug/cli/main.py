@@ -86,24 +86,26 @@ class _Sections(click.Group):
         width = max(map(len, self.commands))
         for title, commands in self.sections.items():
             with formatter.section(title):
-                formatter.write_dl([(str(each.name).ljust(width), each.get_short_help_str(100)) for each in commands])
+                formatter.write_dl(
+                    [(str(command.name).ljust(width), command.get_short_help_str(100)) for command in commands]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if (word := args[0]) not in self.commands and not word.startswith("-"):
             meant = likely_commands(word, [*self.commands])
-            hint = f"did you mean {' or '.join(f'detaug {each}' for each in meant)}?" if meant else ""
+            hint = f"did you mean {' or '.join(f'detaug {name}' for name in meant)}?" if meant else ""
             ctx.fail(f"No such command {word!r}; {hint or 'detaug --help lists the commands'}")
         name, command, words = super().resolve_command(ctx, args)
         own = {text for option in command.params for text in option.opts} if command else set()
-        for at, word in enumerate(words):
+        for index, word in enumerate(words):
             old, equals, value = word.partition("=")
             if word == "--":
                 break
             if RENAMED.get(old) in own:
                 echo(f"warning: {old} is called {RENAMED[old]} now", err=True)
-                words[at] = RENAMED[old] + equals + value
+                words[index] = RENAMED[old] + equals + value
         return name, command, words
 
 
@@ -140,35 +142,35 @@ cli.add_sections(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code: 0, 2 for an error in the input, 130 if interrupted."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with _interrupted_by_signals():
-            result = cli.main(args=given or ["--help"], prog_name="detaug", standalone_mode=False)
+            result = cli.main(args=words or ["--help"], prog_name="detaug", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except BrokenPipeError:  # detaug ... | head
         return 1
     except InputError as error:
-        return _fail(_on_one_line(str(error), given))
+        return _fail(_on_one_line(str(error), words))
     except click.ClickException as error:
-        return _fail(_on_one_line(error.format_message(), given))
+        return _fail(_on_one_line(error.format_message(), words))
     except ModuleNotFoundError as error:
         module = missing_module(error)
         if module is None:
             raise
-        return _fail(f"detaug {given[0]} {needs(module)}")
+        return _fail(f"detaug {words[0]} {needs(module)}")
     except OSError as error:
         name = printable(str(error.filename), "") if error.filename else ""
-        return _fail(f"{name}: {error.strerror}" if name else _on_one_line(str(error), given))
+        return _fail(f"{name}: {error.strerror}" if name else _on_one_line(str(error), words))
 
 
-def _on_one_line(message: str, given: Sequence[str]) -> str:
+def _on_one_line(message: str, words: Sequence[str]) -> str:
     """Return a message with the line breaks escaped that names in the arguments brought into it.
 
     Other line breaks stay: an error may list one problem a line. A message may have a part of a path only.
     """
-    names = {name for word in given for name in re.split("[/=]", word) if "\n" in name}
+    names = {name for word in words for name in re.split("[/=]", word) if "\n" in name}
     for name in sorted(names, key=len, reverse=True):
         message = message.replace(name, printable(name, ""))
     return message
@@ -183,15 +185,19 @@ def _interrupted_by_signals() -> Iterator[None]:
     """
     is_alone = int(os.environ.get("WORLD_SIZE") or 1) == 1
     in_main_thread = threading.current_thread() is threading.main_thread()
-    free = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    free = [
+        signal_number
+        for signal_number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(signal_number) is signal.SIG_DFL
+    ]
     changed = free if is_alone and in_main_thread else []
-    for each in changed:
-        signal.signal(each, signal.default_int_handler)
+    for signal_number in changed:
+        signal.signal(signal_number, signal.default_int_handler)
     try:
         yield
     finally:
-        for each in changed:
-            signal.signal(each, signal.SIG_DFL)
+        for signal_number in changed:
+            signal.signal(signal_number, signal.SIG_DFL)
 
 
 def _fail(message: str, code: int = 2) -> int:

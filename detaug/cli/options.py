@@ -50,8 +50,8 @@ def size_option(help: str, *, shorter_side: bool = False) -> Callable[[Command],
     def parse(_: click.Context, __: click.Parameter, text: str | None) -> int | tuple[int, int] | None:
         if text is None:
             return None
-        found = re.fullmatch(r"(\d{1,9})(?:[xX](\d{1,9}))?", text)
-        sides = [int(side) for side in found.groups() if side] if found else []
+        match = re.fullmatch(r"(\d{1,9})(?:[xX](\d{1,9}))?", text)
+        sides = [int(side) for side in match.groups() if side] if match else []
         if not all(sides) or len(sides) < (1 if shorter_side else 2):
             raise click.BadParameter(f"must be {_SIZE_RULES[shorter_side]}, got {text!r}")
         return (sides[0], sides[1]) if len(sides) == 2 else sides[0]
@@ -114,10 +114,10 @@ on_error = click.option(
 def _read_part(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
-    if not found:
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+    if not match:
         raise click.BadParameter(f"must be I/N, such as 1/4, got {text!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def part(what: str) -> Callable[[Command], Command]:
@@ -203,9 +203,9 @@ def needs(*modules: str) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def checked(*args: Any, **given: Any) -> Any:
+        def checked(*args: Any, **arguments: Any) -> Any:
             require(f"detaug {click.get_current_context().info_name}", *(modules or LEFT_OUT))
-            return command(*args, **given)
+            return command(*args, **arguments)
 
         return cast(Command, checked)
 
@@ -298,8 +298,8 @@ def say_working(what: str) -> None:
         echo(what, err=True)
 
 
-def print_converted(convert: Callable[..., object], label: str, *, quiet: bool, **given: Any) -> None:
+def print_converted(convert: Callable[..., object], label: str, *, quiet: bool, **arguments: Any) -> None:
     """Call a converter with the arguments of its command, show a progress bar, and print the summary."""
     with progress_bar(label, quiet) as progress:
-        summary = convert(progress=progress, **given)
+        summary = convert(progress=progress, **arguments)
     print_unless(quiet, summary)

@@ -31,8 +31,8 @@ def first_label(default: int) -> Callable[[Command], Command]:
     )
 
 
-def _feature_names(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
+def _feature_names(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
     for key, equals, name in pairs:
         if not (key and equals and name):
             raise click.BadParameter(f"must be KEY=NAME, such as image=jpeg, got {key + equals + name!r}")
@@ -59,7 +59,7 @@ def _feature_names(_: click.Context, __: click.Parameter, given: tuple[str, ...]
 @jobs
 @options.report
 @options.quiet
-def convert_tfrecord(**given: Any) -> None:
+def convert_tfrecord(**arguments: Any) -> None:
     """Convert TFRecord shards to COCO JSON.
 
     The records are tf.train.Example with the features of TensorFlow's Object Detection API, or image/class/label.
@@ -71,7 +71,7 @@ def convert_tfrecord(**given: Any) -> None:
     """
     from detaug.converters import tfrecord_to_coco
 
-    print_converted(tfrecord_to_coco, "reading", **given)
+    print_converted(tfrecord_to_coco, "reading", **arguments)
 
 
 @click.command()
@@ -84,7 +84,7 @@ def convert_tfrecord(**given: Any) -> None:
 @jobs
 @options.report
 @options.quiet
-def convert_webdataset(**given: Any) -> None:
+def convert_webdataset(**arguments: Any) -> None:
     """Convert WebDataset shards to COCO JSON.
 
     The shards are tar files, not compressed. A sample is an image and, of the same key, .json with "annotations", .txt
@@ -96,7 +96,7 @@ def convert_webdataset(**given: Any) -> None:
     """
     from detaug.converters import webdataset_to_coco
 
-    print_converted(webdataset_to_coco, "reading", **given)
+    print_converted(webdataset_to_coco, "reading", **arguments)
 
 
 @click.command()
@@ -121,7 +121,7 @@ def convert_webdataset(**given: Any) -> None:
 @options.part("Only each N-th shard, from the I-th; detaug merge joins the JSON files")
 @options.report
 @options.quiet
-def pack(**given: Any) -> None:
+def pack(**arguments: Any) -> None:
     """Pack a dataset into WebDataset or TFRecord.
 
     Writes NAME-00000.tar or .tfrecord, ..., with NAME from FILE.json, into DIR; beside each the index for DALI's
@@ -134,4 +134,4 @@ def pack(**given: Any) -> None:
     """
     from detaug.converters import pack_coco
 
-    print_converted(pack_coco, "packing", **given)
+    print_converted(pack_coco, "packing", **arguments)

@@ -63,7 +63,7 @@ class _Quality(click.IntRange):
 @options.part("Only the tiles of the I-th of N parts of the source images; detaug merge joins the JSON files")
 @options.quiet
 @options.needs("torch", "numba")
-def tile(**given: Any) -> None:
+def tile(**arguments: Any) -> None:
     """Cut large images into tiles (slicing, SAHI).
 
     Writes the tiles to DIR/images, and a JSON file with the name of FILE.json to DIR: each tile has the key tile_of,
@@ -76,4 +76,4 @@ def tile(**given: Any) -> None:
     """
     from detaug.tiles.write import tile_coco
 
-    print_converted(tile_coco, "cutting", **given)
+    print_converted(tile_coco, "cutting", **arguments)
