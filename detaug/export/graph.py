@@ -112,23 +112,28 @@ class DetectorGraph(nn.Module):
         of each part of the rectangle of mask_boxes (N, K, 4), XYXY in pixels of the source images, also outside of
         them. keypoints: (N, K, P, 3), x, y in pixels of the source images, and 1; keypoints_scores: (N, K, P).
         """
-        found = self.candidates((images - self.mean) / self.std)
-        boxes = self._in_source(found.boxes, source_size, clip=True)
+        candidates = self.candidates((images - self.mean) / self.std)
+        boxes = self._in_source(candidates.boxes, source_size, clip=True)
         # Label 0, the background, has scores in RetinaNet and FCOS, too, and takes a place among the best as in
         # torchvision; boxes in the fill of a letterbox have no area in the source image. Both go now.
-        scores = found.scores * (found.labels > 0)
+        scores = candidates.scores * (candidates.labels > 0)
         if self.resize.letterbox:
             scores = scores * ((boxes[..., 2:] - boxes[..., :2]).amin(-1) > 0)
         scores, index = scores.topk(min(self.most, scores.shape[1]), dim=1)
         kept = scores > 0
-        values = rows_at(boxes, index), scores, rows_at(found.labels, index), *self.shapes(found, index, source_size)
-        return kept.sum(1), *(each * kept.view(*kept.shape, *(1 for _ in each.shape[2:])) for each in values)
+        values = (
+            rows_at(boxes, index),
+            scores,
+            rows_at(candidates.labels, index),
+            *self.shapes(candidates, index, source_size),
+        )
+        return kept.sum(1), *(value * kept.view(*kept.shape, *(1 for _ in value.shape[2:])) for value in values)
 
     def candidates(self, images: Tensor) -> Candidates:
         """Return the model's detections of normalized images."""
         raise NotImplementedError
 
-    def shapes(self, found: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
+    def shapes(self, candidates: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
         """Return what `SHAPES` names, for the candidates at index (N, K)."""
         return ()
 
@@ -161,13 +166,15 @@ class DetrGraph(DetectorGraph):
         boxes, scores, labels, queries = best_pairs(outputs.logits, outputs.boxes, self.size, self.model.most)
         return Candidates(boxes, scores, labels, None if outputs.masks is None else (queries, outputs.masks))
 
-    def shapes(self, found: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
+    def shapes(self, candidates: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
         """Return masks of the whole input, if the model finds some."""
-        if found.more is None:
+        if candidates.more is None:
             return ()
-        queries, masks = found.more
+        queries, masks = candidates.more
         height, width = self.size
-        whole = self._in_source(found.boxes.new_tensor([0, 0, width, height]).expand(index.shape[0], 4), source_size)
+        whole = self._in_source(
+            candidates.boxes.new_tensor([0, 0, width, height]).expand(index.shape[0], 4), source_size
+        )
         return rows_at(masks, rows_at(queries, index)).sigmoid(), whole[:, None].expand(-1, index.shape[1], -1)
 
 
@@ -214,8 +221,10 @@ class OneStageGraph(TorchvisionGraph):
         heads = self.model.head(features)
         anchors = self.anchors(self.model.anchor_generator, images, features)
         choose = self._of_classes if type(self.model).__name__ == "SSD" else self._of_levels
-        found = Candidates(*choose(heads, anchors, features))
-        return found.at(found.scores.topk(min(self.model.detections_per_img, found.scores.shape[1]), dim=1).indices)
+        candidates = Candidates(*choose(heads, anchors, features))
+        return candidates.at(
+            candidates.scores.topk(min(self.model.detections_per_img, candidates.scores.shape[1]), dim=1).indices
+        )
 
     def _of_classes(self, heads: dict[str, Tensor], anchors: Tensor, _: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the candidates of SSD: the best of each class, (N, C * K)."""

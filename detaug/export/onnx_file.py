@@ -87,7 +87,7 @@ def export_onnx(
     count = 2 if batch == "dynamic" else batch
     assert isinstance(resize.size, tuple)
     example = torch.rand(count, 3, *resize.size), torch.tensor([resize.size] * count)
-    axes = {each: {0: "batch"} for each in (*INPUTS, *outputs)} if batch == "dynamic" else None
+    axes = {name: {0: "batch"} for name in (*INPUTS, *outputs)} if batch == "dynamic" else None
     with replacing(target) as temporary:
         with warnings.catch_warnings(), torch.inference_mode():
             # Of tracing: shapes that are constants here. And dynamo=False is deprecated, but torch's newer exporter

@@ -36,8 +36,8 @@ class TwoStageGraph(TorchvisionGraph):
         # Each class as an image of its own: its boxes are not those of the others.
         kept = self.kept(boxes.flatten(0, 1), scores.flatten(0, 1)[:, None], heads.nms_thresh, heads.score_thresh)
         labels = torch.arange(1, classes + 1)[:, None].expand(-1, most).flatten().expand(images_, -1)
-        found = Candidates(boxes.flatten(1, 2), kept.view_as(scores).flatten(1), labels, features)
-        return found.at(found.scores.topk(min(heads.detections_per_img, classes * most), dim=1).indices)
+        candidates = Candidates(boxes.flatten(1, 2), kept.view_as(scores).flatten(1), labels, features)
+        return candidates.at(candidates.scores.topk(min(heads.detections_per_img, classes * most), dim=1).indices)
 
     def _proposals(self, images: Tensor, features: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Return the best boxes of the first stage (N, M, 4), and which of them are some (N, M)."""
@@ -59,7 +59,7 @@ class TwoStageGraph(TorchvisionGraph):
             parts.append((self.decoded(rpn.box_coder, rows_at(own_offsets, index), own_anchors[index]), best.sigmoid()))
         boxes = torch.cat([part for part, _ in parts], 1)
         scores = torch.cat([part for _, part in parts], 1)
-        level = torch.cat([torch.full((part.shape[1],), at) for at, (_, part) in enumerate(parts)])
+        level = torch.cat([torch.full((part.shape[1],), number) for number, (_, part) in enumerate(parts)])
         scores = scores * ((boxes[..., 2:] - boxes[..., :2]).amin(-1) >= rpn.min_size) * (scores >= rpn.score_thresh)
         of_level = scores[:, None] * (torch.arange(len(parts))[:, None] == level)  # each level as a class
         kept = self.kept(boxes, of_level, rpn.nms_thresh, 0.0).sum(1)
@@ -74,31 +74,31 @@ class TwoStageGraph(TorchvisionGraph):
         image = torch.arange(boxes.shape[0]).view(-1, 1, 1).expand(-1, boxes.shape[1], 1)
         regions = torch.cat([image.to(boxes.dtype), boxes], -1).flatten(0, 1)
         maps = [features[name] for name in pool.featmap_names]
-        powers = [round(math.log2(int(each.shape[2]) / self.size[0])) for each in maps]
+        powers = [round(math.log2(int(level.shape[2]) / self.size[0])) for level in maps]
 
-        def align(at: int, of: Tensor) -> Tensor:
-            pooled: Tensor = roi_align(maps[at], of, pool.output_size, 2.0 ** powers[at], pool.sampling_ratio)
+        def align(number: int, of: Tensor) -> Tensor:
+            pooled: Tensor = roi_align(maps[number], of, pool.output_size, 2.0 ** powers[number], pool.sampling_ratio)
             return pooled
 
         if len(maps) == 1:
             return align(0, regions)
         mapper = LevelMapper(-powers[0], -powers[-1], pool.canonical_scale, pool.canonical_level)
         levels = mapper([regions[:, 1:]])
-        rows = [(levels == at).nonzero()[:, 0] for at in range(len(maps))]
-        return torch.cat([align(at, regions[each]) for at, each in enumerate(rows)])[torch.cat(rows).argsort()]
+        rows = [(levels == number).nonzero()[:, 0] for number in range(len(maps))]
+        return torch.cat([align(number, regions[row]) for number, row in enumerate(rows)])[torch.cat(rows).argsort()]
 
-    def shapes(self, found: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
+    def shapes(self, candidates: Candidates, index: Tensor, source_size: Tensor) -> tuple[Tensor, ...]:
         """Return masks in their boxes, or keypoints."""
-        chosen, heads = found.at(index), self.model.roi_heads
+        chosen, heads = candidates.at(index), self.model.roi_heads
         count = index.shape[0], index.shape[1]
         if heads.has_mask():
-            pooled = self._pooled(heads.mask_roi_pool, found.more, chosen.boxes)
+            pooled = self._pooled(heads.mask_roi_pool, candidates.more, chosen.boxes)
             logits = heads.mask_predictor(heads.mask_head(pooled))
             masks = rows_at(logits, chosen.labels.flatten()[:, None])[:, 0].sigmoid()
             return masks.view(*count, *masks.shape[1:]), self._in_source(chosen.boxes, source_size)
         from torchvision.models.detection.roi_heads import heatmaps_to_keypoints
 
-        pooled = self._pooled(heads.keypoint_roi_pool, found.more, chosen.boxes)
+        pooled = self._pooled(heads.keypoint_roi_pool, candidates.more, chosen.boxes)
         maps = heads.keypoint_predictor(heads.keypoint_head(pooled))
         points, scores = heatmaps_to_keypoints(maps, chosen.boxes.flatten(0, 1))
         points = points.view(*count, maps.shape[1], 3)

@@ -62,8 +62,8 @@ class Verified:
     def __str__(self) -> str:
         same = "equal" if self.agrees else "NOT equal"
         of_torch, of_onnx = (
-            " and ".join(f"{scores[at]:.4f}{scores[0] and f' ({scores[0]})'}" for scores in self._scores())
-            for at in (1, 2)
+            " and ".join(f"{scores[number]:.4f}{scores[0] and f' ({scores[0]})'}" for scores in self._scores())
+            for number in (1, 2)
         )
         lines = [
             f"verified on {counted(self.images, 'image')}: AP {of_torch} of the model, {of_onnx} of the ONNX file, "
@@ -115,17 +115,19 @@ def verify_onnx(
     for batch in Loader(reader, [resize, plain], batch_size, device="cpu", train=False, shard=(0, 1)):
         with torch.inference_mode():
             wanted = trained.model((batch.images - mean) / std)
-        found = _run(session, batch.images, batch_size, trained.model)
-        for of_one, detections in zip(evaluators, (wanted, found), strict=True):
+        exported = _run(session, batch.images, batch_size, trained.model)
+        for of_one, detections in zip(evaluators, (wanted, exported), strict=True):
             for evaluator in of_one:
                 evaluator.update(batch, detections)
-        for one, other in zip(wanted, found, strict=True):
+        for one, other in zip(wanted, exported, strict=True):
             numbers, difference = _compare(one, other)
             counts, largest = counts + numbers, max(largest, difference)
         done += len(batch)
         if progress:
             progress(done, len(reader))
-    (of_torch, *shapes), (of_onnx, *shapes_of_onnx) = [[each.compute().AP for each in of_one] for of_one in evaluators]
+    (of_torch, *shapes), (of_onnx, *shapes_of_onnx) = [
+        [evaluator.compute().AP for evaluator in of_one] for of_one in evaluators
+    ]
     named = ({"segm": "masks"}.get(trained.finds, trained.finds), shapes[0], shapes_of_onnx[0]) if shapes else None
     number, unmatched, tied = counts.tolist()
     return Verified(done, of_torch, of_onnx, number, unmatched, largest, tied, named)
@@ -142,10 +144,10 @@ def _run(session: Any, images: Tensor, batch_size: int, model: nn.Module) -> lis
     detections = []
     for image in range(len(pixels)):
         values = [torch.from_numpy(output[image, : numbers[image]]) for output in outputs]
-        found = dict(zip(names, values, strict=True))
-        if "masks" in found:
-            found["masks"] = _pasted(found["masks"], found.pop("mask_boxes"), images.shape[2:], model)
-        detections.append(found)
+        arrays = dict(zip(names, values, strict=True))
+        if "masks" in arrays:
+            arrays["masks"] = _pasted(arrays["masks"], arrays.pop("mask_boxes"), images.shape[2:], model)
+        detections.append(arrays)
     return detections
 
 
