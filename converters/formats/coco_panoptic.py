@@ -103,7 +103,7 @@ def _things(lists: Mapping[str, list[Any]]) -> dict[Any, str]:
 def _folder_of(source: AnnotationFiles, file: str) -> Path:
     """Return the folder of the PNGs of a JSON file."""
     path = source.folder / file
-    return next((each for each in (path.with_suffix(""), path.parent) if each.is_dir()), path.parent)
+    return next((folder for folder in (path.with_suffix(""), path.parent) if folder.is_dir()), path.parent)
 
 
 def _images(folder: Path, masks: Iterable[str]) -> list[str]:

@@ -70,8 +70,8 @@ def check_exists(path: Path) -> None:
 
 def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     if name is not None and BY_NAME[name].folders:
-        if found := _of_folders(folder, [BY_NAME[name]]):
-            return found
+        if recognised := _of_folders(folder, [BY_NAME[name]]):
+            return recognised
         raise ConversionError(f"{folder} has no maps in the folders of {BY_NAME[name].title}; leave --from out")
     groups: dict[tuple[str, str], list[str]] = {}
     for file in list_files(folder, ("",), regular=False):
@@ -83,8 +83,8 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     for file, form in forms.items():
         if form and form.format and not (form.format == "coco" and _is_output(folder / file)):
             by_format.setdefault(form.format, []).append(file)
-    if name is None and not by_format and (found := _of_folders(folder, FORMATS)):
-        return found
+    if name is None and not by_format and (recognised := _of_folders(folder, FORMATS)):
+        return recognised
     if name is None and len(by_format) != 1:
         raise ConversionError(_why_unclear(folder, by_format, forms))
     name = name or next(iter(by_format))

@@ -38,14 +38,16 @@ def own_splits(dataset: Recognised, say: Callable[[str], None] = lambda line: No
 
     `say` is called with a line if a data.yaml names a val that is not there.
     """
-    found: dict[str, OwnSplit] = {}
+    splits: dict[str, OwnSplit] = {}
     if dataset.format.name == "yolo":
-        found = _of_yolo(dataset, say)
+        splits = _of_yolo(dataset, say)
     elif dataset.format.folders:
-        found = {name: OwnSplit(dataset.path, name) for name in splits_of_maps(dataset.folder, dataset.files)}
+        splits = {name: OwnSplit(dataset.path, name) for name in splits_of_maps(dataset.folder, dataset.files)}
     elif dataset.path.is_dir():
-        found = (_of_voc(dataset) if dataset.format.name == "voc" else {}) or _of_folders(dataset) or _of_files(dataset)
-    return found if "train" in found and len(found) > 1 else {}
+        splits = (
+            (_of_voc(dataset) if dataset.format.name == "voc" else {}) or _of_folders(dataset) or _of_files(dataset)
+        )
+    return splits if "train" in splits and len(splits) > 1 else {}
 
 
 def _of_yolo(dataset: Recognised, say: Callable[[str], None]) -> dict[str, OwnSplit]:

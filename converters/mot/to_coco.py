@@ -166,13 +166,13 @@ class _Sequence:
         place = file_of(folder, name, info.image_folder)
         frames = find_frames(folder, place, findings)
         class_names = read_labels(root / _labels_of(root, name))
-        found = cls(root, folder, name, info, frames, class_names, findings)
+        sequence = cls(root, folder, name, info, frames, class_names, findings)
         if not frames and not has_error(findings):
-            found.file = find_video(folder, name, found.video, place, findings) or ""
-            found._open_video() if found.file else findings.append(Finding(place, "frames-missing"))
+            sequence.file = find_video(folder, name, sequence.video, place, findings) or ""
+            sequence._open_video() if sequence.file else findings.append(Finding(place, "frames-missing"))
         if has_error(findings):
-            found.frames = {}
-        return found
+            sequence.frames = {}
+        return sequence
 
     def _open_video(self) -> None:
         """Find the frames of the video file; one that cannot be used is a finding. Raises InputError without PyAV."""

@@ -88,15 +88,15 @@ def _corners_of(item: Object) -> Edges:
     return item.edges or edges_of(item.corners or [*chain.from_iterable(item.rings)])
 
 
-def _numbers_of(item: Object, found: CocoBox) -> Sequence[float]:
+def _numbers_of(item: Object, placed: CocoBox) -> Sequence[float]:
     """Return the numbers of an object as written if all are in 0..1, where a box may end before the first pixel.
 
     Else those of its box: one in the first pixel alone looks relative to the image in the JSON file, too.
     """
     written = [*(item.edges or ()), *item.corners, *chain.from_iterable(item.rings)]
-    if found.box is None or all(0 <= number <= 1 for number in written):
+    if placed.box is None or all(0 <= number <= 1 for number in written):
         return written
-    left, top, width, height = found.box
+    left, top, width, height = placed.box
     return left, top, left + width, top + height
 
 

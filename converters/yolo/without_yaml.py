@@ -52,11 +52,11 @@ def _only_yaml_below(folder: Path) -> Path | None:
 
     All text files must be below the folder of it: labels elsewhere would be left out.
     """
-    found = [name for name in list_files(folder, (".yaml", ".yml")) if last_part(name).lower() in _YAML]
-    if len(found) != 1:
+    names = [name for name in list_files(folder, (".yaml", ".yml")) if last_part(name).lower() in _YAML]
+    if len(names) != 1:
         return None
-    below = found[0].rpartition("/")[0] + "/"
-    return folder / found[0] if all(name.startswith(below) for name in list_files(folder, (".txt",))) else None
+    below = names[0].rpartition("/")[0] + "/"
+    return folder / names[0] if all(name.startswith(below) for name in list_files(folder, (".txt",))) else None
 
 
 def _of_data_file(path: Path, images: Path | None) -> DataYaml:
