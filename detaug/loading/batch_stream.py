@@ -116,7 +116,7 @@ class BatchStream:
         except BadFilesFound as error:
             raise bad_files_error(error.files, self._planner.reader) from None
         plan = replace(jobs[0].group.batches[0].plan, step=position.step)
-        parts = [(pixels, each.maps) for each in finished for pixels in each.job.images(each.outputs)]
+        parts = [(pixels, result.maps) for result in finished for pixels in result.job.images(result.outputs)]
         batch = self._assemble(plan, *joined(parts, plan))
         assert batch is not None, "a replayed batch has no stand-ins"
         return batch

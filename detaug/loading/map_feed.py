@@ -47,7 +47,7 @@ class MapFeed:
             if task is None:
                 continue
             try:
-                found[index] = task.result()
+                maps[index] = task.result()
             except InputError as error:
                 bad[index] = str(error)
             except OSError as error:

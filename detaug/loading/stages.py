@@ -59,8 +59,8 @@ def make_stages(
 
     Raises InputError for a recipe that the loader cannot use; of several it names the stage.
     """
-    given = ops if isinstance(ops, Stages) else Stages([(0, ops)])
-    pairs, by = given.stages, given.by
+    recipes = ops if isinstance(ops, Stages) else Stages([(0, ops)])
+    pairs, by = recipes.stages, recipes.by
     stages = []
     for start, stage_ops in pairs:
         with _named(f"from {by} {start}" if len(pairs) > 1 else None):
@@ -160,7 +160,8 @@ class Streams:
         """The one that has pipelines."""
         self._stages, self._reader, self._order, self._skipped, self._device = stages, reader, order, skipped, device
         self._starts = [
-            Position(each.start, 0) if each.by == "epoch" else Position(*divmod(each.start, steps)) for each in stages
+            Position(stage.start, 0) if stage.by == "epoch" else Position(*divmod(stage.start, steps))
+            for stage in stages
         ]
         self._cache, self._pad_to_multiple, self._return_params = cache, pad_to_multiple, return_params
         self._fixed = fixed
