@@ -126,8 +126,8 @@ def check_coco(
     findings += [*check_shapes(table), *check_image_classes(table)]
     for other in others:
         findings += check_groups(table, other.table, groups, one_folder=other.folder == folder)
-    found, of_maps = check_maps(table, folder, headers, maps or {}, progress)
-    findings += found
+    of_files, of_maps = check_maps(table, folder, headers, maps or {}, progress)
+    findings += of_files
     only_maps = bool(maps) and not len(table.boxes)  # what is learned is in them
     if only_maps:
         of_boxes = ("objects-none", "class-empty", "class-elsewhere")

@@ -119,15 +119,15 @@ def _check_kind(
     counts: Ints = np.zeros(IDS if isinstance(maps.kind, ClassMap) else 2, np.int64)
     ranges, of_two, files = list[tuple[float, float]](), dict[int, Ints](), 0
     looked = map_ahead(lambda index: _look(maps, index), present, available_cores())
-    for index, found in zip(with_progress(present, progress), looked, strict=True):
-        for kind, message in found.findings.items():
+    for index, content in zip(with_progress(present, progress), looked, strict=True):
+        for kind, message in content.findings.items():
             messages.setdefault(kind, {})[rows[index]] = message
-        if found.counts is not None:
-            counts += found.counts
+        if content.counts is not None:
+            counts += content.counts
             files += 1
-            of_two[rows[index]] = found.counts
-        if found.depths is not None:
-            ranges.append(found.depths)
+            of_two[rows[index]] = content.counts
+        if content.depths is not None:
+            ranges.append(content.depths)
     if isinstance(maps.kind, ClassMap) and (binary := _binary(maps.kind, counts, of_two)):
         messages.setdefault("map-bits", {}).update(binary)
     depths = (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None

@@ -116,8 +116,8 @@ def _borders(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _of_scale(nearness: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return (..., 3) the colors of numbers from 0, far, to 1, near."""
-    at = np.linspace(0, 1, len(SCALE))
-    return np.stack([np.interp(nearness, at, channel) for channel in SCALE.T], axis=-1)
+    positions = np.linspace(0, 1, len(SCALE))
+    return np.stack([np.interp(nearness, positions, channel) for channel in SCALE.T], axis=-1)
 
 
 def _as_color(values: NDArray[np.float64]) -> Color:

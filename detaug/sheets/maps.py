@@ -108,18 +108,18 @@ def maps_of_batch(batch: Batch, name: str | None) -> list[MapMarks | None]:
     return [map_marks(kinds[name], own, limits) for own in values]
 
 
-def maps_sheet(reader: CocoReader, name: str, found: Mapping[int, NDArray[Any]], title: str = "") -> Image.Image:
-    """Draw two images per row, each with its map of classes on the left and the classes found on the right.
+def maps_sheet(reader: CocoReader, name: str, predicted: Mapping[int, NDArray[Any]], title: str = "") -> Image.Image:
+    """Draw two images per row, each with its map of classes on the left and the classes predicted on the right.
 
-    name: of the map. found: (H, W) the classes of the pixels of each image, by its id.
+    name: of the map. predicted: (H, W) the classes of the pixels of each image, by its id.
     """
     kind = reader.maps[name].kind
     assert isinstance(kind, ClassMap)
-    rows = [np.flatnonzero(reader.image_ids == image_id).item() for image_id in found]
+    rows = [np.flatnonzero(reader.image_ids == image_id).item() for image_id in predicted]
     maps, names, tiles = SheetMaps(reader, rows), [*(kind.classes or ())], list[Tile]()
-    for at, (photo, values) in enumerate(zip(read_photos(reader, rows), found.values(), strict=True)):
+    for number, (photo, values) in enumerate(zip(read_photos(reader, rows), predicted.values(), strict=True)):
         height, width = photo.pixels.shape[:2]
-        tiles.append(Tile(photo.pixels, caption=f"{width} x {height}", map=maps.of_row(at, name)))
+        tiles.append(Tile(photo.pixels, caption=f"{width} x {height}", map=maps.of_row(number, name)))
         tiles.append(Tile(photo.pixels, map=map_marks(kind, values, None)))
     columns = ["annotated", "found"] * min(2, len(rows))
     return make_sheet(in_rows(tiles, 4), title=title, columns=columns, class_names=names)

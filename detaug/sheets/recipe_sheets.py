@@ -136,8 +136,8 @@ def shown_fractions(views: Views) -> Floats:
     """Return (N,): on which fraction of each image the source is; 1 for mixed images. The rest is fill."""
     if views.drawing is not None:
         return np.ones(len(views))
-    at = (np.arange(GRID) + 0.5) / GRID
-    points = np.stack([*(each.ravel() for each in np.meshgrid(at, at)), np.ones(GRID**2)])
+    centers = (np.arange(GRID) + 0.5) / GRID
+    points = np.stack([*(axis.ravel() for axis in np.meshgrid(centers, centers)), np.ones(GRID**2)])
     x, y, scale = (views.matrix @ points).transpose(1, 0, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         source = np.stack([x / scale, y / scale], axis=2)

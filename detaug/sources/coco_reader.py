@@ -150,10 +150,12 @@ class CocoReader(FolderSource):
         if len(self.missing) == len(self):
             self.check_files()
         objects = partial(self._objects_of_images, data.crowd[keep])
-        self.maps = found = find_maps(maps, self.folder, self.file_names, self.sizes, objects, cache=cache)
-        if found:  # `check` knows nothing of maps
+        self.maps = by_name = find_maps(maps, self.folder, self.file_names, self.sizes, objects, cache=cache)
+        if by_name:  # `check` knows nothing of maps
             self.remedy = "replace the file, or leave its image out of the JSON file"
-        self._without_map = {index: each.why_absent(index) for each in found.values() for index in each.refused}
+        self._without_map = {
+            index: of_name.why_absent(index) for of_name in by_name.values() for index in of_name.refused
+        }
         self.missing = np.union1d(self.missing, [*self._without_map]).astype(np.int64)
 
     def _objects_of_images(self, crowd: Bools) -> ObjectsOfImages:

@@ -97,16 +97,16 @@ class DerivedSource(Source):
 
     def _derived_maps(self) -> dict[str, DerivedMaps]:
         """Return the maps that at least one source has, by name."""
-        found: dict[str, DerivedMaps] = {}
+        by_name: dict[str, DerivedMaps] = {}
         for name in dict.fromkeys(name for source in self.sources for name in source.maps):
             own = [source.maps.get(name) for source in self.sources]
-            found[name] = DerivedMaps(name, own, partial(self._with_map, name), self.class_names[1:])
-            if self._items is not None and own[0] is None and isinstance(found[name].kind, PanopticMap):
+            by_name[name] = DerivedMaps(name, own, partial(self._with_map, name), self.class_names[1:])
+            if self._items is not None and own[0] is None and isinstance(by_name[name].kind, PanopticMap):
                 raise InputError(
                     f"the panoptic map {name!r} must be one of the first source, whose boxes its segments are; give "
                     "the first source maps="
                 )
-        return found
+        return by_name
 
     def _with_map(self, name: str, index: int) -> tuple[int, int]:
         """Return the place of the image whose map an image has: of several that it shows, the first one with it."""

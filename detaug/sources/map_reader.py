@@ -51,8 +51,8 @@ class MapReader(ScannedFolder):
         files, sizes, faults = scan_images(self.images, cache=cache)
         super().__init__(sizes, list(classes or ()), origin=str(self.images))
         kind = ClassMap(masks, ignore, table, None if classes is None else tuple(classes), suffix, missing)
-        self.maps = found = find_maps({"semantic": kind}, self.folder, files.names, self.sizes, cache=cache)
-        for maps in found.values():
+        self.maps = by_name = find_maps({"semantic": kind}, self.folder, files.names, self.sizes, cache=cache)
+        for maps in by_name.values():
             faults = {index: maps.why_absent(index) for index in maps.refused} | faults
         self._take(files, faults, "replace the file, or remove it with its image or map")
 

@@ -55,14 +55,14 @@ def assert_maps_follow_pixels(
     with tempfile.TemporaryDirectory() as folder:
         loader = Loader(_painted(Path(folder), size, images, seed), recipe, images, device=device, seed=seed)
         batch = next(iter(loader)).to("cpu")
-        found, pixels = batch.maps["regions"].numpy(), batch.images.permute(0, 2, 3, 1).float().numpy()
+        values_of_map, pixels = batch.maps["regions"].numpy(), batch.images.permute(0, 2, 3, 1).float().numpy()
     seen = np.stack([_regions_of(image) for image in pixels])
     compared = seen >= 0
-    wrong = compared & (found != seen)
+    wrong = compared & (values_of_map != seen)
     if wrong.any():
         path = _drawn(pixels, wrong, picture)
         image, y, x = np.argwhere(wrong)[0].tolist()
-        values = f"{found[image, y, x]} in the map, {seen[image, y, x]} by its color"
+        values = f"{values_of_map[image, y, x]} in the map, {seen[image, y, x]} by its color"
         raise AssertionError(
             f"{wrong.sum()} of {compared.sum()} pixels of the map do not have the value of their color, after "
             f"{recipe}: the first is ({x}, {y}) of image {image}, {values}; see {path}"

@@ -147,17 +147,17 @@ def _convert(
     images = options.images or own.images
     if dataset.format.name == "coco":
         return _take_coco(own, output, options, steps)._replace(map=map)
-    found = dataset if own.path == dataset.path else recognise(own.path, dataset.format.name)
+    recognised = dataset if own.path == dataset.path else recognise(own.path, dataset.format.name)
     more: tuple[object, ...] = ("--split", own.split) if own.split else ()
     more += ("--images", images) if images else ()
-    more += ("--from", found.format.name) if options.format or options.semantic else ()
+    more += ("--from", recognised.format.name) if options.format or options.semantic else ()
     more += ("--classes", ",".join(options.classes)) if options.classes else ()
     on_error: Any = "skip" if options.clean else "stop"
     more += ("--on-error", on_error) if options.clean else ()
     with steps.step("convert", own.path, "-o", output, *more):
         arguments: dict[str, Any] = {"images": images, "split": own.split, "classes": options.classes}
         try:
-            summary = convert_to_coco(found, output, on_error=on_error, **arguments)
+            summary = convert_to_coco(recognised, output, on_error=on_error, **arguments)
         except InputError as error:
             raise InputError(str(error).replace("--on-error skip", "--clean")) from None
         steps.report(summary)
@@ -199,11 +199,11 @@ def _images_of_coco(file: Path, own: OwnSplit, options: DataOptions) -> Path:
     for root in dict.fromkeys(roots):
         if all((root / name).is_file() for name in names):
             return root
-    found = next(filter(None, (other_folder_with(names, root, file) for root in dict.fromkeys(roots))), None)
-    if found is None:
+    folder = next(filter(None, (other_folder_with(names, root, file) for root in dict.fromkeys(roots))), None)
+    if folder is None:
         first = f"images such as {shown(names[0])}" if names else "no images with a file_name"
         raise InputError(f"{file} has {first}, and no folder near it has them; give their folder: --images FOLDER")
-    return found
+    return folder
 
 
 def _share_classes(files: Sequence[DataFile], steps: Steps) -> None:
