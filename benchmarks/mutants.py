@@ -94,13 +94,13 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/keypoints.py",
-        "skeleton = self.skeletons[at if len(self.skeletons) > 1 else 0]",
+        "skeleton = self.skeletons[index if len(self.skeletons) > 1 else 0]",
         "skeleton = self.skeletons[0]",
         "tests/boxes/test_keypoints.py::test_each_class_has_its_own_swaps_sides_and_lines",
     ),
     Mutant(
         "detaug/boxes/keypoints.py",
-        "swapped = self.swapped[at if len(self.swapped) > 1 else 0]",
+        "swapped = self.swapped[index if len(self.swapped) > 1 else 0]",
         "swapped = self.swapped[0]",
         "tests/boxes/test_keypoints.py::test_each_class_has_its_own_swaps_sides_and_lines",
     ),
@@ -791,8 +791,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/training/predict.py",
-        'found["corners"].cpu()[high][None], to_source',
-        'found["corners"].cpu()[None], to_source',
+        'predictions["corners"].cpu()[high][None], to_source',
+        'predictions["corners"].cpu()[None], to_source',
         "tests/training/test_rotated_fcos.py::test_corners_in_pixels_of_the_source",
     ),
     Mutant(
@@ -821,8 +821,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/training/optimization.py",
-        'if each.ndim <= 1], "weight_decay": 0.0}',
-        'if each.ndim <= 1], "weight_decay": decay}',
+        'if parameter.ndim <= 1], "weight_decay": 0.0}',
+        'if parameter.ndim <= 1], "weight_decay": decay}',
         "tests/training/test_train.py::test_biases_and_norms_have_no_weight_decay",
     ),
     Mutant(
@@ -1505,19 +1505,19 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/scoring/maps.py",
-        "known = _at_pixels((found > 0).astype",
-        "known = _at_pixels((found >= 0).astype",
+        "known = _at_pixels((estimates > 0).astype",
+        "known = _at_pixels((estimates >= 0).astype",
         "tests/scoring/test_evaluate_maps.py::test_depths_of_another_size_are_interpolated_where_they_are_known",
     ),
     Mutant(
         "detaug/scoring/maps.py",
-        "(found >= self.count)",
-        "(found > self.count)",
+        "(values >= self.count)",
+        "(values > self.count)",
         "tests/scoring/test_evaluate_maps.py::test_predictions_that_are_no_classes_are_named",
     ),
     Mutant(
         "detaug/evaluation/semantic.py",
-        " & (found != ignore)",
+        " & (predicted != ignore)",
         "",
         "tests/maps/test_maps.py::test_a_prediction_of_what_is_ignored_is_wrong_and_of_no_class",
     ),

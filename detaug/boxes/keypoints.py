@@ -76,14 +76,14 @@ class KeyPoints:
         """Return K."""
         return int(self.points.shape[1])
 
-    def of_class(self, at: int, count: int) -> tuple[list[str], list[tuple[int, int]], Ints]:
+    def of_class(self, index: int, count: int) -> tuple[list[str], list[tuple[int, int]], Ints]:
         """Return the names, the skeleton and (count,) the places after a mirror of a class, 0..C - 1."""
-        names = self.names[at if len(self.names) > 1 else 0] if self.names else []
-        skeleton = self.skeletons[at if len(self.skeletons) > 1 else 0] if self.skeletons else []
-        swapped = self.swapped[at if len(self.swapped) > 1 else 0]
+        names = self.names[index if len(self.names) > 1 else 0] if self.names else []
+        skeleton = self.skeletons[index if len(self.skeletons) > 1 else 0] if self.skeletons else []
+        swapped = self.swapped[index if len(self.swapped) > 1 else 0]
         return list(names), list(skeleton), np.concatenate([swapped, np.arange(self.count, count)])
 
-    def sides_of_class(self, at: int) -> list[Literal["left", "right", ""]]:
+    def sides_of_class(self, index: int) -> list[Literal["left", "right", ""]]:
         """Return the side of each of K points of a class, 0..C - 1, from its name; "" for those without one."""
-        names = self.of_class(at, self.count)[0]
+        names = self.of_class(index, self.count)[0]
         return [side_of(name) for name in [*names, *[""] * (self.count - len(names))]]

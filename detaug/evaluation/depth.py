@@ -75,8 +75,8 @@ class DepthEvaluator:
         check("predictions", tuple(predictions.shape), good, shape)
         for image, own in enumerate(predictions):
             true, points = batch.map_in_source(self._map, image)
-            found = at_points(own.reshape(1, *own.shape[-2:]), points, batch.images.shape[-2:])[0].cpu()
-            self._errors.add(true, found)
+            predicted = at_points(own.reshape(1, *own.shape[-2:]), points, batch.images.shape[-2:])[0].cpu()
+            self._errors.add(true, predicted)
 
     def compute(self) -> DepthMetrics:
         """Return the metrics of all batches so far."""
@@ -97,15 +97,15 @@ class DepthErrors:
         """Return which pixels are counted."""
         return (true > 0) & (true >= self._least) & (true <= self._most)
 
-    def add(self, true: Tensor, found: Tensor) -> None:
+    def add(self, true: Tensor, predicted: Tensor) -> None:
         """Count an image: its depths (H, W), float64 if predicted. Raises InputError for some that are not finite."""
         known = self.known(true)
         if not known.any():
             return
-        found = found[known]
-        if not found.isfinite().all():
+        predicted = predicted[known]
+        if not predicted.isfinite().all():
             raise InputError("predictions must be finite, got NaN or infinity")
-        self._rows.append(_errors(found.clamp(self._least, self._most), true[known].double()))
+        self._rows.append(_errors(predicted.clamp(self._least, self._most), true[known].double()))
 
     def metrics(self) -> DepthMetrics:
         """Return the means over images."""
@@ -116,9 +116,9 @@ class DepthErrors:
         return DepthMetrics(**dict(zip(names, means, strict=True)), images=len(self._rows))
 
 
-def _errors(found: Tensor, true: Tensor) -> list[float]:
+def _errors(predicted: Tensor, true: Tensor) -> list[float]:
     """Return delta1, delta2, delta3, abs_rel, rmse and silog of pixels (P,)."""
-    ratio, logs = torch.maximum(found / true, true / found), found.log() - true.log()
+    ratio, logs = torch.maximum(predicted / true, true / predicted), predicted.log() - true.log()
     deltas = [(ratio < 1.25**power).double().mean() for power in (1, 2, 3)]
-    rest = (found - true).abs().div(true).mean(), (found - true).square().mean().sqrt()
-    return [each.item() for each in (*deltas, *rest, 100 * logs.var(correction=0).sqrt())]
+    rest = (predicted - true).abs().div(true).mean(), (predicted - true).square().mean().sqrt()
+    return [error.item() for error in (*deltas, *rest, 100 * logs.var(correction=0).sqrt())]

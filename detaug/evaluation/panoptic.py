@@ -95,7 +95,7 @@ class PanopticCounts:
         crowds = sorted(np.flatnonzero(segments.crowd).tolist(), key=lambda number: int(segments.place[number]))
         crowd_of = {int(segments.label[number]): number for number in crowds}
         for number in range(1, count):
-            label, found = int(segments.label[number]), False
+            label, is_matched = int(segments.label[number]), False
             if segments.crowd[number] or not sides[number]:
                 continue
             for other in np.flatnonzero(shared[number]).tolist():  # by id, as panopticapi, so that sums round alike
@@ -103,9 +103,9 @@ class PanopticCounts:
                 if label_of[other] == label and shared[number, other] / union > MATCHED:
                     self._iou[label] += float(shared[number, other] / union)
                     matched.add(other)
-                    found = True
-            self._right[label] += found
-            self._missed[label] += not found
+                    is_matched = True
+            self._right[label] += is_matched
+            self._missed[label] += not is_matched
         for other, label in enumerate(label_of):
             if label < 0 or other in matched:
                 continue
@@ -165,20 +165,20 @@ class PanopticEvaluator:
         """
         kind = batch.maps_of_images.panoptic(self._map)
         good = isinstance(predictions, Sequence) and len(predictions) == len(batch)
-        good = good and all(_is_prediction(each) for each in predictions)
+        good = good and all(_is_prediction(prediction) for prediction in predictions)
         rule = f"a list of {len(batch)} dicts with segmentation (h, w), whole numbers, and segments_info"
         check("predictions", predictions, good, rule)
         self._counts = self._counts or PanopticCounts(kind.class_names, kind.is_thing)
         if self._counts.class_names != kind.class_names:
             raise InputError(f"the map {self._map!r} must have the same classes in all batches; score sources apart")
-        labels = [_labels(each, len(kind.class_names), index) for index, each in enumerate(predictions)]
+        labels = [_labels(prediction, len(kind.class_names), index) for index, prediction in enumerate(predictions)]
         size = batch.images.shape[-2:]
         for image, (own, label_of) in enumerate(zip(predictions, labels, strict=True)):
             truth, points = batch.map_in_source(self._map, image)
             numbers = torch.as_tensor(own["segmentation"])
-            found = at_points(numbers[None], points, size, nearest=True)[0].long().cpu().numpy()
+            predicted = at_points(numbers[None], points, size, nearest=True)[0].long().cpu().numpy()
             segments = batch.segments_in_source(self._map, image)
-            self._counts.add(truth.numpy(), segments, PredictedSegments(found, label_of))
+            self._counts.add(truth.numpy(), segments, PredictedSegments(predicted, label_of))
             self._images += 1
 
     def compute(self) -> PanopticMetrics:

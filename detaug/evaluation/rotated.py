@@ -154,7 +154,9 @@ class RotatedKind(DetectionKind[RotatedMetrics]):
             AP=float(np.mean([*means.values()])),
             AP50=means[0.5],
             AP75=means[0.75],
-            AP_by_class={name: float(np.mean([each[name] for each in by_class.values()])) for name in by_class[0.5]},
+            AP_by_class={
+                name: float(np.mean([values[name] for values in by_class.values()])) for name in by_class[0.5]
+            },
             AP50_by_class=by_class[0.5],
             images=len(by_image),
             repeated=repeated,

@@ -51,18 +51,18 @@ class SemanticCounts:
         self.names = tuple(names) if names else tuple(map(str, range(classes)))
         self._counts = torch.zeros((classes, classes + 1), dtype=torch.int64, device=device)
 
-    def add(self, truth: Tensor, found: Tensor, ignore: int, name: str) -> Tensor:
+    def add(self, truth: Tensor, predicted: Tensor, ignore: int, name: str) -> Tensor:
         """Count an image: the classes of its pixels, (H, W). Raises InputError for a true one that is not known.
 
         Returns its counts (C, C + 1), for `add_counts` of another process.
         """
-        classes, known = len(self._counts), (truth != ignore).to(found.device)
-        truth, found = truth.to(found.device)[known].long(), found[known]
+        classes, known = len(self._counts), (truth != ignore).to(predicted.device)
+        truth, predicted = truth.to(predicted.device)[known].long(), predicted[known]
         if len(truth) and int(truth.max()) >= classes:
             raise InputError(f"the map {name!r} has the class {int(truth.max())}, num_classes is {classes}")
-        is_class = (found >= 0) & (found < classes) & (found != ignore)
-        found = found.where(is_class, classes)  # of no class: wrong
-        pairs = truth * (classes + 1) + found
+        is_class = (predicted >= 0) & (predicted < classes) & (predicted != ignore)
+        predicted = predicted.where(is_class, classes)  # of no class: wrong
+        pairs = truth * (classes + 1) + predicted
         counts = torch.bincount(pairs, minlength=self._counts.numel()).view_as(self._counts)
         self.add_counts(counts)
         return counts
@@ -140,10 +140,10 @@ class SemanticEvaluator:
             truth, points = batch.map_in_source(self._map, image)
             size = batch.images.shape[-2:]
             if own.ndim == 3:
-                found = classes_at(own, points, size)
+                predicted = classes_at(own, points, size)
             else:
-                found = at_points(own[None], points, size, nearest=True)[0].long()
-            counts = self._counts.add(truth, found, kind.ignore, self._map)
+                predicted = at_points(own[None], points, size, nearest=True)[0].long()
+            counts = self._counts.add(truth, predicted, kind.ignore, self._map)
             if dist.is_available() and dist.is_initialized():
                 self._of_images[int(batch.image_id[image])] = counts.cpu().to_sparse()
 

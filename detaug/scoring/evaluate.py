@@ -71,7 +71,9 @@ class Evaluation:
     def worst(self, count: int) -> list[Detections]:
         """Return the detections in the images with the most errors, of at least `errors.min_score`, the worst first."""
         of_image = self.errors.errors_of_image
-        ids = sorted((each for each in of_image if of_image[each]), key=lambda each: -of_image[each])[:count]
+        ids = sorted(
+            (image_id for image_id in of_image if of_image[image_id]), key=lambda image_id: -of_image[image_id]
+        )[:count]
         return _of_images(self.reader, self.evaluator, ids, self.errors.min_score)
 
     def draw_sheet(self, path: PathLike) -> None:
@@ -105,19 +107,19 @@ class Evaluation:
         errors, curve = self.errors, self.errors.curve
         names = {name: short_name(name) for name in errors.class_names}
         width = max(map(len, ("class", *names.values())))
-        lines = [str(self.metrics), *(f"{kind}: {each}" for kind, each in self.more.items()), ""]
+        lines = [str(self.metrics), *(f"{kind}: {metrics}" for kind, metrics in self.more.items()), ""]
         lines += ["each class, by rotated boxes:"] * ("rotated" in self.more)
         lines.append(f"{'class':{width}}     AP   AP50  precision  recall  objects")
         for name, ap, ap50, precision, recall, objects in self.rows():
             numbers = f"{_number(ap)}  {_number(ap50)}      {_number(precision)}   {_number(recall)}"
             lines.append(f"{names[name]:{width}}  {numbers}  {objects:>7,}")
-        kinds = ", ".join(f"{kind} {each.sum():,}" for kind, each in errors.kinds.items())
+        kinds = ", ".join(f"{kind} {counts.sum():,}" for kind, counts in errors.kinds.items())
         lines += ["", f"errors of {self.what} with a score of {errors.min_score:g} or more: {kinds}"]
         if pairs := self.confused(3):
             lines.append("confused: " + ", ".join(f"{names[a]} as {names[b]} {count:,}" for a, b, count in pairs))
         if len(curve.scores):
-            at = curve.f1.argmax()
-            best = f"precision {curve.precision[at]:.2f}, recall {curve.recall[at]:.2f}"
+            best_point = curve.f1.argmax()
+            best = f"precision {curve.precision[best_point]:.2f}, recall {curve.recall[best_point]:.2f}"
             lines.append(f"the score with the best balance: {errors.best_score_text} ({best})")
         return "\n".join(lines)
 
@@ -133,14 +135,17 @@ class Evaluation:
             target,
             {
                 "detector": self.detector,
-                "metrics": {"bbox": asdict(self.metrics), **{kind: asdict(each) for kind, each in self.more.items()}},
+                "metrics": {
+                    "bbox": asdict(self.metrics),
+                    **{kind: asdict(metrics) for kind, metrics in self.more.items()},
+                },
                 "min_score": errors.min_score,
                 "best_score": errors.best_score,
                 "class_names": list(errors.class_names),
                 **{name: getattr(errors, name).tolist() for name in ("objects", "detections", "right")},
-                "kinds": {kind: each.tolist() for kind, each in errors.kinds.items()},
+                "kinds": {kind: counts.tolist() for kind, counts in errors.kinds.items()},
                 "confusion": errors.confusion.tolist(),
-                "errors_of_image": {names[each]: count for each, count in errors.errors_of_image.items()},
+                "errors_of_image": {names[image_id]: count for image_id, count in errors.errors_of_image.items()},
             },
         )
 
@@ -198,8 +203,8 @@ def evaluate_model(
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)
             if tiles is None and {*ids}.intersection(batch.image_id.tolist()):
-                found = Detections.of(batch, predictions, min_score, LEAST)
-                drawn += [one for one in found if one.image_id in ids]
+                detections = Detections.of(batch, predictions, min_score, LEAST)
+                drawn += [one for one in detections if one.image_id in ids]
             done += len(batch)
             if progress:
                 progress(done, len(source))
@@ -220,7 +225,7 @@ def _of_images(
 ) -> list[Detections]:
     """Return the boxes of at least `min_score` in the images of these ids, and of each the `least` highest."""
     labels = {category: label for label, category in enumerate(reader.category_ids)}
-    found = []
+    detections = []
     for image_id in ids:
         of_image = evaluator.detections[image_id]
         high = of_image.scores >= min_score
@@ -228,10 +233,10 @@ def _of_images(
         classes = [labels[category] for category in of_image.category_ids[high].tolist()]
         shapes, scores = of_image.shapes[high], of_image.scores[high].tolist()
         if shapes.ndim == 3:
-            found.append(Detections(image_id, hull(shapes), classes, scores, corners=shapes))
+            detections.append(Detections(image_id, hull(shapes), classes, scores, corners=shapes))
         else:
-            found.append(Detections(image_id, shapes, classes, scores))
-    return found
+            detections.append(Detections(image_id, shapes, classes, scores))
+    return detections
 
 
 def evaluate_results(
@@ -257,7 +262,7 @@ def evaluate_results(
 def _evaluation(
     detector: str, reader: CocoReader, evaluators: dict[str, CocoEvaluator[Any]], min_score: float
 ) -> Evaluation:
-    metrics = {kind: each.compute() for kind, each in evaluators.items()}
+    metrics = {kind: evaluator.compute() for kind, evaluator in evaluators.items()}
     of_boxes = evaluators.get("rotated", evaluators["bbox"])
     errors = of_boxes.errors(min_score=min_score)
     return Evaluation(detector, reader, metrics.pop("bbox"), metrics, errors, of_boxes)

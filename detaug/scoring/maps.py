@@ -154,7 +154,7 @@ def evaluate_maps(
         good = isinstance(truth, DepthMap) and is_number(max_depth) and max_depth > LEAST_DEPTH
         check("max_depth", max_depth, good, f"None, or of a DepthMap a number above {LEAST_DEPTH}")
     check_on_disk(predictions)
-    found, own_json = _images_of(images, annotations)
+    files, own_json = _images_of(images, annotations)
     if isinstance(truth, PanopticMap) and truth.annotations is None:
         truth = replace(truth, annotations=own_json)
     score: Callable[..., _Scored] = _score_segments
@@ -162,11 +162,11 @@ def evaluate_maps(
         score = _score_classes
     elif isinstance(truth, DepthMap):
         score = partial(_score_depths, most=inf if max_depth is None else max_depth)
-    kind, metrics, pairs, counts = score(truth, Path(predictions), found, progress)
+    kind, metrics, pairs, counts = score(truth, Path(predictions), files, progress)
     scored = len(pairs.scored)
-    counts = {"images": scored, "without_map": len(found.file_names) - scored, **counts}
+    counts = {"images": scored, "without_map": len(files.file_names) - scored, **counts}
     inputs = [predictions, images, annotations, *pairs.truth.inputs, *pairs.predicted.inputs]
-    paths = tuple(Path(each) for each in inputs if each is not None)
+    paths = tuple(Path(path) for path in inputs if path is not None)
     return MapEvaluation(kind, os.fspath(predictions), metrics, counts, paths)
 
 
@@ -276,27 +276,27 @@ class _PredictedClasses(ClassMap):
 
     def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
         """Return (H, W) the classes of a file, of `dtype`. Raises MapError for one that has others."""
-        found = pixels.values
-        if self._has_colors and found.ndim == 3:
+        values = pixels.values
+        if self._has_colors and values.ndim == 3:
             return super().values_of(pixels, path)
         if self._has_colors and pixels.mode == "P":
             raise MapError(
                 f"{path} has a palette, where the maps have colors: its indices or its colors may be the classes; save "
                 "RGB, or indices without a palette"
             )
-        if found.ndim != 2 or found.dtype.kind not in "uib":
-            size = " x ".join(map(str, found.shape))
+        if values.ndim != 2 or values.dtype.kind not in "uib":
+            size = " x ".join(map(str, values.shape))
             raise MapError(
-                f"{path} has {size} values of type {found.dtype}, where a prediction has the number of a class for "
+                f"{path} has {size} values of type {values.dtype}, where a prediction has the number of a class for "
                 "each pixel; save height x width of them as uint8"
             )
-        wrong = found[((found < 0) | (found >= self.count)) & (found != self.ignore)]
+        wrong = values[((values < 0) | (values >= self.count)) & (values != self.ignore)]
         if wrong.size:
             raise MapError(
                 f"{path} has the value {wrong[0]}, where the maps have {self.count} classes, 0..{self.count - 1}; "
                 f"predict these, or {self.ignore} for none"
             )
-        return found.astype(np.uint8)
+        return values.astype(np.uint8)
 
 
 def _score_classes(truth: ClassMap, predictions: Path, images: _Images, progress: Progress | None) -> _Scored:
@@ -305,8 +305,8 @@ def _score_classes(truth: ClassMap, predictions: Path, images: _Images, progress
     pairs = _Pairs(images, FileMaps(truth, "semantic", *images), FileMaps(kind, "predictions", *images))
     counts = SemanticCounts(kind.count, truth.classes)
     for true, predicted, _ in pairs.read(progress):
-        found = _at_pixels(_array(predicted), true.shape, nearest=True)
-        counts.add(torch.from_numpy(_array(true)), found, truth.ignore, "semantic")
+        classes = _at_pixels(_array(predicted), true.shape, nearest=True)
+        counts.add(torch.from_numpy(_array(true)), classes, truth.ignore, "semantic")
     metrics = counts.metrics()
     if not metrics.pixels:
         raise _nothing_to_score(pairs.truth, f"all pixels have the value {truth.ignore}, which is ignored")
@@ -354,13 +354,13 @@ def _score_depths(
     pairs = _Pairs(images, FileMaps(truth, "depth", *images), FileMaps(kind, "predictions", *images))
     errors = DepthErrors(LEAST_DEPTH, most)
     for true, predicted, path in pairs.read(progress):
-        depths, found = torch.from_numpy(_array(true)), _array(predicted)
-        known = _at_pixels((found > 0).astype(np.float64), true.shape, nearest=False) > 1 - 1e-9
+        depths, estimates = torch.from_numpy(_array(true)), _array(predicted)
+        known = _at_pixels((estimates > 0).astype(np.float64), true.shape, nearest=False) > 1 - 1e-9
         if missing := int((errors.known(depths) & ~known).sum()):
             raise InputError(
                 f"{path} has no depth, a number above 0, at {missing:,} pixels where the map has one; predict all"
             )
-        errors.add(depths, _at_pixels(found, true.shape, nearest=False))
+        errors.add(depths, _at_pixels(estimates, true.shape, nearest=False))
     scored = len(errors)
     if not scored:
         raise _nothing_to_score(pairs.truth, f"no map has a depth in {LEAST_DEPTH}..{most:g} m; give DepthMap(scale=)")

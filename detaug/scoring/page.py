@@ -54,7 +54,10 @@ def _page_of_boxes(evaluation: Evaluation) -> str:
         confusion=[*zip((*errors.class_names, "nothing"), errors.confusion.tolist(), strict=True)],
         pairs=None if has_matrix else evaluation.confused(MOST_PAIRS),
         sheet=detections_sheet(evaluation.reader, worst, min_score=errors.min_score) if worst else None,
-        worst=[(names[each.image_id], counted(errors.errors_of_image[each.image_id], "error")) for each in worst],
+        worst=[
+            (names[detections.image_id], counted(errors.errors_of_image[detections.image_id], "error"))
+            for detections in worst
+        ],
         letters=MOST_LETTERS,
     )
 
@@ -80,12 +83,14 @@ def _page_of_classes(evaluation: SemanticEvaluation) -> str:
 
 
 def _curves(errors: DetectionErrors) -> dict[str, Markup]:
-    each = [Line(of_class.recall, of_class.precision, GREY, 1) for of_class in errors.curves.values()][:MOST_CLASSES]
+    by_class = [Line(of_class.recall, of_class.precision, GREY, 1) for of_class in errors.curves.values()][
+        :MOST_CLASSES
+    ]
     curve = errors.curve
     every = Line(curve.recall, curve.precision, BLUE)
     by_score = {"precision": (curve.precision, BLUE), "recall": (curve.recall, ORANGE), "F1": (curve.f1, GREEN)}
     return {
-        "by_recall": line_chart("Each class in gray", "recall", "precision", {"all classes": every}, each),
+        "by_recall": line_chart("Each class in gray", "recall", "precision", {"all classes": every}, by_class),
         "by_score": line_chart(
             f"By score; F1 is best at {errors.best_score_text}", "score", "",
             {name: Line(curve.scores, values, color) for name, (values, color) in by_score.items()},

@@ -40,7 +40,7 @@ class PredictedImages(Protocol):
         """Yield what the model finds in each image, in their order."""
         ...
 
-    def read_pixels(self, at: int) -> NDArray[np.uint8]:
+    def read_pixels(self, index: int) -> NDArray[np.uint8]:
         """Return an image as (H, W, 3) RGB."""
         ...
 
@@ -52,8 +52,8 @@ class ImageFiles(Source):
 
     def __init__(self, files: Sequence[Path], folder: Path, class_names: Sequence[str]) -> None:
         self._files = files
-        sizes = read_image_sizes([os.fspath(each) for each in files])
-        faults = {at: f"{files[at]} {size}" for at, size in enumerate(sizes) if isinstance(size, str)}
+        sizes = read_image_sizes([os.fspath(file) for file in files])
+        faults = {index: f"{files[index]} {size}" for index, size in enumerate(sizes) if isinstance(size, str)}
         if faults:
             raise DataError(f"{first_three(faults)}; {self.remedy}")
         super().__init__([size for size in sizes if not isinstance(size, str)], class_names[1:])
@@ -76,10 +76,10 @@ class ImageFiles(Source):
         with torch.inference_mode():
             for batch in Loader(self, model.ops, batch_size, device=model.device, train=False, shard=(0, 1)):
                 scores = model.model(batch.images)
-                yield from (classes_in_source(batch, scores, at).numpy() for at in range(len(batch)))
+                yield from (classes_in_source(batch, scores, index).numpy() for index in range(len(batch)))
 
-    def read_pixels(self, at: int) -> NDArray[np.uint8]:
-        return pixels_of(self.path(at))
+    def read_pixels(self, index: int) -> NDArray[np.uint8]:
+        return pixels_of(self.path(index))
 
 
 class VideoFiles:
@@ -93,7 +93,7 @@ class VideoFiles:
         self._rows = rows[numbers[rows] % stride == 0]  # the last frame is in the last clip, too
         self._decoded: dict[int, Bytes] = {}
         names = [file.relative_to(folder).as_posix() for file in files]
-        self.videos = [{"id": at, "file_name": name} for at, name in enumerate(names, 1)]
+        self.videos = [{"id": number, "file_name": name} for number, name in enumerate(names, 1)]
         self.images = [
             {
                 "id": int(self._reader.image_ids[row]),
@@ -118,15 +118,15 @@ class VideoFiles:
             frames = cast(ClipBatch, batch).as_images()
             images = images_for(model.model, frames)
             parts = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
-            predictions = [found for part in parts for found in model.model(part)]
-            for found in Detections.of(frames, predictions, min_score):
-                if found.image_id in left:
-                    left.remove(found.image_id)
-                    yield found
+            predictions = [prediction for part in parts for prediction in model.model(part)]
+            for detections in Detections.of(frames, predictions, min_score):
+                if detections.image_id in left:
+                    left.remove(detections.image_id)
+                    yield detections
 
-    def read_pixels(self, at: int) -> NDArray[np.uint8]:
-        row = int(self._rows[at])
+    def read_pixels(self, index: int) -> NDArray[np.uint8]:
+        row = int(self._rows[index])
         if row not in self._decoded:
-            rows = self._rows[at : at + AT_ONCE]
+            rows = self._rows[index : index + AT_ONCE]
             self._decoded = dict(zip(rows.tolist(), self._reader.contents(rows), strict=True))
         return self._decoded[row]

@@ -70,10 +70,10 @@ class Predicted(NamedTuple):
         labels = zip(self.pre_labels, self.next_steps, strict=True)
         also = "".join(f"\nwritten: {folder}\n{step}" for folder, step in labels)
         kind = "videos" if self.videos else "images"
-        found = f"{counted(self.objects, 'object')} found in {where}"
+        line = f"{counted(self.objects, 'object')} found in {where}"
         if not self.objects:
-            found += f", none with a score of {self.min_score:g} or more: a lower --min-score finds more"
-        return f"{found}\nwritten: {self.output}, of {kind} in {self.folder}{also}"
+            line += f", none with a score of {self.min_score:g} or more: a lower --min-score finds more"
+        return f"{line}\nwritten: {self.output}, of {kind} in {self.folder}{also}"
 
 
 @renamed(every="stride")
@@ -107,7 +107,7 @@ def predict_files(
     files = find_files(paths)
     is_video = _are_videos(files)
     check("stride", stride, is_video or stride == 1, "1 for images: it is for the frames of videos")
-    folder = absolute(os.path.commonpath([each.parent for each in files]))
+    folder = absolute(os.path.commonpath([file.parent for file in files]))
     read = [*files, *paths, *([] if isinstance(model, TrainedModel) else [model])]
     (target,) = output_files({"output": output}, *read).values()
     labels = _checked(pre_labels or {}, is_video)
@@ -118,13 +118,13 @@ def predict_files(
     rows = list[dict[str, Any]]()
     together = nullcontext() if drawings is None else files_together(Path(drawings))
     with torch.inference_mode(), together as folder_of_drawings:
-        for at, found in enumerate(source.detections(trained, batch_size, min_score)):
-            image = source.images[at]
-            rows += _rows(found, (image["height"], image["width"]))
+        for index, detections in enumerate(source.detections(trained, batch_size, min_score)):
+            image = source.images[index]
+            rows += _rows(detections, (image["height"], image["width"]))
             if folder_of_drawings is not None:
-                _draw(trained, source.read_pixels(at), found, folder_of_drawings / names[at])
+                _draw(trained, source.read_pixels(index), detections, folder_of_drawings / names[index])
             if progress:
-                progress(at + 1, len(source.images))
+                progress(index + 1, len(source.images))
         write_json(target, _document(trained, source, rows))
     steps = tuple(TOOLS[tool](target, out, images=folder).next_step for tool, out in labels.items())
     videos, written = len(source.videos), tuple(labels.values())
@@ -169,7 +169,7 @@ def predict_maps(
     files = find_files(paths)
     if _are_videos(files):
         raise InputError(f"{files[0]} is a video: write its frames as files, ffmpeg -i VIDEO frames/%06d.png")
-    folder = absolute(os.path.commonpath([each.parent for each in files]))
+    folder = absolute(os.path.commonpath([file.parent for file in files]))
     source = ImageFiles(files, folder, ())
     maps, drawn = Path(output), [] if drawings is None else _drawings(Path(drawings), source, files)
     names = _names_of_maps(maps, source, files)
@@ -178,14 +178,14 @@ def predict_maps(
     with ExitStack() as stack:
         to_maps = stack.enter_context(files_together(maps))
         to_drawings = None if drawings is None else stack.enter_context(files_together(Path(drawings)))
-        for at, classes in enumerate(source.classes_of_pixels(trained, batch_size)):
+        for index, classes in enumerate(source.classes_of_pixels(trained, batch_size)):
             image = Image.fromarray(classes).convert("P")
             image.putpalette(palette)
-            _save(image, to_maps / names[at])
+            _save(image, to_maps / names[index])
             if to_drawings is not None:
-                _save(trained.draw_found(source.read_pixels(at), {"semantic": classes}), to_drawings / drawn[at])
+                _save(trained.draw_found(source.read_pixels(index), {"semantic": classes}), to_drawings / drawn[index])
             if progress:
-                progress(at + 1, len(files))
+                progress(index + 1, len(files))
     return PredictedMaps(len(files), maps, trained.class_names)
 
 
@@ -205,17 +205,17 @@ def _names_of_maps(maps: Path, source: PredictedImages, files: Sequence[Path]) -
 
 def find_files(paths: Sequence[PathLike]) -> list[Path]:
     """Return the images and videos that paths, folders and patterns lead to, each once. Raises InputError for none."""
-    found: dict[Path, None] = {}
-    for path in [os.fspath(each) for each in paths]:
+    files: dict[Path, None] = {}
+    for path in [os.fspath(path) for path in paths]:
         names = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-        each = [file for name in names for file in _files_at(Path(name))]
-        if not each and os.path.isfile(path):
+        named = [file for name in names for file in _files_at(Path(name))]
+        if not named and os.path.isfile(path):
             kind = os.path.splitext(path)[1] or "without an extension"
             raise InputError(f"{path}: {kind} is not read, only {', '.join(sorted(EXTENSIONS))}; save it as PNG")
-        if not each:
+        if not named:
             raise InputError(f"{path} is not an image or video, a folder of them, or a pattern of their names")
-        found.update(dict.fromkeys(map(absolute, each)))
-    return list(found)
+        files.update(dict.fromkeys(map(absolute, named)))
+    return list(files)
 
 
 def _files_at(path: Path) -> Iterator[Path]:
@@ -227,7 +227,7 @@ def _files_at(path: Path) -> Iterator[Path]:
 
 def _are_videos(files: Sequence[Path]) -> bool:
     """Return whether files are videos. Raises InputError for images beside videos."""
-    videos = [each for each in files if each.suffix.lower() in VIDEO_EXTENSIONS]
+    videos = [file for file in files if file.suffix.lower() in VIDEO_EXTENSIONS]
     if videos and len(videos) < len(files):
         pattern = f"'*{videos[0].suffix}'"
         raise InputError(
@@ -286,38 +286,44 @@ def _drawings(drawings: Path, source: PredictedImages, files: Sequence[Path]) ->
     return drawn
 
 
-def _rows(found: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
+def _rows(detections: Detections, size: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield what the JSON file has of each object, without its id."""
     height, width = size
-    runs = None if found.masks is None else run_lengths(torch.from_numpy(found.masks))
-    for at, (x0, y0, x1, y1) in enumerate(found.boxes.round(3).tolist()):
+    runs = None if detections.masks is None else run_lengths(torch.from_numpy(detections.masks))
+    for index, (x0, y0, x1, y1) in enumerate(detections.boxes.round(3).tolist()):
         sides = round(x1 - x0, 3), round(y1 - y0, 3)
         row = {
-            "image_id": found.image_id,
-            "category_id": found.labels[at],
+            "image_id": detections.image_id,
+            "category_id": detections.labels[index],
             "bbox": [x0, y0, *sides],
             "area": round(sides[0] * sides[1], 3),
             "iscrowd": 0,
-            "score": float(str(np.float32(found.scores[at]))),  # 0.9, not 0.8999999761581421; no two become equal
+            "score": float(
+                str(np.float32(detections.scores[index]))
+            ),  # 0.9, not 0.8999999761581421; no two become equal
         }
         if runs is not None:
-            assert found.masks is not None
-            row["area"] = int(found.masks[at].sum())
-            row["segmentation"] = {"size": [height, width], "counts": runs[at]}
-        if found.corners is not None:
-            row |= keys_of_corners(found.corners[at].round(3).ravel())
-        if found.keypoints is not None:
-            points = (found.keypoints[at] - 0.5).round(3)  # COCO counts pixels from 0 at their centers
+            assert detections.masks is not None
+            row["area"] = int(detections.masks[index].sum())
+            row["segmentation"] = {"size": [height, width], "counts": runs[index]}
+        if detections.corners is not None:
+            row |= keys_of_corners(detections.corners[index].round(3).ravel())
+        if detections.keypoints is not None:
+            points = (detections.keypoints[index] - 0.5).round(3)  # COCO counts pixels from 0 at their centers
             row["keypoints"] = [number for x, y in points.tolist() for number in (x, y, 2)]
             row["num_keypoints"] = len(points)
         yield row
 
 
-def _draw(model: TrainedModel, pixels: NDArray[np.uint8], found: Detections, path: Path) -> None:
-    arrays = {"boxes": found.boxes, "labels": np.array(found.labels, np.int64), "scores": np.array(found.scores)}
-    more = {"masks": found.masks, "keypoints": found.keypoints, "corners": found.corners}
-    given = {name: each for name, each in more.items() if each is not None}
-    _save(model.draw_found(pixels, {**arrays, **given}), path)
+def _draw(model: TrainedModel, pixels: NDArray[np.uint8], detections: Detections, path: Path) -> None:
+    arrays = {
+        "boxes": detections.boxes,
+        "labels": np.array(detections.labels, np.int64),
+        "scores": np.array(detections.scores),
+    }
+    more = {"masks": detections.masks, "keypoints": detections.keypoints, "corners": detections.corners}
+    shapes = {name: values for name, values in more.items() if values is not None}
+    _save(model.draw_found(pixels, {**arrays, **shapes}), path)
 
 
 def _save(image: Image.Image, path: Path) -> None:
@@ -328,11 +334,11 @@ def _save(image: Image.Image, path: Path) -> None:
 
 def _document(model: TrainedModel, source: PredictedImages, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the JSON file of the dataset."""
-    categories = [{"id": at, "name": name} for at, name in enumerate(model.class_names) if at]
+    categories = [{"id": label, "name": name} for label, name in enumerate(model.class_names) if label]
     if model.keypoints is not None:
-        for at, category in enumerate(categories):
-            names, skeleton, _ = model.keypoints.of_class(at, model.keypoints.count)
+        for index, category in enumerate(categories):
+            names, skeleton, _ = model.keypoints.of_class(index, model.keypoints.count)
             category |= {"keypoints": list(names), "skeleton": [[a + 1, b + 1] for a, b in skeleton]}
-    annotations = [{"id": at, **row} for at, row in enumerate(rows, 1)]
+    annotations = [{"id": number, **row} for number, row in enumerate(rows, 1)]
     videos = {"videos": source.videos} if source.videos else {}
     return {**videos, "images": source.images, "annotations": annotations, "categories": categories}

@@ -20,7 +20,7 @@ def most_confused(confusion: Ints, count: int) -> list[tuple[int, int]]:
     between = confusion * ~np.eye(len(confusion), dtype=bool)
     order = np.argsort(-between, axis=None, kind="stable")[:count]
     pairs = zip(*np.unravel_index(order, between.shape), strict=True)
-    return [(int(true), int(found)) for true, found in pairs if between[true, found]]
+    return [(int(true), int(predicted)) for true, predicted in pairs if between[true, predicted]]
 
 
 def without_nan(value: Any) -> Any:

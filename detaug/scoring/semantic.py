@@ -138,23 +138,23 @@ def evaluate_semantic(
         done = 0
         for batch in loader:
             scores = trained.model(batch.images)
-            for at, image_id in enumerate(batch.image_id.tolist()):
-                truth, points = batch.map_in_source(MAP, at)
-                found = classes_at(scores[at], points, batch.images.shape[-2:])
-                of_image = counts.add(truth, found, map.ignore, MAP)
+            for index, image_id in enumerate(batch.image_id.tolist()):
+                truth, points = batch.map_in_source(MAP, index)
+                predicted = classes_at(scores[index], points, batch.images.shape[-2:])
+                of_image = counts.add(truth, predicted, map.ignore, MAP)
                 known = int(of_image.sum())
                 if known:
                     right[image_id] = int(of_image.diagonal().sum()) / known
                 below = right[[*worst][-1]] if len(worst) == MOST_IMAGES else 1.0
                 is_among_worst = right.get(image_id, 1.0) < below
                 if image_id in ids or is_among_worst:
-                    classes = classes_in_source(batch, scores, at).numpy()  # costly: of all pixels of the source
+                    classes = classes_in_source(batch, scores, index).numpy()  # costly: of all pixels of the source
                     if image_id in ids:
                         drawn[image_id] = classes
                     if is_among_worst:
                         worst[image_id] = classes
                         order = sorted(worst, key=right.__getitem__)[:MOST_IMAGES]
-                        worst = {each: worst[each] for each in order}
+                        worst = {image_id: worst[image_id] for image_id in order}
             done += len(batch)
             if progress:
                 progress(done, len(reader))

@@ -69,14 +69,14 @@ def shown_scores(kind: str) -> tuple[str, ...]:
 
 
 def _losses(steps: Sequence[Entry]) -> list[Markup]:
-    at = np.array([entry["step"] for entry in steps], float)
+    numbers = np.array([entry["step"] for entry in steps], float)
     names = [name for name in steps[-1] if name not in NOT_LOSSES]
-    losses = {name: Curve(at, np.array([entry.get(name, np.nan) for entry in steps], float)) for name in names}
+    losses = {name: Curve(numbers, np.array([entry.get(name, np.nan) for entry in steps], float)) for name in names}
     means = {name: _means(curve) for name, curve in losses.items()}
     rates = np.array([entry["lr"] for entry in steps], float)
     return [
         _chart("Losses, means of neighboring steps", "step", means),
-        _chart("Learning rate", "step", {"learning rate": Curve(at, rates)}),
+        _chart("Learning rate", "step", {"learning rate": Curve(numbers, rates)}),
     ]
 
 
@@ -84,12 +84,12 @@ def _scores(evaluations: Sequence[Entry]) -> list[Markup]:
     """Return the charts of AP: of boxes, of what else the model finds, and of each class; or those of mIoU."""
     epochs = np.array([entry["epoch"] for entry in evaluations], float)
     every = [entry["evaluation"] for entry in evaluations]
-    kinds = {name: [each[name] for each in every] for name in MORE_KINDS if name in every[0]}
+    kinds = {name: [metrics[name] for metrics in every] for name in MORE_KINDS if name in every[0]}
     if "AP" in every[0]:
         kinds = {"": every, **kinds}
     scores = {
-        f"{kind} {name}".strip(): Curve(epochs, _known([each[name] for each in found]))
-        for kind, found in kinds.items()
+        f"{kind} {name}".strip(): Curve(epochs, _known([metrics[name] for metrics in rows]))
+        for kind, rows in kinds.items()
         for name in shown_scores(kind)
     }
     classes = [Curve(epochs, values) for values in _by_class(evaluations).values()]
@@ -121,10 +121,10 @@ def _by_class(evaluations: Sequence[Entry]) -> dict[str, Floats]:
     """
     evaluated = [entry["evaluation"] for entry in evaluations]
     if _score_of_class(evaluations) == "IoU":
-        found = [each["semantic"]["iou"] for each in evaluated]
+        by_class = [metrics["semantic"]["iou"] for metrics in evaluated]
     else:
-        found = [each.get("rotated", each).get("AP_by_class", {}) for each in evaluated]
-    return {name: _known([each.get(name, -1) for each in found]) for name in found[-1]}
+        by_class = [metrics.get("rotated", metrics).get("AP_by_class", {}) for metrics in evaluated]
+    return {name: _known([classes.get(name, -1) for classes in by_class]) for name in by_class[-1]}
 
 
 def _known(scores: Sequence[float]) -> Floats:
@@ -136,7 +136,7 @@ def _known(scores: Sequence[float]) -> Floats:
 def _means(curve: Curve) -> Curve:
     """Return the means of neighboring points, at most as many as a line shows."""
     parts = min(len(curve.x), MOST_POINTS)
-    x, y = (np.array([part.mean() for part in np.array_split(each, parts)]) for each in curve)
+    x, y = (np.array([part.mean() for part in np.array_split(values, parts)]) for values in curve)
     return Curve(x, y)
 
 
@@ -150,7 +150,7 @@ def _chart(title: str, x: str, curves: dict[str, Curve], faint: Sequence[Curve] 
         title,
         x,
         "",
-        {name: Line(*curve, COLORS[at % len(COLORS)]) for at, (name, curve) in enumerate(shown.items())},
+        {name: Line(*curve, COLORS[number % len(COLORS)]) for number, (name, curve) in enumerate(shown.items())},
         [Line(*curve, GREY, 1) for curve in below],
         x_range=(0, float(last)),
         y_range=(0, round_up(highest)),

@@ -86,9 +86,9 @@ def _evaluate_maps(model: nn.Module, val: Loader, after_batch: Callable[[], None
     for batch in val:
         scores = model(batch.images)
         evaluator.update(batch, scores)
-        for at, image_id in enumerate(batch.image_id.tolist()):
+        for index, image_id in enumerate(batch.image_id.tolist()):
             if len(drawn) < PICTURES:
-                drawn[image_id] = classes_in_source(batch, scores, at).numpy()
+                drawn[image_id] = classes_in_source(batch, scores, index).numpy()
         after_batch()
     evaluator.gather()
     metrics = asdict(evaluator.compute())

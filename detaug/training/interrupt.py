@@ -42,12 +42,14 @@ def deferred_interrupt() -> Iterator[Interrupt]:
 
     is_main = threading.current_thread() is threading.main_thread()
     possible = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    free = [each for each in possible if signal.getsignal(each) is signal.default_int_handler]
+    free = [
+        signal_number for signal_number in possible if signal.getsignal(signal_number) is signal.default_int_handler
+    ]
     changed = free if is_main and not dist.is_initialized() else []
-    for each in changed:
-        signal.signal(each, on_signal)
+    for signal_number in changed:
+        signal.signal(signal_number, on_signal)
     try:
         yield interrupt
     finally:
-        for each in changed:
-            signal.signal(each, signal.default_int_handler)
+        for signal_number in changed:
+            signal.signal(signal_number, signal.default_int_handler)

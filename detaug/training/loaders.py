@@ -88,7 +88,7 @@ def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int, steps: int) -> No
     `until_epoch=epochs` is intended: mosaics never end. `steps`: of an epoch.
     """
     recipe = ops if isinstance(ops, Stages) else Stages([(0, ops)])
-    ends = [getattr(op, "until_epoch", None) or 0 for _, each in recipe.stages for op in each]
+    ends = [getattr(op, "until_epoch", None) or 0 for _, stage_ops in recipe.stages for op in stage_ops]
     starts = [start // (1 if recipe.by == "epoch" else steps) for start, _ in recipe.stages]
     late = [start for start in starts if start >= epochs] + [end for end in ends if end > epochs]
     if late:
@@ -132,8 +132,8 @@ def evaluation_resize(options: TrainOptions) -> Resize:
     if options.recipe:
         recipe = _recipe_of_file(options.recipe, options.ops)
         ops = recipe.stages[-1].ops if isinstance(recipe, Stages) else recipe
-        at, resize = next(((at, op) for at, op in enumerate(ops) if isinstance(op, Resize)), (0, None))
-        crops = any(op.stage == "view" and op.size_after == "fixed" for op in ops[at + 1 :])
+        index, resize = next(((index, op) for index, op in enumerate(ops) if isinstance(op, Resize)), (0, None))
+        crops = any(op.stage == "view" and op.size_after == "fixed" for op in ops[index + 1 :])
         final = resize is not None and resize.one_size and not crops
     if resize is None:
         return make_resize(size)

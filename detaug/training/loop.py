@@ -167,11 +167,11 @@ def _write_curves(training: Training) -> Path:
 def _keep_best(training: Training) -> None:
     """Write best.pt if the last evaluation is the best so far. Every rank must call this function."""
     finds = MODELS[training.options.model].finds
-    found = [training.evaluation.get(finds, training.evaluation).get(training.score_name, -1.0)]  # of the first rank
+    score = [training.evaluation.get(finds, training.evaluation).get(training.score_name, -1.0)]  # of the first rank
     if dist.is_initialized():
-        dist.broadcast_object_list(found, src=0)
-    if found[0] > training.best:
-        training.best, training.not_better = found[0], 0
+        dist.broadcast_object_list(score, src=0)
+    if score[0] > training.best:
+        training.best, training.not_better = score[0], 0
         _write_model(training, "best.pt")
     else:
         training.not_better += 1
@@ -220,8 +220,8 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
     if is_first_rank():
         mark_run(options.output)
         stack.enter_context(locked_folder(options.output, wait=False))
-        for each in (path, options.output / "best.pt", options.output / "model.pt"):
-            remove_leftovers(each)
+        for file in (path, options.output / "best.pt", options.output / "model.pt"):
+            remove_leftovers(file)
     if path.exists():
         replaced = load_checkpoint(training)
         progress.say(f"{path}: resumed after step {training.step}")
@@ -291,8 +291,8 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
     if "AP" in evaluation:
         parts = {"evaluation": evaluation, **parts}
     return "  ".join(
-        "  ".join([name, *(f"{score} {score_text(each[score])}" for score in shown_scores(name))])
-        for name, each in parts.items()
+        "  ".join([name, *(f"{score} {score_text(scores[score])}" for score in shown_scores(name))])
+        for name, scores in parts.items()
     )
 
 

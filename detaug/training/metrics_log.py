@@ -43,7 +43,10 @@ class MetricsLog:
             return {}
         names, values = list(self.pending[0].losses), self._means_over_ranks()
         steps = zip(count(step - len(self.pending) + 1), self.pending, values.tolist(), strict=False)
-        lines = [{"step": at, "lr": each.lr, **dict(zip(names, row, strict=True))} for at, each, row in steps]
+        lines = [
+            {"step": number, "lr": step_losses.lr, **dict(zip(names, row, strict=True))}
+            for number, step_losses, row in steps
+        ]
         self.pending = []
         lines[-1] |= rates
         self.write(lines)
@@ -53,7 +56,7 @@ class MetricsLog:
 
     def _means_over_ranks(self) -> torch.Tensor:
         """Return (steps, losses) float32."""
-        values = torch.stack([torch.stack(list(each.losses.values())) for each in self.pending]).float()
+        values = torch.stack([torch.stack(list(step_losses.losses.values())) for step_losses in self.pending]).float()
         if dist.is_initialized():
             dist.all_reduce(values)
             values /= dist.get_world_size()

@@ -58,7 +58,7 @@ class Optimization:
             loss = torch.stack(list(losses.values())).sum()
         self._update(loss)
         self._update_average(number)
-        return StepLosses(lr, {"loss": loss.detach(), **{name: each.detach() for name, each in losses.items()}})
+        return StepLosses(lr, {"loss": loss.detach(), **{name: value.detach() for name, value in losses.items()}})
 
     def _update(self, loss: Tensor) -> None:
         self.optimizer.zero_grad()
@@ -107,10 +107,10 @@ def make_optimizer(model: nn.Module, options: TrainOptions) -> torch.optim.Optim
     if hasattr(model, "parameter_groups"):  # of `DetrDetector`
         groups: list[dict[str, Any]] = model.parameter_groups(decay)  # type: ignore[operator]
     else:
-        parameters = [each for each in model.parameters() if each.requires_grad]
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [each for each in parameters if each.ndim > 1], "weight_decay": decay},
-            {"params": [each for each in parameters if each.ndim <= 1], "weight_decay": 0.0},
+            {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": decay},
+            {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
         ]
     if options.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=1.0)

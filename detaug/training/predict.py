@@ -118,21 +118,24 @@ class TrainedModel:
         if self.finds == "semantic":
             with torch.inference_mode():
                 scores = self.model(batch.images)
-            return [{"semantic": classes_in_source(batch, scores, at)} for at in range(len(batch))]
+            return [{"semantic": classes_in_source(batch, scores, index)} for index in range(len(batch))]
         with torch.inference_mode():
             every = Detections.of(batch, self.model(images_for(self.model, batch)), min_score)
         detections = []
-        for found in every:
-            each = {"boxes": torch.from_numpy(found.boxes).float()}
-            each |= {"scores": torch.tensor(found.scores), "labels": torch.tensor(found.labels, dtype=torch.int64)}
-            if found.masks is not None:
-                each["masks"] = torch.from_numpy(found.masks)
-            if found.corners is not None:
-                each["corners"] = torch.from_numpy(found.corners).float()
-            if found.keypoints is not None:
-                points = torch.from_numpy(found.keypoints).float()
-                each["keypoints"] = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1)
-            detections.append(each)
+        for objects in every:
+            arrays = {"boxes": torch.from_numpy(objects.boxes).float()}
+            arrays |= {
+                "scores": torch.tensor(objects.scores),
+                "labels": torch.tensor(objects.labels, dtype=torch.int64),
+            }
+            if objects.masks is not None:
+                arrays["masks"] = torch.from_numpy(objects.masks)
+            if objects.corners is not None:
+                arrays["corners"] = torch.from_numpy(objects.corners).float()
+            if objects.keypoints is not None:
+                points = torch.from_numpy(objects.keypoints).float()
+                arrays["keypoints"] = torch.cat([points, torch.ones_like(points[..., :1])], dim=-1)
+            detections.append(arrays)
         return detections
 
     def _predict_in_tiles(
@@ -140,14 +143,14 @@ class TrainedModel:
     ) -> dict[str, Tensor]:
         size = image.shape[:2]
         windows = plan_tiles(np.array([size]), tile, overlap).windows
-        found = []
+        tiles = []
         for x, y, width, height in windows.tolist():
-            found.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), 0))
-            if "masks" in found[0]:
+            tiles.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), 0))
+            if "masks" in tiles[0]:
                 raise InputError("tile is for models of boxes and keypoints, and this one finds masks; leave it out")
-        merged = merge_tiles(found, windows, size)
+        merged = merge_tiles(tiles, windows, size)
         high = merged["scores"] >= min_score  # only now: a cut box gives way to a whole one of a lower score
-        return {name: each[high] for name, each in merged.items()}
+        return {name: values[high] for name, values in merged.items()}
 
     def draw(self, image: OneImage, *, min_score: float = SCORE) -> Image.Image:
         """Draw the detections on the image: boxes, scores, masks, skeletons, rotated boxes; or classes.
@@ -155,33 +158,39 @@ class TrainedModel:
         Arguments as in `predict`.
         """
         pixels = pixels_of(image)
-        found = self._predict(pixels, min_score)
-        return self.draw_found(pixels, {name: each.numpy() for name, each in found.items()})
+        detections = self._predict(pixels, min_score)
+        return self.draw_found(pixels, {name: values.numpy() for name, values in detections.items()})
 
-    def draw_found(self, pixels: NDArray[np.uint8], found: Mapping[str, NDArray[Any]]) -> Image.Image:
+    def draw_found(self, pixels: NDArray[np.uint8], detections: Mapping[str, NDArray[Any]]) -> Image.Image:
         """Return an image of an image (H, W, 3) with detections, as `predict` finds them, as arrays."""
-        if "semantic" in found:
-            marks = MapMarks(found["semantic"], -1, dict(enumerate(self.class_names)))
+        if "semantic" in detections:
+            marks = MapMarks(detections["semantic"], -1, dict(enumerate(self.class_names)))
             return draw_map(pixels, marks, class_colors(self.class_names))
-        names = [self.class_names[label] for label in found["labels"].tolist()]
-        texts = [f"{name} {score:.2f}" for name, score in zip(names, found["scores"].tolist(), strict=True)]
+        names = [self.class_names[label] for label in detections["labels"].tolist()]
+        texts = [f"{name} {score:.2f}" for name, score in zip(names, detections["scores"].tolist(), strict=True)]
         colors = class_colors(self.class_names)
         picture = Image.fromarray(pixels)
-        below = draw_masks(picture, found["masks"], [colors[name] for name in names]) if "masks" in found else picture
-        picture = draw_boxes(below, found["boxes"], names, labels=texts, colors=colors, corners=found.get("corners"))
+        below = (
+            draw_masks(picture, detections["masks"], [colors[name] for name in names])
+            if "masks" in detections
+            else picture
+        )
+        picture = draw_boxes(
+            below, detections["boxes"], names, labels=texts, colors=colors, corners=detections.get("corners")
+        )
         if self.keypoints is None:
             return picture
-        points = found["keypoints"][..., :2]
-        return draw_key_points(picture, marks_of_classes(self.keypoints, found["labels"] - 1, points))
+        points = detections["keypoints"][..., :2]
+        return draw_key_points(picture, marks_of_classes(self.keypoints, detections["labels"] - 1, points))
 
     def _predict(self, image: NDArray[np.uint8], min_score: float) -> dict[str, Tensor]:
         samples = batch([image], device=self.device).then(*self.ops)
         with torch.inference_mode():
-            (found,) = self.model(torch.from_numpy(samples.images[0])[None].to(self.device))
+            (predictions,) = self.model(torch.from_numpy(samples.images[0])[None].to(self.device))
         if self.finds == "semantic":
             to_output, output = torch.from_numpy(samples.matrix[0]), samples.images[0].shape[1:]
-            return {"semantic": classes_of_pixels(found, to_output, image.shape[:2], output)}
-        boxes, scores, labels = (found[name].cpu() for name in ("boxes", "scores", "labels"))
+            return {"semantic": classes_of_pixels(predictions, to_output, image.shape[:2], output)}
+        boxes, scores, labels = (predictions[name].cpu() for name in ("boxes", "scores", "labels"))
         to_source = torch.from_numpy(invert(samples.matrix))
         boxes = move_boxes(boxes[None], to_source)[0]
         height, width, _ = image.shape
@@ -189,14 +198,14 @@ class TrainedModel:
         in_image = (inside[:, 2:] - inside[:, :2] >= THIN).all(1)  # the others lie in the fill of a letterbox
         high = (scores >= min_score) & in_image
         detections = {"boxes": inside[high], "scores": scores[high], "labels": labels[high]}
-        if "masks" in found:
+        if "masks" in predictions:
             to_output = torch.from_numpy(samples.matrix[0])
-            parts = move_masks(found["masks"][high.to(self.device), 0], to_output, height, width)
+            parts = move_masks(predictions["masks"][high.to(self.device), 0], to_output, height, width)
             detections["masks"] = torch.cat([part.cpu() for part in parts])
-        if "corners" in found:
-            detections["corners"] = move_points(found["corners"].cpu()[high][None], to_source)[0]
+        if "corners" in predictions:
+            detections["corners"] = move_points(predictions["corners"].cpu()[high][None], to_source)[0]
         if self.keypoints is not None:
-            points = found["keypoints"].cpu()[high]
+            points = predictions["keypoints"].cpu()[high]
             moved = move_points(points[None, ..., :2], to_source)[0]
             detections["keypoints"] = torch.cat([moved, points[..., 2:].to(moved)], dim=-1)
         return detections
@@ -206,7 +215,7 @@ def keypoints_entry(key_points: KeyPoints | None) -> dict[str, Any]:
     """Return the entry of model.pt for the keypoints of a model, {} without any."""
     if key_points is None:
         return {}
-    names, skeletons = map(list, key_points.names), [[[*bone] for bone in each] for each in key_points.skeletons]
+    names, skeletons = map(list, key_points.names), [[[*bone] for bone in bones] for bones in key_points.skeletons]
     entry = {"count": key_points.count, "names": [*names], "skeletons": skeletons}
     return {"keypoints": entry | {"swapped": key_points.swapped.tolist(), "flips_unknown": key_points.flips_unknown}}
 

@@ -113,9 +113,9 @@ def _download(url: str, path: Path, md5: str) -> None:
     try:
         torch.hub.download_url_to_file(url, str(partial), progress=sys.stderr.isatty())
         with partial.open("rb") as file:
-            found = hashlib.md5(file.read(), usedforsecurity=False).hexdigest()
-        if found != md5:
-            raise RuntimeError(f"its MD5 is {found} and must be {md5}")
+            digest = hashlib.md5(file.read(), usedforsecurity=False).hexdigest()
+        if digest != md5:
+            raise RuntimeError(f"its MD5 is {digest} and must be {md5}")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -246,9 +246,11 @@ class RotatedFCOS(FCOS):  # type: ignore[misc]
         """Return the losses of classes, boxes and center-ness, each per place that is to predict a box."""
         places = Places.of(anchors[0])  # the same for each image of a stack
         levels = torch.stack([level[0] for level in torch.split(places.strides, list(num_anchors_per_level))])
-        matches = [match(each["rotated"], places, levels, self.center_sampling_radius) for each in targets]
-        image = torch.cat([each.place.new_full((len(each.place),), at) for at, each in enumerate(matches)])
-        place, centerness = (torch.cat([each[column] for each in matches]) for column in (0, 2))
+        matches = [match(target["rotated"], places, levels, self.center_sampling_radius) for target in targets]
+        image = torch.cat(
+            [matched.place.new_full((len(matched.place),), index) for index, matched in enumerate(matches)]
+        )
+        place, centerness = (torch.cat([matched[column] for matched in matches]) for column in (0, 2))
         pairs = [*zip(targets, matches, strict=True)]
         boxes, labels = (torch.cat([target[name][own.box] for target, own in pairs]) for name in ("rotated", "labels"))
         logits = head_outputs["cls_logits"]
@@ -287,8 +289,8 @@ class RotatedFCOS(FCOS):  # type: ignore[misc]
             kept = rotated_nms(corners, scores, labels, self.nms_thresh)[: self.detections_per_img]
             around = torch.cat([corners.amin(1), corners.amax(1)], 1).clamp(min=0)
             around = around.minimum(around.new_tensor([width, height, width, height]))
-            found = {"boxes": around, "corners": corners, "scores": scores, "labels": labels}
-            detections.append({name: values[kept] for name, values in found.items()})
+            objects = {"boxes": around, "corners": corners, "scores": scores, "labels": labels}
+            detections.append({name: values[kept] for name, values in objects.items()})
         return detections
 
 

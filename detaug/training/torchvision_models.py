@@ -91,8 +91,8 @@ class PassThrough(nn.Module):
         if isinstance(images, Tensor) and images.shape[-2:] == (height, width):
             return ImageList(images, sizes), targets
         stack = images[0].new_zeros(len(images), 3, height, width)
-        for at, (image, (h, w)) in enumerate(zip(images, sizes, strict=True)):
-            stack[at, :, :h, :w] = image
+        for index, (image, (h, w)) in enumerate(zip(images, sizes, strict=True)):
+            stack[index, :, :h, :w] = image
         return ImageList(stack, sizes), targets
 
     def postprocess(self, result: Any, image_sizes: Any, _original_sizes: Any) -> Any:
@@ -103,12 +103,12 @@ class PassThrough(nn.Module):
         from torchvision.models.detection.roi_heads import paste_masks_in_image
 
         detections = []
-        for found, size in zip(result, image_sizes, strict=False):  # in training there are no detections
-            objects = found["labels"] > 0
-            found = {name: each[objects] for name, each in found.items()}
-            if "masks" in found:
-                found["masks"] = paste_masks_in_image(found["masks"], found["boxes"], size)
-            detections.append(found)
+        for output, size in zip(result, image_sizes, strict=False):  # in training there are no detections
+            is_object = output["labels"] > 0
+            output = {name: values[is_object] for name, values in output.items()}
+            if "masks" in output:
+                output["masks"] = paste_masks_in_image(output["masks"], output["boxes"], size)
+            detections.append(output)
         return detections
 
 

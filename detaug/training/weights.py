@@ -49,7 +49,7 @@ def load_weights(detector: Detector, path: Path) -> Loaded:
     """
     content = read_weights(path)
     weights: Any = content.get("model", content)
-    if not (isinstance(weights, Mapping) and weights and all(isinstance(each, Tensor) for each in weights.values())):
+    if not (isinstance(weights, Mapping) and weights and all(isinstance(value, Tensor) for value in weights.values())):
         raise InputError(f"{path} holds no state dict; save one with torch.save(model.state_dict(), ...)")
     own = detector.model.state_dict()
     if not any(
