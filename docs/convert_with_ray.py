@@ -24,11 +24,11 @@ def main() -> None:
     parser.add_argument("path")
     parser.add_argument("output")
     parser.add_argument("--parts", type=int, default=8)
-    given = parser.parse_args()
-    output = Path(given.output).absolute()
-    names = [str(output.with_name(f"{output.stem}-part-{number}.json")) for number in range(1, given.parts + 1)]
-    path = str(Path(given.path).absolute())
-    parts = [convert_part.remote(path, name, (number, given.parts)) for number, name in enumerate(names, 1)]
+    options = parser.parse_args()
+    output = Path(options.output).absolute()
+    names = [str(output.with_name(f"{output.stem}-part-{number}.json")) for number in range(1, options.parts + 1)]
+    path = str(Path(options.path).absolute())
+    parts = [convert_part.remote(path, name, (number, options.parts)) for number, name in enumerate(names, 1)]
     print(merge_coco(ray.get(parts), output))
     for name in names:
         Path(name).unlink()

@@ -130,8 +130,8 @@ def module_part(module: str, shown: str = "", defined_in: str = "") -> str:
     thing = getattr(da, shown.rpartition(".")[2])
     functions = [
         name
-        for name, each in vars(thing).items()
-        if inspect.isfunction(each) and each.__module__.startswith(defined_in or module) and not name.startswith("_")
+        for name, value in vars(thing).items()
+        if inspect.isfunction(value) and value.__module__.startswith(defined_in or module) and not name.startswith("_")
     ]
     module_text = f".. automodule:: {module}\n   :no-index:\n\n"
     return module_text + "".join(f".. autofunction:: {shown}.{name}\n\n" for name in functions)
@@ -174,7 +174,7 @@ def inline(text: str) -> str:
     ":py:obj:`Resize <detaug.Resize>`, like torchvision's ``Resize``"
     """
     words, names = CODE.split(text)[::2], CODE.findall(text)
-    plain = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", each) for each in words]
+    plain = [re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", word) for word in words]
     linked = [
         f"``{name}``" if before.endswith(("'s ", "' ")) else code(name)
         for before, name in zip(words, names, strict=False)

@@ -115,7 +115,7 @@ def first_page(source: Path, api_pages: list[str]) -> str:
     landing = "\n".join([(HERE / "landing.md").read_text(encoding="utf-8"), *sections])
     api = [f"api/{page}" for page in api_pages]
     parts = {
-        caption: [each for page in pages for each in (api if page == "api" else [page])]
+        caption: [name for page in pages for name in (api if page == "api" else [page])]
         for caption, pages in NAVIGATION.items()
     }
     first = rewrite_links(landing, ROOT / "README.md", source)

@@ -175,7 +175,7 @@ def draw(example: str, photos: list[Photo]) -> list[Tile]:
     op = eval(example, {"da": da})
     before = [] if op.stage in ("view", "render") else [da.Resize(SIZE)]
     results = [augment(photos, ops, SEED) for ops in (before, [*before, op])]
-    return [step_tile(results, at, 1) for at in range(DRAWS)]
+    return [step_tile(results, number, 1) for number in range(DRAWS)]
 
 
 def is_random(example: str) -> bool:

@@ -17,7 +17,7 @@ def write_notebooks(notebooks: Path, folder: Path) -> None:
     names = []
     for path in sorted(notebooks.glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        parts = [part for at, cell in enumerate(cells) for part in _parts(cell, folder, f"{path.stem}-{at}")]
+        parts = [part for number, cell in enumerate(cells) for part in _parts(cell, folder, f"{path.stem}-{number}")]
         (folder / f"{path.stem}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         names.append(path.stem)
     listed = "\n".join(names)
@@ -33,11 +33,11 @@ def _parts(cell: dict[str, Any], folder: Path, name: str) -> list[str]:
             text = text.replace(f"attachment:{title}", _picture(content, folder, f"{name}-{title.partition('.')[0]}"))
         return [text]
     parts = [_fenced("python", text)]
-    for at, output in enumerate(cell["outputs"]):
+    for number, output in enumerate(cell["outputs"]):
         data = output.get("data", {})
         printed = "".join(output.get("text", "") or data.get("text/plain", ""))
         if KINDS.keys() & data.keys():
-            parts.append(f"![output]({_picture(data, folder, f'{name}-{at}')})")
+            parts.append(f"![output]({_picture(data, folder, f'{name}-{number}')})")
         elif printed.strip():
             parts.append(_fenced("text", printed.rstrip()))
     return parts
@@ -50,7 +50,7 @@ def _fenced(language: str, text: str) -> str:
 
 def _picture(data: dict[str, str], folder: Path, name: str) -> str:
     """Write the image of an output, and return its file name."""
-    kind = next(each for each in KINDS if each in data)
+    kind = next(kind for kind in KINDS if kind in data)
     file = f"{name}.{KINDS[kind]}"
     (folder / file).write_bytes(base64.b64decode("".join(data[kind])))
     return file
