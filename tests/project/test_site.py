@@ -114,6 +114,19 @@ def test_every_document_is_a_page(site: Path) -> None:
     ] == []
 
 
+def test_every_page_is_within_two_clicks_of_the_first(site: Path) -> None:
+    near = {site / "index.html"} | linked_from(site / "index.html")
+    reached = near.union(*map(linked_from, near))
+    pages = {path for path in site.rglob("*.html") if "_" not in path.relative_to(site).parts[0]}
+    assert len(pages) > 60
+    assert {path.name for path in pages - reached} == {"genindex.html", "search.html"}
+
+
+def linked_from(page: Path) -> set[Path]:
+    links = [each["href"].partition("#")[0] for tag, each in Tags(page).found if tag == "a" and "href" in each]
+    return {(page.parent / link).resolve() for link in links if link.endswith(".html")}
+
+
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     loaded = {path: loaded_by(path) for path in site.rglob("*.html")}
     loaded |= {path: loaded_by_style(path) for path in site.rglob("*.css")}
