@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -45,6 +46,20 @@ def classes() -> Iterator[tuple[str, int]]:
 
 def test_only_what_users_import_and_all_folders_need_lies_in_the_top_folder() -> None:
     assert {path.stem for path in PACKAGE.glob("*.py")} == FACE | GROUND_FLOOR
+
+
+TESTED_ELSEWHERE = {"findings": "check", "pages": "report", "trainers": "training"}
+"""Rooms without tests of their own: by room, those of which room test them."""
+
+
+def test_each_room_has_a_folder_of_tests_and_a_row_in_the_table_of_folders() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    tested = {path.parent.name for path in REPOSITORY.glob("tests/*/test_*.py")}
+    assert {"loading", "converters"} <= rooms
+    assert rooms - tested <= {*TESTED_ELSEWHERE}
+    assert {*TESTED_ELSEWHERE.values()} <= tested
+    table = (REPOSITORY / "CONTRIBUTING.md").read_text().partition("## Folders")[2].partition("\n## ")[0]
+    assert [room for room in sorted(rooms) if not re.search(rf"`(?:detaug/)?{room}(?:\.py)?[/`]", table)] == []
 
 
 @pytest.mark.slow
