@@ -1527,6 +1527,102 @@ MUTANTS: list[Mutant] = [
         " * scale",
         "tests/maps/test_maps.py::test_a_scale_holds_for_all_files_and_does_not_overflow",
     ),
+    Mutant(
+        "detaug/cli/main.py",
+        "words[index] = RENAMED[old] + equals + value",
+        "words[index] = RENAMED[old] + value",
+        "tests/project/test_old_names.py::test_old_options_on_the_command_line",
+    ),
+    Mutant(
+        "detaug/cli/main.py",
+        '            if word == "--":\n                break\n',
+        "",
+        "tests/project/test_old_names.py::test_old_options_on_the_command_line",
+    ),
+    Mutant(
+        "detaug/files/matching.py",
+        "return index < len(self.names) and self.names[index] == name",
+        "return index < len(self.names)",
+        "tests/converters/test_parts.py::test_voc",
+    ),
+    Mutant(
+        "detaug/files/matching.py",
+        "return exact or tuple(images)",
+        "return tuple(images)",
+        "tests/converters/test_voc_to_coco.py::test_of_images_with_one_stem_the_filename_names_one",
+    ),
+    Mutant(
+        "detaug/findings/finding.py",
+        "hours = round(seconds / 3600)",
+        "hours = round(minutes / 24)",
+        "tests/outputs/test_texts.py::test_times_have_one_or_two_units",
+    ),
+    Mutant(
+        "detaug/findings/finding.py",
+        "if rate >= 9.95 else",
+        "if rate >= 9 else",
+        "tests/outputs/test_texts.py::test_a_low_rate_is_not_0",
+    ),
+    Mutant(
+        "detaug/machine/cores.py",
+        "yield int(limit[0]) - int(used[0]) + _file_cache(group)",
+        "yield int(limit[0]) - int(used[0])",
+        "tests/machine/test_machine.py::test_limits_of_version_2",
+    ),
+    Mutant(
+        "detaug/machine/cores.py",
+        'if len(quota) == 2 and quota[0] not in ("max", "-1"):',
+        'if len(quota) == 2 and quota[0] != "max":',
+        "tests/machine/test_machine.py::test_no_quota_of_version_1",
+    ),
+    Mutant(
+        "detaug/outputs/part.py",
+        "for number in (self.number - 1, self.number))",
+        "for number in (self.number, self.number + 1))",
+        "tests/converters/test_parts.py::test_labelme",
+    ),
+    Mutant(
+        "detaug/outputs/part.py",
+        "if not 1 <= number <= of:",
+        "if not 0 <= number <= of:",
+        "tests/converters/test_parts.py::test_what_is_refused",
+    ),
+    Mutant(
+        "detaug/pipelines/scaled_decoding.py",
+        ".min(1)  # source pixels",
+        ".max(1)  # source pixels",
+        "tests/pipelines/test_scaled_decoding.py::test_scales",
+    ),
+    Mutant(
+        "detaug/pipelines/scaled_decoding.py",
+        'shrinks, side="right")',
+        'shrinks, side="left")',
+        "tests/pipelines/test_scaled_decoding.py::test_scales",
+    ),
+    Mutant(
+        "detaug/recipes/stages.py",
+        "for start, ops in reversed(self.stages) if start <= epoch)",
+        "for start, ops in reversed(self.stages) if start < max(epoch, 1))",
+        "tests/loading/test_stages.py::test_a_stage_begins_at_its_epoch",
+    ),
+    Mutant(
+        "detaug/recipes/stages.py",
+        "or sorted(set(starts)) != starts:",
+        "or sorted(starts) != starts:",
+        "tests/loading/test_stages.py::test_epochs_that_do_not_grow",
+    ),
+    Mutant(
+        "detaug/report/charts.py",
+        "max(HEIGHT * count / top, LEAST_COLUMN) if count else 0",
+        "HEIGHT * count / top",
+        "tests/report/test_html_report.py::test_one_box_is_seen_beside_thousands",
+    ),
+    Mutant(
+        "detaug/report/charts.py",
+        "(high[:, 0], high[:, 1], 1),",
+        "(high[:, 0], high[:, 1], -1),",
+        "tests/report/test_html_report.py::test_the_map_of_boxes_is_dark_where_they_are",
+    ),
 ]
 
 

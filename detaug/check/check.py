@@ -136,7 +136,7 @@ def check_coco(
     findings += _check_pixels(table, folder, headers, progress, limits, own, bands)
     if opened := decode and not isolated:  # videos are opened in this process
         findings += check_videos(table, folder, headers, _own_rows(headers, own))
-    findings.sort(key=lambda finding: _ORDER[finding.kind])
+    findings = sorted(filter(len, findings), key=lambda finding: _ORDER[finding.kind])
     _check_dropped(table, drop_classes)
     cleaned = None
     if clean is not None:

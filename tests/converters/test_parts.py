@@ -19,7 +19,15 @@ from test_labelme import SHAPES, labelme, shape
 
 import detaug as da
 from detaug.check import decode as check_decode
-from detaug.converters import ConversionError, check_coco, coco_to_yolo, convert_to_coco, merge_coco, pack_coco
+from detaug.converters import (
+    ConversionError,
+    InputError,
+    check_coco,
+    coco_to_yolo,
+    convert_to_coco,
+    merge_coco,
+    pack_coco,
+)
 
 
 def joined(tmp_path: Path, root: Path, count: int, **options: Any) -> tuple[bytes, bytes]:
@@ -235,6 +243,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         convert_to_coco(root, tmp_path / f"{number}.json", part=(number, 3))
     convert_to_coco(root, tmp_path / "whole.json")
+    for part in ((0, 3), (4, 3)):
+        with pytest.raises(InputError, match="part must be I/N with I from 1 to N, got"):
+            convert_to_coco(root, tmp_path / "out.json", part=part)
     changed = json.loads((tmp_path / "1.json").read_bytes())
     one, two, three = (tmp_path / f"{number}.json" for number in (1, 2, 3))
     out = tmp_path / "out.json"

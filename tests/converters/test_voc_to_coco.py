@@ -578,6 +578,15 @@ def test_the_filename_finds_what_the_stem_does_not(tmp_path: Path, filename: str
     assert kinds(summary) == {"filename-used": 1}
 
 
+def test_of_images_with_one_stem_the_filename_names_one(tmp_path: Path) -> None:
+    xml = voc_xml(box_xml(1, 1, 9, 9), filename="photo.png")
+    images = {"photo.jpg": image_bytes(), "photo.png": image_bytes(kind="PNG")}
+    document, summary = convert(devkit(tmp_path / "voc", {"a": xml}, images))
+    assert kinds(summary) == {"filename-used": 1, "unlabeled-kept": 1}
+    names = {image["id"]: image["file_name"] for image in document["images"]}
+    assert names[document["annotations"][0]["image_id"]] == "photo.png"
+
+
 @pytest.mark.parametrize("filename", ["", "../outside.jpg", "{}/outside.jpg", "..", "/", "nothing.jpg", "\u202e"])
 def test_an_image_outside_the_folder_is_not_found(tmp_path: Path, filename: str) -> None:
     (tmp_path / "outside.jpg").write_bytes(image_bytes())

@@ -227,6 +227,11 @@ def test_epochs_that_do_not_grow(stages: Any) -> None:
         da.Stages(stages)
 
 
+def test_a_stage_begins_at_its_epoch() -> None:
+    stages = da.Stages([(0, MIDDLE), (5, END)])
+    assert [stages.at(epoch) == tuple(END) for epoch in (0, 4, 5, 6)] == [False, False, True, True]
+
+
 @pytest.mark.parametrize("epoch", [-1, 1.5, "2", None])
 def test_what_is_no_epoch(epoch: Any) -> None:
     with pytest.raises(da.InputError, match="epoch must be a whole number of at least 0"):

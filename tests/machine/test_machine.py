@@ -60,6 +60,14 @@ def test_limits_of_version_2(tmp_path: Path, quota: str, cores: int | None) -> N
     assert available_memory(tmp_path) == 650000
 
 
+def test_no_quota_of_version_1(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "cpu"):  # of version 2's root, and of the controller's
+        folder.mkdir(exist_ok=True)
+        (folder / "cpu.cfs_quota_us").write_text("-1\n")
+        (folder / "cpu.cfs_period_us").write_text("100000\n")
+    assert available_cores(tmp_path) == len(os.sched_getaffinity(0))
+
+
 def test_without_control_groups_the_machine_decides(tmp_path: Path) -> None:
     assert available_cores(tmp_path) == len(os.sched_getaffinity(0))
     assert available_memory(tmp_path) > 1 << 20

@@ -55,6 +55,10 @@ def test_old_options_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
         assert (result.code, result.err) == (0, "warning: --shares is called --ratios now\n")
     devkit(tmp_path / "voc", {"a": voc_xml()}, {"a.jpg": image_bytes(), "b.jpg": image_bytes()})
     assert "unlabeled-skipped" in detaug("convert-voc", "voc", "-o", "voc.json", "--unlabelled", "skip").out
+    result = detaug("split", "-o", "a.json", "-o", "b.json", "--ratios", "1,1", "--", "--shares")  # a file
+    assert result.code == 2
+    assert "--shares" in result.err
+    assert "warning" not in result.err
     # An option of another command stays unknown there.
     assert "No such option '--shares'" in usage_error("merge", "all.json", "-o", "c.json", "--shares", "1,1")
 

@@ -245,6 +245,18 @@ def test_charts_know_width_from_height(tmp_path: Path) -> None:
     assert columns_of_map.max() == (len(dark) - 1) / len(dark)
 
 
+def test_the_map_of_boxes_is_dark_where_they_are(tmp_path: Path) -> None:
+    """One box in the middle of an image of 5,000 x 5,000 pixels."""
+    (picture,) = [
+        each for each in Page(page_of(tmp_path, [[1500, 2000, 500, 1000]])).pictures("png") if each.width == each.height
+    ]
+    darkness = 255 - np.asarray(picture.convert("L"), float)
+    dark = darkness > darkness.min()
+    rows, columns = (np.flatnonzero(dark.any(axis)) / len(dark) for axis in (1, 0))
+    assert (rows.min(), columns.min()) == pytest.approx((0.4, 0.3), abs=0.03)
+    assert (rows.max(), columns.max()) == pytest.approx((0.6, 0.4), abs=0.03)
+
+
 def test_one_box_is_seen_beside_thousands(tmp_path: Path) -> None:
     boxes = [[50 * (at % 60), 50 * (at // 60), 40, 40] for at in range(3000)]
     chart = charts(page_of(tmp_path, [*boxes, [0, 0, 2, 2]]))["Box size"]
