@@ -1019,9 +1019,21 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/boxes/map_loops.py",
-        "if _share(layers, number) >= most:",
-        "if _share(layers, number) > most:",
+        "range(first + count - 1, first - 1, -1)",
+        "range(first + count - 1, first, -1)",
         "tests/maps/test_maps.py::test_maps_follow_pixels",
+    ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
+        "seen = filled[number] & free",
+        "seen = filled[number]",
+        "tests/maps/test_maps.py::test_of_averages_of_averages_the_largest_share_counts",
+    ),
+    Mutant(
+        "detaug/boxes/map_loops.py",
+        "share += lengths[first // count, part]",
+        "share += lengths[0, part]",
+        "tests/maps/test_maps.py::test_of_averages_of_averages_the_largest_share_counts",
     ),
     Mutant(
         "detaug/boxes/layers.py",
@@ -1246,9 +1258,9 @@ MUTANTS: list[Mutant] = [
         "tests/maps/test_map_cache.py::test_runs_of_any_length",
     ),
     Mutant(
-        "detaug/loading/batch_maps.py",
-        "rim=0.5",
-        "rim=0.0",
+        "detaug/maps/sampling.py",
+        "RIM = 0.5",
+        "RIM = 0.0",
         "tests/maps/test_maps.py::test_maps_follow_pixels",
     ),
     Mutant(

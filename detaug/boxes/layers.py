@@ -32,7 +32,7 @@ NOTHING_SHOWN, ERASED_SHOWN = -1, -2
 """What `of_source` makes of them."""
 
 SAME = 1e-9
-"""Of an average: ends that are no farther apart were rounded differently."""
+"""Of an average: ends that differ by less were rounded differently."""
 MOST_PARTS = 62
 """Bits of a whole number that are used: six `MixUp` after each other."""
 

@@ -42,7 +42,7 @@ class MapFeed:
 
     def finish(self, reading: dict[int, Future[OwnMaps] | None]) -> MapsOfImages:
         """Wait for the maps. Raises BadFilesFound for images with one that cannot be used."""
-        found, bad = MapsOfImages({index: {} for index in reading}), BadFiles()
+        maps, bad = MapsOfImages({index: {} for index in reading}), BadFiles()
         for index, task in reading.items():
             if task is None:
                 continue
@@ -55,8 +55,8 @@ class MapFeed:
         if bad:
             raise BadFilesFound(bad)
         if self._table is not None:
-            self._table.add(found)
-        return found
+            self._table.add(maps)
+        return maps
 
     def _read(self, index: int) -> OwnMaps:
         return {name: maps.read(index) for name, maps in self._source.maps.items()}
