@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     parallel = "PYTEST_XDIST_WORKER" in os.environ
     if config.getoption("numprocesses", None) and not parallel:
         return
+    gc.disable()  # until pytest_collection_finish
     import torch
 
     if not torch.cuda.is_available():
@@ -41,6 +42,15 @@ def pytest_configure(config: pytest.Config) -> None:
         torch.set_num_threads(1)
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # for processes that tests start
         compile_once()
+
+
+def pytest_collection_finish() -> None:
+    """Take the modules and the tests out of the garbage collector's lists: each full collection would visit them all.
+
+    They are a million objects, for which it takes half a second, also where a test calls it.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_teardown() -> None:
