@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from fcntl import LOCK_EX, LOCK_SH, flock
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,14 +208,27 @@ def resident() -> int:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cached_pictures() -> Iterator[None]:
-    """Draw each image of the demo once: it takes 0.3 s, and test_shapes.py checks that it is always the same."""
+def cached_pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Draw each image of the demo once in a run: that takes 0.3 s. test_shapes.py checks that it is always the same."""
+    from drawn_once import drawn_once
+
     from detaug.demo import people, shapes, ships
 
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "drawn"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes, "paint", cache(shapes.paint))
-        patch.setattr(people, "paint_people", cache(people.paint_people))
-        patch.setattr(ships, "paint_ships", cache(ships.paint_ships))
+        patch.setattr(shapes, "paint", drawn_once(shapes.paint, folder))
+        patch.setattr(people, "paint_people", drawn_once(people.paint_people, folder))
+        patch.setattr(ships, "paint_ships", drawn_once(ships.paint_ships, folder))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_traces() -> Iterator[None]:
+    from short_traces import shorten_traces
+
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_traces(patch)
         yield
 
 
