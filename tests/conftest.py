@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it asks PyPI for the newest version when it is imported
 
+LONGEST = ("tests/training/", "tests/workflow/", "tests/project/")
+"""Rooms whose slow tests train, or run documents: up to half a minute each."""
+
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
@@ -102,6 +105,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = "slow" in config.option.markexpr
     config.hook.pytest_deselected(items=[item for item in items if not runs_here(item, slow)])
     items[:] = [item for item in items if runs_here(item, slow)]
+    if slow:  # else the longest begin last, and one process waits for the other
+        items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
 
 

@@ -402,13 +402,13 @@ def test_crossing_rings_of_many_points_and_of_none() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_annotations_take_seconds(tmp_path: Path) -> None:
-    """Processor time: 5.6 s were measured on one machine, and 3.2 s for reading the file, while others used it too."""
+def test_thirty_thousand_annotations_take_seconds(tmp_path: Path) -> None:
+    """Processor time: 5.6 s were measured for 100,000 on one machine, while others used it too."""
     (tmp_path / "images").mkdir()
     Image.new("RGB", (640, 480)).save(tmp_path / "images/a.jpg")
     rng, angles = np.random.default_rng(0), np.linspace(0, 2 * np.pi, 30, endpoint=False)
     annotations = []
-    for number in range(1, 100_001):
+    for number in range(1, 30_001):
         center, radius = rng.uniform((60, 60), (580, 420)), rng.uniform(20, 50, 30)
         ring = (center + radius[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)).round(2)
         low, high = ring.min(0), ring.max(0)
@@ -424,7 +424,7 @@ def test_a_hundred_thousand_annotations_take_seconds(tmp_path: Path) -> None:
     table = examine_file(write(tmp_path / "a.json", content))
     start = time.process_time()
     assert {found.kind for found in check_shapes(table)} == set()
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 6
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,8 @@ def run_command(command: str) -> None:
 def smaller_training(command: str) -> str:
     """Return a command that trains one epoch: of FILE.json IMAGES two small images, of PATH all."""
     small = re.sub(r"--epochs \d+|--time \w+", "", re.sub(r"--size \d+", "--size 160", command))
+    if "--model lraspp" in small and "--size" not in small:
+        small += " --size 160"
     if not re.match(r"detaug train (--\S+ \S+ )*\S+\.json [^-]", command):
         return f"{small} --epochs 1 --batch-size 8"
     for name in set(re.findall(r"\S+\.json\b", command)):

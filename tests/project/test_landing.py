@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -53,14 +54,24 @@ FOLDERS: dict[str, tuple[str, Callable[[], object]]] = {
 }
 """By a format: its tab, and what makes its folder."""
 
+FEW = {"train": 8, "val": 4}
+"""Images of each split: one step of training, and one evaluation."""
+
 
 @pytest.fixture
 def folder(demo_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo, its JSON files and a folder of its images; this process is in it."""
+    """A few images of the demo, their JSON files and a folder of them; this process is in it."""
     shutil.copytree(demo_folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(IMAGES, "images")
-    converters.voc_to_coco("demo/VOC", "val.json", split="val")
+    Path("images").mkdir()
+    classes = [row["name"] for row in json.loads(Path("train.json").read_text())["categories"]]
+    for split, count in FEW.items():
+        path = Path(f"demo/VOC/ImageSets/Main/{split}.txt")
+        stems = path.read_text().split()[:count]
+        path.write_text("".join(f"{stem}\n" for stem in stems))
+        for stem in stems:
+            shutil.copy2(f"{IMAGES}/{stem}.jpg", "images")
+        converters.voc_to_coco("demo/VOC", f"{split}.json", split=split, classes=classes)
     converters.merge_coco(["train.json", "val.json"], "all.json")
     return tmp_path
 
@@ -72,7 +83,7 @@ def test_every_tab_is_tested() -> None:
 @pytest.mark.usefixtures("cpu")
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_commands_of_a_tab_lead_to_a_detector(name: str, folder: Path) -> None:
-    """The training is made smaller: an epoch of two images, and a small model."""
+    """The training is made smaller: an epoch of few images, and a small model."""
     tab, make = FOLDERS[name]
     make()
     for block in blocks(tabs()[tab]):
