@@ -79,6 +79,7 @@ from detaug.ops.flips_and_crops import RandomBoxSafeCrop as RandomBoxSafeCrop
 from detaug.ops.flips_and_crops import RandomCrop as RandomCrop
 from detaug.ops.flips_and_crops import RandomHorizontalFlip as RandomHorizontalFlip
 from detaug.ops.flips_and_crops import RandomRotate90 as RandomRotate90
+from detaug.ops.flips_and_crops import RandomSizeCrop as RandomSizeCrop
 from detaug.ops.flips_and_crops import RandomVerticalFlip as RandomVerticalFlip
 from detaug.ops.flips_and_crops import RandomZoomOut as RandomZoomOut
 from detaug.ops.flips_and_crops import ScaleJitter as ScaleJitter

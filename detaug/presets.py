@@ -10,22 +10,25 @@ from detaug.errors import InputError
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.camera import Defocus, Downscale, MotionBlur, RandomGamma
 from detaug.ops.color_ops import ColorJitter, RandomGrayscale, RandomHSV, RandomPhotometricDistort
+from detaug.ops.containers import RandomApply, RandomChoice
 from detaug.ops.flips_and_crops import (
     CenterCrop,
     RandomBoxSafeCrop,
     RandomHorizontalFlip,
+    RandomSizeCrop,
     RandomVerticalFlip,
     RandomZoomOut,
     ScaleJitter,
 )
 from detaug.ops.iou_crop import RandomIoUCrop
-from detaug.ops.mixing import Mosaic
+from detaug.ops.mixing import MixUp, Mosaic
 from detaug.ops.noise import GaussianNoise
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
 from detaug.ops.resized_crop import RandomResizedCrop
 from detaug.ops.sanitize import SanitizeBoundingBoxes
+from detaug.recipes.stages import Stages
 
 Triple = tuple[float, float, float]
 
@@ -40,7 +43,18 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"detaug.presets has no recipe {name!r}; it has {', '.join(RECIPES)}")
 
 
-RECIPES = "ssd300", "retinanet", "yolo640", "for_problem", "imagenet", "imagenet_evaluation", "evaluation"
+RECIPES = (
+    "ssd300",
+    "retinanet",
+    "yolo640",
+    "rf_detr",
+    "d_fine",
+    "deim",
+    "for_problem",
+    "imagenet",
+    "imagenet_evaluation",
+    "evaluation",
+)
 
 
 def _check_no_size(name: str, mean: Any) -> None:
@@ -107,6 +121,119 @@ def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int 
         RandomPhotometricDistort(permute=False),
         Normalize(mean, std),
     ]
+
+
+@checks_names
+def rf_detr(size: int | tuple[int, int], mean: Triple = IMAGENET_MEAN, std: Triple = IMAGENET_STD) -> list[Op]:
+    """Return RF-DETR's training recipe: a square crop of half of the images, a flip, a square, Normalize.
+
+    All numbers are of rfdetr 1.11.2: `_build_train_resize_transforms` of rfdetr/datasets/coco.py has the crop, with
+    probability 0.5 of a side of 384 to 600 pixels, after a resize of the shorter side to 400, 500 or 600; a flip with
+    probability 0.5; `Normalize` of rfdetr/datasets/_torchvision.py has the mean and std of ImageNet.
+
+    Args:
+        size: (H, W), or one number for a square, in pixels: with `multi_scale`, RF-DETR's default, its largest scale,
+            such as 544 for Nano, which RF-DETR resizes to others; without it the model's `resolution`, such as 384.
+        mean: Of the channels, in 0..1.
+        std: Of the channels, in 0..1.
+
+    Returns:
+        The recipe. `RandomSizeCrop` keeps the aspect ratio and `Resize` does not, as RF-DETR's. Where RF-DETR resizes
+        twice, here it is once.
+
+    >>> [type(op).__name__ for op in da.presets.rf_detr(544)]
+    ['RandomSizeCrop', 'RandomHorizontalFlip', 'Resize', 'Normalize']
+    """
+    crop = RandomSizeCrop(384, 600, shortest_size=(400, 500, 600), square=True, p=0.5)
+    return [crop, RandomHorizontalFlip(), Resize(_square(size)), Normalize(mean, std)]
+
+
+@checks_names
+def d_fine(size: int | tuple[int, int] | list[tuple[int, int]]) -> list[Op]:
+    """Return D-FINE's training recipe, which is RT-DETR's: zoom-out, crop by IoU, flip, resize, colors.
+
+    The ops and their numbers are those of `configs/dfine/include/dataloader.yml` of https://github.com/Peterande/D-FINE
+    (4a1f73a): `RandomZoomOut(fill=0)`, `RandomIoUCrop(p=0.8)`, `SanitizeBoundingBoxes(min_size=1)`, a flip and
+    `RandomPhotometricDistort(p=0.5)`, with torchvision's defaults. Images are in 0..1: the models have no mean and std.
+    RT-DETRv2 has the same (`rtdetrv2_pytorch/configs/rtdetrv2/include/dataloader.yml` of
+    https://github.com/lyuwenyu/RT-DETR). There the colors come first; here they come after `Resize`, and change the
+    black around a zoomed-out image, too.
+
+    Args:
+        size: (H, W), or one number for a square, in pixels; 640 for all models. A list of (H, W): each batch has one of
+            them. D-FINE's collate function resizes batches of 640 to 480 to 800, in steps of 32, and to 640 three times
+            as often as to another size (`base_size_repeat`); those of Nano stay 640.
+
+    Returns:
+        The recipe. D-FINE leaves out zoom-out, crop and colors at the end: from epoch 72 by default, 148 for Nano, 120
+        for Small (`stop_epoch`): `da.Stages([(0, d_fine(640)), (72, rest)])`, as in the example.
+
+    >>> recipe = da.presets.d_fine(640)
+    >>> [type(op).__name__ for op in recipe]
+    ['RandomZoomOut', 'RandomIoUCrop', 'RandomHorizontalFlip', 'Resize', 'SanitizeBoundingBoxes', \
+'RandomPhotometricDistort', 'Normalize']
+    >>> rest = [op for op in recipe if not isinstance(op, (da.RandomZoomOut, da.RandomIoUCrop, \
+da.RandomPhotometricDistort))]
+    >>> recipe = da.Stages([(0, recipe), (72, rest)])
+    """
+    sizes = [_square(each) for each in size] if isinstance(size, list) else _square(size)
+    return [RandomZoomOut(fill=_BLACK), RandomIoUCrop(p=0.8), *_after_crops(sizes, RandomPhotometricDistort())]
+
+
+@checks_names
+def deim(size: int | tuple[int, int], epochs: tuple[int, int, int] = (4, 29, 50)) -> Stages:
+    """Return DEIM's training recipe, Dense O2O: mosaics and averages of images, in the first half of the training.
+
+    The ops and their numbers are those of `configs/base/deim.yml` and `dataloader.yml` of
+    https://github.com/ShihuaHuang95/DEIM (a9aa4ad). Before the first of `epochs`: a flip. From then on half of the
+    images are mosaics, and half have D-FINE's zoom-out and crop; half are averaged with another one, in parts of 0.45
+    to 0.55. From the second epoch on: D-FINE's recipe. From the third on: a flip.
+
+    Args:
+        size: (H, W), or one number for a square, in pixels; 640 for all models.
+        epochs: Where the recipe changes: DEIM's default is for 58 epochs. Nano has (4, 78, 148) of 160, Small
+            (4, 64, 120) of 132 (`policy` in `configs/deim_dfine`).
+
+    Returns:
+        The four stages. DEIM joins four images of a shorter side of `size` / 2, and then rotates by up to 10 degrees,
+        shifts by up to 0.1 and scales by 0.5 to 1.5 what they make; no op here moves a mosaic. So half of the images
+        are rotated and scaled to 0.25 to 0.75 of `size` each before, the corner where they meet is shifted, and whether
+        an image becomes a mosaic is drawn by itself: a quarter of the images is zoomed out without one. An image is
+        averaged by its own draw, in DEIM all of a batch are or none. `MixUp(alpha=150)` has the standard deviation of
+        0.45 to 0.55, 0.029.
+
+    >>> recipe = da.presets.deim(640, epochs=(4, 78, 148))
+    >>> for start, ops in recipe.stages:
+    ...     print(start, len(ops), "Mosaic" in map(lambda op: type(op).__name__, ops))
+    0 4 False
+    4 8 True
+    78 7 False
+    148 4 False
+    """
+    check("epochs", epochs, is_wholes(epochs, 3, low=1) and list(epochs) == sorted(set(epochs)), "three rising epochs")
+    plain = _after_crops(_square(size))
+    tile = RandomAffine(degrees=10, scale=(0.25, 0.75), fill=_BLACK)
+    zoomed = RandomApply([RandomZoomOut(fill=_BLACK), RandomIoUCrop(p=0.8)], p=1.0)
+    mixing = Mosaic(p=0.5, center=(0.4, 0.6)), MixUp(p=0.5, alpha=150.0)
+    dense = [RandomChoice([tile, zoomed]), *_after_crops(_square(size), *mixing, RandomPhotometricDistort())]
+    starts = (0, *epochs)
+    return Stages(list(zip(starts, (plain, dense, d_fine(_square(size)), plain), strict=True)))
+
+
+def _after_crops(size: tuple[int, int] | list[tuple[int, int]], *pixel_ops: Op) -> list[Op]:
+    """Return a flip, a resize, the removal of boxes below a pixel, other ops, and images in 0..1."""
+    cleaned = SanitizeBoundingBoxes(min_size=1)
+    return [RandomHorizontalFlip(), Resize(size), cleaned, *pixel_ops, Normalize(NO_MEAN, UNIT_STD)]
+
+
+_BLACK: Triple = (0.0, 0.0, 0.0)
+
+
+def _square(size: int | tuple[int, int]) -> tuple[int, int]:
+    """Return (H, W) of one number or both."""
+    right = is_whole(size, 1) or is_wholes(size, 2, low=1)
+    check("size", size, right, "(height, width) or one number for a square, in whole pixels")
+    return (size, size) if isinstance(size, int) else size
 
 
 @checks_names

@@ -289,6 +289,71 @@ class RandomBoxSafeCrop(GeometricOp):
 
 
 @dataclass(frozen=True)
+class RandomSizeCrop(GeometricOp):
+    """DETR's crop (Carion et al. 2020): a window of a random size, in pixels of the image resized to a shorter side.
+
+    DETR resizes an image to one of three sizes, crops it with `RandomSizeCrop(384, 600)`, and resizes the window. Here
+    these are one resample: put `Resize` after it.
+
+    Args:
+        min_size: The smallest side of the window, in pixels of the resized image; of a smaller image all is kept.
+        max_size: The largest side.
+        shortest_size: The shorter sides that an image is resized to, one of them drawn for each. None: the image as it
+            is.
+        square: Whether the window is a square, as that of RF-DETR 1.11.2 (`RandomSizedCrop` of its
+            datasets/_torchvision.py) and of Albumentations' `RandomSizedCrop`. Otherwise both sides are drawn.
+        p: The probability.
+
+    Boxes are clipped, and dropped if nothing is left.
+
+    >>> samples = da.batch([np.zeros((400, 600, 3), np.uint8)], boxes=[[[200, 40, 360, 200]]])
+    >>> after = da.RandomSizeCrop(384, 600, square=True)(samples)
+    >>> print(after.boxes[0].round(), after.images[0].shape)
+    [[  6.  30. 166. 190.]] (388, 388, 3)
+    """
+
+    min_size: int = 384
+    max_size: int = 600
+    shortest_size: tuple[int, ...] | None = (400, 500, 600)
+    square: bool = False
+    p: float = 1.0
+
+    def check_arguments(self) -> None:
+        check("min_size", self.min_size, is_whole(self.min_size, 1), "a whole number of pixels from 1")
+        check("max_size", self.max_size, is_whole(self.max_size, self.min_size), f"at least min_size ({self.min_size})")
+        shortest = self.shortest_size is None or is_wholes(self.shortest_size, low=1)
+        check("shortest_size", self.shortest_size, shortest, "None, or one or more shorter sides in whole pixels")
+        check("square", self.square, isinstance(self.square, bool), "True or False")
+        check_p(self.p)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Arrays:
+        choices = len(self.shortest_size or (0,))
+        applied, size = rng.random(n) < self.p, rng.random((n, 2))
+        return {
+            "applied": applied,
+            "shortest": rng.integers(choices, size=n),
+            "size": size,
+            "offset": rng.random((n, 2)),
+        }
+
+    def move(self, views: Views, drawn: Arrays) -> Views:
+        resized = views.size
+        if self.shortest_size is not None:
+            shortest = np.array(self.shortest_size, np.float64)[drawn["shortest"]]
+            resized = np.round(resized * (shortest / resized.min(1))[:, None])
+        size = drawn["size"]
+        largest = resized.clip(max=self.max_size)
+        if self.square:
+            size, largest = size[:, :1], largest.min(1, keepdims=True)
+        smallest = largest.clip(max=self.min_size)
+        window = np.floor(smallest + size * (largest - smallest + 1))
+        start = np.floor(drawn["offset"] * (resized - window + 1)) / resized
+        applied = drawn["applied"][:, None]
+        start, end = np.where(applied, start, 0), np.where(applied, start + window / resized, 1)
+        return views.crop_to(start[:, ::-1], end[:, ::-1]).clip()
+
+
+@dataclass(frozen=True)
 class ScaleJitter(GeometricOp):
     """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or pad it to `size` (H, W) pixels.
 

@@ -67,7 +67,7 @@ _OURS = {
     "RandomRotate": "RandomRotation",
     "RandomScale": "ScaleJitter",
     "RandomSizedBBoxSafeCrop": "RandomBoxSafeCrop",
-    "RandomSizedCrop": "RandomResizedCrop",
+    "RandomSizedCrop": "RandomSizeCrop(square=True)",
     "Rotate": "RandomRotation",
     "SafeRotate": "RandomRotation",
     "SaltAndPepper": "SaltAndPepperNoise",

@@ -31,6 +31,10 @@ def _loader_states(package: str) -> Any:
         epoch_ended = False
         """Whether the checkpoint is of the end of an epoch of the Trainer."""
 
+        def setup(self, trainer: Any, _module: Any, stage: str) -> None:
+            if stage == "fit" and package == "pytorch_lightning" and "detaug.trainers.rf_detr" in sys.modules:
+                sys.modules["detaug.trainers.rf_detr"].check_takes_loader(trainer.datamodule)
+
         def on_load_checkpoint(self, _trainer: Any, _module: Any, checkpoint: Mapping[str, Any]) -> None:
             fit_loop = checkpoint.get("loops", {}).get("fit_loop", {})
             self.states = fit_loop.get("state_dict", {}).get("combined_loader", [])

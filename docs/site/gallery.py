@@ -33,6 +33,7 @@ GROUPS: dict[str, list[str]] = {
     "Crops and canvases": [
         "da.RandomIoUCrop()",
         "da.RandomBoxSafeCrop()",
+        "da.RandomSizeCrop()",
         "da.RandomCrop((240, 240))",
         "da.CenterCrop((240, 240))",
         "da.RandomZoomOut(p=1)",

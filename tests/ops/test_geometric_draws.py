@@ -99,6 +99,45 @@ def test_scale_jitter_draws_its_scale() -> None:
     assert_uniform(drawn["offset"], 0, 1)
 
 
+@pytest.mark.parametrize("square", [False, True])
+def test_a_size_crop_is_that_of_detr(square: bool) -> None:
+    """Its windows in pixels of the image of 20 x 40: whole ones, of sizes and at places that are equally likely."""
+    cropped = da.RandomSizeCrop(16, 24, shortest_size=(20,), square=square)(
+        da.batch([np.zeros((10, 20, 3), np.uint8)] * 2000, seed=5)
+    )
+    scale = cropped.matrix[:, [0, 1], [0, 1]] / 2  # of the output to the resized image
+    sides = np.array([image.shape[1::-1] for image in cropped.images]) / scale
+    starts = -cropped.matrix[:, :2, 2] / scale
+    assert np.abs([sides - sides.round(), starts - starts.round()]).max() < 1e-6
+    sides, starts = sides.round().astype(int), starts.round().astype(int)
+    for axis, (length, largest) in enumerate(((40, 20 if square else 24), (20, 20))):
+        assert_alike(sides[:, axis], 16, largest)
+        for side in range(16, largest + 1):
+            assert_alike(starts[sides[:, axis] == side, axis], 0, length - side)
+    assert (sides[:, 0] == sides[:, 1]).all() == square
+
+
+def assert_alike(values: np.ndarray, low: int, high: int) -> None:
+    """Of whole numbers: each comes equally often, but for five standard deviations."""
+    counts = np.bincount(values, minlength=high + 1)
+    assert not counts[:low].any()
+    expected = len(values) / (high + 1 - low)
+    assert (np.abs(counts[low:] - expected) < 5 * np.sqrt(expected)).all()
+    assert len(counts) == high + 1
+
+
+def test_a_size_crop_keeps_what_is_smaller_and_takes_each_size() -> None:
+    op = da.RandomSizeCrop(40, 60, shortest_size=(20, 30), p=0.3)
+    drawn = drawn_by(op)
+    assert_rate(drawn["applied"], 0.3)
+    assert_rate(drawn["shortest"] == 0, 0.5)
+    image = np.random.default_rng(0).integers(0, 256, (50, 50, 3), np.uint8)
+    assert all(
+        np.array_equal(each, image)
+        for each in da.RandomSizeCrop(60, 70, shortest_size=None)(da.batch([image] * 4)).images
+    )
+
+
 def test_sizes_are_alike() -> None:
     for op in (da.Resize([(8, 8), (9, 9), (7, 7), (6, 6)]), da.RandomShortestSize((8, 9, 7, 6))):
         for size in range(4):
@@ -109,6 +148,7 @@ def test_sizes_are_alike() -> None:
     da.RandomHorizontalFlip(p=0), da.RandomVerticalFlip(p=0), da.RandomRotate90(p=0), da.RandomZoomOut(p=0),
     da.RandomRotation(30, p=0), da.RandomAffine(30, p=0), da.RandomPerspective(p=0), da.RandomCrop(9, p=0),
     da.RandomBoxSafeCrop(p=0), da.RandomIoUCrop(p=0), da.ScaleJitter((9, 9), p=0), da.Pad(0), da.RandomAffine(0),
+    da.RandomSizeCrop(p=0),
 ], ids=repr)  # fmt: skip
 def test_an_op_that_was_not_drawn_leaves_all_as_it_is(op: da.Op, device: str) -> None:
     image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), np.uint8)

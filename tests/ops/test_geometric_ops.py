@@ -27,6 +27,8 @@ CROPS = [
     da.RandomIoUCrop(min_visibility=0.3, thresholds=(0.3, 0.7), allow_no_crop=False),
     da.RandomBoxSafeCrop(p=0.7),
     da.ScaleJitter((200, 200), scale=(0.5, 2.0), fill=BLACK),
+    da.RandomSizeCrop(60, 120, shortest_size=(70, 100, 150), p=0.7),
+    da.RandomSizeCrop(60, 120, shortest_size=None, square=True),
 ]
 TURNS = [
     da.RandomRotation(30, fill=BLACK),

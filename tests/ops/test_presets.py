@@ -167,3 +167,74 @@ def test_an_unknown_problem_is_an_error_that_lists_the_names(problem: Any) -> No
 def test_another_size_is_an_error(size: Any) -> None:
     with pytest.raises(da.InputError, match=r"^size must be \(height, width\) in whole pixels, got "):
         da.presets.for_problem("text", size)
+
+
+# ------------------------------------------------------------------------------------- DETRs
+
+
+def geometry(ops: Any) -> list[da.Op]:
+    return [op for op in ops if not isinstance(op, da.Normalize | da.RandomPhotometricDistort | da.MixUp)]
+
+
+def test_boxes_follow_the_pixels_in_recipes_of_detrs() -> None:
+    stages = [geometry(stage.ops) for stage in da.presets.deim(128).stages]
+    single = [da.presets.rf_detr(SIZE), da.presets.d_fine([SIZE, (64, 96)]), *(stages[at] for at in (0, 2, 3))]
+    for recipe in single:
+        assert assert_boxes_follow_pixels(geometry(recipe), size=SIZE, images=8, min_boxes=12)
+
+
+def test_half_of_the_images_of_deim_are_mosaics_whose_boxes_lie_on_their_shapes() -> None:
+    painted = paint((128, 128), 64, 24, 2)
+    samples = da.batch(painted.images, painted.boxes, [[1, 2, 3]] * 64, seed=1)
+    plain, dense, _, last = (samples.then(*geometry(stage.ops)) for stage in da.presets.deim(128).stages)
+    assert [len(boxes) for boxes in plain.boxes] == [3] * 64 == [len(boxes) for boxes in last.boxes]
+    counts = np.array([len(boxes) for boxes in dense.boxes])
+    assert 16 <= (counts > 3).sum() <= 40
+    assert counts[counts > 3].mean() > 5.5
+    inside = [
+        image[int(np.ceil(y0)) : int(y1), int(np.ceil(x0)) : int(x1), label - 1].mean()
+        for image, boxes, labels in zip(dense.images, dense.boxes, dense.labels, strict=True)
+        for (x0, y0, x1, y1), label in zip(boxes, labels, strict=True)
+        if min(x1 - x0, y1 - y0) > 4
+    ]
+    assert np.mean(inside) > 170  # a rotated shape does not fill its box
+    assert np.mean(inside) < 255
+
+
+def test_epochs_of_deim() -> None:
+    recipe = da.presets.deim((96, 128), (4, 78, 148))
+    assert [stage.start for stage in recipe.stages] == [0, 4, 78, 148]
+    assert list(recipe.at(100)) == da.presets.d_fine((96, 128))
+    assert recipe.at(3) == recipe.at(148)
+    (mixup,) = (op for op in recipe.at(4) if isinstance(op, da.MixUp))
+    share = mixup.draw(np.random.default_rng(0), 20000)["share"]
+    assert abs(share[share < 1].std() - 0.1 / np.sqrt(12)) < 0.001
+    assert abs((share < 1).mean() - 0.5) < 0.02
+    for wrong in ((4, 4, 9), (9, 4, 20), (4, 9), 4):
+        with pytest.raises(da.InputError, match="epochs must be three rising epochs, got"):
+            da.presets.deim(64, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [da.presets.rf_detr, da.presets.d_fine, da.presets.deim])
+def test_sizes_of_detrs(make: Any) -> None:
+    for wrong in (0, (3,), "640", 1.5):
+        with pytest.raises(da.InputError, match=r"size must be \(height, width\) or one number for a square"):
+            make(wrong)
+
+
+@pytest.mark.slow
+def test_the_numbers_of_rf_detr_are_those_of_its_transforms() -> None:
+    coco = pytest.importorskip("rfdetr.datasets.coco", reason="needs rfdetr")
+    crop, flip, resize, normalize = da.presets.rf_detr(544)
+    options = {"square": True, "gpu_postprocess": False, "keypoint_flip_pairs": None, "aug_config": None}
+    with pytest.warns(UserWarning, match="default training augmentation"):
+        select, own_flip, *_, own_normalize = coco._build_torchvision_pipeline(
+            "train", 384, [544], **options
+        ).transforms
+    chain = select.transform2.transforms
+    (sized,) = chain[1].transforms
+    assert (1 - select.p, chain[0].sizes) == (crop.p, list(crop.shortest_size))
+    assert (sized.min_max_height, sized.size, crop.square) == ((crop.min_size, crop.max_size), resize.size, True)
+    assert own_flip.p == flip.p
+    pixel = own_normalize(torch.full((3, 1, 1), 0.25), {})[0].flatten()
+    assert torch.allclose(pixel, (0.25 - torch.tensor(normalize.mean)) / torch.tensor(normalize.std))

@@ -23,7 +23,7 @@ RESIZE = da.Resize((90, 110))
 SIZES = [RESIZE, da.RandomResizedCrop((90, 90), scale=(0.5, 1))]
 GEOMETRY = [
     da.RandomHorizontalFlip(), da.RandomVerticalFlip(), da.RandomRotate90(), da.RandomZoomOut(1.5, fill=BLACK),
-    da.RandomIoUCrop(), da.RandomBoxSafeCrop(), da.RandomCrop((80, 80), fill=BLACK),
+    da.RandomIoUCrop(), da.RandomBoxSafeCrop(), da.RandomCrop((80, 80), fill=BLACK), da.RandomSizeCrop(60, 90, None),
     da.RandomAffine(15, translate=(0.1, 0.1), scale=(0.8, 1.2), fill=BLACK), da.RandomPerspective(0.2, fill=BLACK),
     da.RandomRotation(20, fill=BLACK), da.RandomChoice([da.RandomHorizontalFlip(1.0), da.RandomVerticalFlip(1.0)]),
 ]  # fmt: skip
