@@ -145,6 +145,13 @@ ONLY_PATH = ("format", "image_folder", "classes", "clean")
     shorter_side=True,
 )
 @options.flip_pairs
+@click.option(
+    "--unused-parents",
+    type=click.Choice(["keep", "drop"]),
+    default="keep",
+    show_default=True,
+    help="Drop categories that only group others and have no annotation; exports of Roboflow begin with one.",
+)
 @click.option("--recipe", type=FILE, help="A file written by save_recipe.  [default: the model's]")
 @options.own_ops
 @click.option(

@@ -1,4 +1,4 @@
-"""`import_recipe`: from a pipeline of Albumentations or torchvision to a recipe."""
+"""`import_recipe`: from a pipeline of Albumentations or torchvision, or settings of a trainer, to a recipe."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from detaug.arguments import checks_names
 from detaug.errors import InputError
+from detaug.importing import rf_detr_config, ultralytics_settings
 from detaug.importing.arrange import Size, arrange
 from detaug.importing.library_ops import SAVED, read_pipeline, read_saved_file
 from detaug.importing.python_file import pipeline_name, run_file, split_name
@@ -74,9 +75,14 @@ def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None =
     what the report and errors call the pipeline. `size`: (H, W) pixels or the shorter side, for a pipeline that sets
     no size.
 
+    Also RF-DETR's `aug_config`, a dict such as {"Rotate": {"limit": 45}} or a list of such dicts, which runs after a
+    resize to `size`; and Ultralytics' augmentation settings, a dict such as {"degrees": 10, "mosaic": 0.5}, of
+    detection: a setting that is not there has its default, `imgsz` or `size` is the size, and `epochs` says where
+    `close_mosaic` is.
+
     Raises InputError for anything else, for a wrong argument of an op, and for a Python file that does not run, with
     the line of the file. An op without a counterpart does not raise, nor does a function or an op that the user wrote:
-    see `entries`.
+    see `entries`; in an `aug_config` and in Ultralytics' settings it does, and so does an unknown setting.
 
     >>> import albumentations as A
     >>> transform = A.Compose([A.HorizontalFlip(), A.Resize(64, 96), A.GlassBlur()])
@@ -91,18 +97,32 @@ def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None =
     RandomHorizontalFlip(p=0.5)
     """
     title = name or (str(pipeline) if isinstance(pipeline, str | Path) else "")
+    if ultralytics_settings.is_settings(pipeline):
+        recipe, entries, hints = ultralytics_settings.recipe_of(pipeline, size)
+        return ImportedRecipe(
+            title or "Ultralytics' augmentation settings", tuple(recipe), tuple(entries), tuple(hints)
+        )
+    is_aug_config = rf_detr_config.is_aug_config(pipeline)
     if isinstance(pipeline, str | Path) and (named := split_name(pipeline)):
         pipeline = run_file(named[0], pipeline_name(*named), {})
     try:
-        source = _read_file(Path(pipeline)) if isinstance(pipeline, str | Path) else read_pipeline(pipeline)
+        if is_aug_config:
+            source, size = rf_detr_config.read_aug_config(pipeline, size)
+        else:
+            source = _read_file(Path(pipeline)) if isinstance(pipeline, str | Path) else read_pipeline(pipeline)
         translator = Translator()
         ops, notes = arrange(translator.pipeline(source), size)
     except (InputError, RecursionError) as error:
         reason = "its values are nested too deep" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{title}: {reason}" if title else reason) from None
-    return ImportedRecipe(
-        title or f"{source.library}.{source.name}", tuple(ops), tuple(translator.entries), tuple(notes)
-    )
+    default = "RF-DETR's aug_config" if is_aug_config else f"{source.library}.{source.name}"
+    if is_aug_config and (missing := next((entry for entry in translator.entries if entry.left_out), None)):
+        nearest = f"take {missing.became}, which is near, in a recipe" if missing.became else "leave it out"
+        raise InputError(
+            f"{title or 'aug_config'} must have ops that detaug has, got {missing.name}: {'; '.join(missing.reasons)}; "
+            f"{nearest}"
+        )
+    return ImportedRecipe(title or default, tuple(ops), tuple(translator.entries), tuple(notes))
 
 
 def _read_file(path: Path) -> Any:

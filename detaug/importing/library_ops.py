@@ -17,7 +17,7 @@ from detaug.arguments import to_python
 from detaug.errors import InputError
 from detaug.files.text import parse_yaml, read_text, unique_keys
 
-Library = Literal["albumentations", "torchvision"]
+Library = Literal["albumentations", "torchvision", "ultralytics"]
 
 COMPOSE = ("Compose", "ReplayCompose", "Albu", "Albumentations")
 """What runs a list of ops one after the other; the last two are MMDetection's."""
@@ -28,7 +28,7 @@ CONTAINERS = (*ALL_OR_NONE, *ONE, *SOME)
 SAVED = (".json", ".yaml", ".yml")
 TAKEN = (
     "of Albumentations or torchvision (a Compose, an op, or a list of them), what A.to_dict or A.save gave, "
-    "or FILE.py:NAME"
+    "RF-DETR's aug_config, Ultralytics' augmentation settings, or FILE.py:NAME"
 )
 _CLASS = "__class_fullname__"
 _MOST_VALUES = 100_000

@@ -136,6 +136,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         self.batch_size = _check_positive("batch_size", batch_size)
         self.pad_to_multiple = _check_positive("pad_to_multiple", pad_to_multiple)
         self.return_params = return_params
+        self._max_boxes = None if max_boxes is None else _check_positive("max_boxes", max_boxes)
         self.shard, self._shard_was_given = resolve_shard(shard), shard is not None
         self.device = resolve_device(device)
         if self.device.type == "cuda" and not reader.decodes:
@@ -170,7 +171,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
             cache=cache,
             pad_to_multiple=self.pad_to_multiple,
             return_params=return_params,
-            fixed=None if max_boxes is None else FixedRows(_check_positive("max_boxes", max_boxes)),
+            fixed=None if self._max_boxes is None else FixedRows(self._max_boxes),
         )
         self._streams.open(self._start)
 
@@ -262,8 +263,8 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         """Go to the position of `state`: the next `for` yields the batches that came after it.
 
         An iterator that has not yielded a batch goes there too: some trainers make it before they load states.
-        Raises InputError if it was saved with other data, another recipe, sampler, length of epochs, seed or global
-        batch (batch size x shards), or by a version that draws other random numbers.
+        Raises InputError if it was saved with other data, another recipe, sampler, length of epochs, seed, `max_boxes`
+        or global batch (batch size x shards), or by a version that draws other random numbers.
         """
         check_process(self._process)
         position, skipped = read_state(state, self._identity, self._order, len(self.reader), self._steps)
@@ -276,7 +277,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        return identity_of(self.reader, self._streams.recipes, self._order)
+        return identity_of(self.reader, self._streams.recipes, self._order, self._max_boxes)
 
     def _check_process(self) -> None:
         check_process(self._process)

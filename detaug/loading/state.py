@@ -34,14 +34,16 @@ _CHANGED = {
 }
 """The error for each part of the identity that is not an argument of `Loader`."""
 
-_BEFORE = {"accumulate": 1, "at_least": 1}
+_BEFORE = {"accumulate": 1, "at_least": 1, "max_boxes": None}
 """What a state of a version that did not have an argument was saved with."""
 
 
-def identity_of(reader: Source, recipes: Mapping[str, Recipe], order: EpochOrder) -> dict[str, Any]:
+def identity_of(
+    reader: Source, recipes: Mapping[str, Recipe], order: EpochOrder, max_boxes: int | None
+) -> dict[str, Any]:
     """Return the data, the arguments and the version that a state is valid for.
 
-    `recipes`: by the name of the stage, which says from where on each is used.
+    `recipes`: by the name of the stage, which says from where on each is used. `max_boxes`: of `Loader`.
     """
     ops = [(f"{stage}: " if stage else "") + repr(op) for stage, recipe in recipes.items() for op in recipe.ops]
     mixes = any(recipe.mixing_op for recipe in recipes.values())
@@ -58,6 +60,7 @@ def identity_of(reader: Source, recipes: Mapping[str, Recipe], order: EpochOrder
         "last_batch": order.last_batch,
         "accumulate": order.accumulate,
         "at_least": order.at_least,
+        "max_boxes": max_boxes,
         "stretches": None if order.stretches is None else short_digest(order.stretches.tobytes()),
         "mixed_within": mixed_within(order) if mixes else None,
         "draws": _draws_fingerprint(reader, recipes.values()),

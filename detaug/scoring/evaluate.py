@@ -177,6 +177,9 @@ def evaluate_model(
             "semantic=FOLDER, in Python evaluate_semantic"
         )
     reader = CocoReader(images, annotations, **READS[trained.finds])
+    if reader.class_names != trained.class_names:  # those of a training with --unused-parents drop
+        without = CocoReader(images, annotations, unused_parents="drop", **READS[trained.finds])
+        reader = without if without.class_names == trained.class_names else reader
     if reader.class_names != trained.class_names:
         raise InputError(
             f"{os.fspath(model)} finds the classes {listed(trained.class_names[1:])}, and {os.fspath(annotations)} "

@@ -10,7 +10,7 @@ from detaug.arguments import checks_names
 from detaug.coco.annotations import AnnotationError, Annotations
 from detaug.files.paths import PathLike
 from detaug.sources.clips import FrameColumns, Last, Tracks, check_clips, clips_of_videos
-from detaug.sources.coco_reader import CocoReader, tracks_of
+from detaug.sources.coco_reader import CocoReader, UnusedParents, tracks_of
 from detaug.sources.coco_shapes import FlipPairs
 
 
@@ -55,6 +55,7 @@ class ClipReader(CocoReader):
         masks: bool = False,
         rotated: bool = False,
         tight: bool = False,
+        unused_parents: UnusedParents = "keep",
         cache: bool = True,
         cache_folder: PathLike | None = None,
         cache_size: str | int = "20GB",
@@ -69,6 +70,7 @@ class ClipReader(CocoReader):
             masks=masks,
             rotated=rotated,
             tight=tight,
+            unused_parents=unused_parents,
             cache=cache,
             cache_folder=cache_folder,
             cache_size=cache_size,

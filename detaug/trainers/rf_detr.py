@@ -9,6 +9,7 @@ first step.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -28,9 +29,9 @@ from torch import Tensor
 from detaug import presets
 from detaug.arguments import check, check_names
 from detaug.errors import InputError
+from detaug.importing.import_recipe import import_recipe
 from detaug.loading.batch import Batch
 from detaug.loading.loader import Loader
-from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomSizeCrop
 from detaug.ops.op import Op
 from detaug.recipes.stages import Stages
 from detaug.sources.coco_reader import CocoReader
@@ -58,7 +59,8 @@ def train(model: RFDETR, recipe: Recipe | Callable[[int], Recipe] | None = None,
 
     Args:
         model: Such as `RFDETRNano()`. RF-DETR Seg learns masks.
-        recipe: None is RF-DETR's own, `da.presets.rf_detr(size)`, with its `aug_config` and `scale_jitter`. Otherwise a
+        recipe: None is RF-DETR's own, `da.presets.rf_detr(size)`, with its `scale_jitter`, and its `aug_config` by
+            `da.import_recipe`, where an op that detaug does not have is an error. Otherwise a
             list of ops or `Stages`, or a function that returns one for the size of the images: RF-DETR's largest
             scale with `multi_scale`, which it resizes to others, else the model's `resolution`.
         **train_arguments: Those of `model.train`, such as `dataset_dir`, `epochs`, `batch_size` and `resume`.
@@ -187,10 +189,15 @@ class LoaderDataModule(RFDETRDataModule):
         if self.recipe is not None:
             recipe: Recipe = self.recipe(size) if callable(self.recipe) else self.recipe
             return recipe
-        left_out: list[type[Op]] = [] if self.train_config.scale_jitter else [RandomSizeCrop]
-        if self.train_config.aug_config is not None:
-            left_out.append(RandomHorizontalFlip)
-        return [op for op in presets.rf_detr(size) if type(op) not in left_out]
+        config = self.train_config
+        crop, flip, resize, normalize = presets.rf_detr(size)
+        augment = [flip, resize] if config.aug_config is None else [resize]
+        if config.aug_config:
+            imported = import_recipe(config.aug_config, name="aug_config", size=(size, size))
+            if imported.differing:
+                warnings.warn(f"some ops of aug_config differ a little here:\n{imported}", stacklevel=2)
+            augment = list(imported.ops)
+        return [*([crop] if config.scale_jitter else []), *augment, normalize]
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         """Return the batch: RF-DETR's Kornia back end would augment and normalize it a second time."""
@@ -288,9 +295,6 @@ def _check_configs(model_config: Any, train_config: Any, *, has_recipe: bool) ->
         if train_config.aug_config is not None:
             refuse("aug_config", "left out with a recipe, which has all ops", train_config.aug_config, "leave out one")
         return
-    if train_config.aug_config:
-        remedy = "give recipe=, such as [*da.import_recipe(...).ops]"
-        refuse("aug_config", "None or {} where the recipe is RF-DETR's", train_config.aug_config, remedy)
     if train_config.multi_scale is MultiScale.PER_SAMPLE:
         remedy = "give True, a scale for each batch, or a recipe"
         refuse("multi_scale", "True or False where the recipe is RF-DETR's", train_config.multi_scale.value, remedy)

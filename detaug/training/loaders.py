@@ -189,7 +189,8 @@ def read_val(val: Path, options: TrainOptions) -> CocoReader:
 
 def _read_with(options: TrainOptions, map: ClassMap | None) -> dict[str, Any]:
     """Return the arguments of `CocoReader` for what the model finds."""
-    return READS[MODELS[options.model].finds] | ({"maps": {MAP: map}} if map else {})
+    shapes = READS[MODELS[options.model].finds] | ({"maps": {MAP: map}} if map else {})
+    return shapes | {"unused_parents": options.unused_parents}
 
 
 SAME_CLASSES = (

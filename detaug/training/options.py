@@ -11,6 +11,7 @@ from detaug.arguments import LARGEST_SEED, check, renamed
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.maps.kinds import ClassMap
+from detaug.sources.coco_reader import UnusedParents
 from detaug.sources.coco_shapes import FlipPairs
 from detaug.training.model_table import MODELS, Model
 from detaug.training.pretrained import Pretrained
@@ -35,10 +36,10 @@ class TrainOptions:
     checkpoint each time. `patience`: stop after this many evaluations without a better AP; 0 is never. `tensorboard`:
     write the numbers of metrics.jsonl for TensorBoard too, into output/tensorboard. `checkpoint_every`: steps, for more
     checkpoints; 0 is none. `weights`: a file, see `load_weights`; `pretrained`: instead, the package's weights of
-    "coco", or torchvision's of the "backbone" alone, fetched unless they are in the package's cache. `flip_pairs`: see
-    `CocoReader`. `time`: seconds; instead of `epochs`, as many as fit into them at the rate of the first steps. `map`:
-    of a model of semantic segmentation, the maps that it learns, with the names of their classes; `val_map`: those of
-    the evaluation, where their folder is another one.
+    "coco", or torchvision's of the "backbone" alone, fetched unless they are in the package's cache. `flip_pairs`,
+    `unused_parents`: see `CocoReader`. `time`: seconds; instead of `epochs`, as many as fit into them at the rate of
+    the first steps. `map`: of a model of semantic segmentation, the maps that it learns, with the names of their
+    classes; `val_map`: those of the evaluation, where their folder is another one.
     """
 
     annotations: Path
@@ -71,6 +72,7 @@ class TrainOptions:
     checkpoint_every: int = 1000
     log_every: int = 20
     flip_pairs: FlipPairs = None
+    unused_parents: UnusedParents = "keep"
     time: float | None = None
     map: ClassMap | None = None
     val_map: ClassMap | None = None
@@ -81,6 +83,8 @@ class TrainOptions:
         check("optimizer", self.optimizer, self.optimizer in (None, "sgd", "adamw"), "'sgd' or 'adamw'")
         check("pretrained", self.pretrained, self.pretrained in (None, "coco", "backbone"), "'coco' or 'backbone'")
         check("pretrained", self.pretrained, not (self.pretrained and self.weights), "left out with weights")
+        parents = self.unused_parents
+        check("unused_parents", parents, parents in ("drop", "keep"), "'drop' or 'keep'")
         for name in ("epochs", "batch_size", "eval_every", "log_every"):
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("warmup_steps", "clip_norm", "checkpoint_every", "patience", "weight_decay", "seed"):

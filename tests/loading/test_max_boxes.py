@@ -289,3 +289,17 @@ def test_a_step_that_is_compiled_once_takes_every_batch(squares: tuple[Path, Pat
     assert counter.frame_count == 1
     assert len({*sums}) > 3
     assert np.isfinite(sums).all()
+
+
+def test_a_state_is_of_one_number_of_rows(squares: tuple[Path, Path]) -> None:
+    """With another one the boxes would be other ones, as with another recipe."""
+    with make(squares, max_boxes=9) as fixed, make(squares, max_boxes=9) as same, make(squares) as plain:
+        next(iter(fixed))
+        same.load_state_dict(fixed.state_dict())
+        with pytest.raises(da.InputError, match="this state has max_boxes 9, this loader None; make them equal"):
+            plain.load_state_dict(fixed.state_dict())
+        state = plain.state_dict()
+        del state["max_boxes"]  # as an earlier version saved it
+        plain.load_state_dict(state)
+        with pytest.raises(da.InputError, match="this state has max_boxes None, this loader 9; make them equal"):
+            fixed.load_state_dict(state)

@@ -176,3 +176,17 @@ def test_keypoints_are_of_the_classes_that_are_left(tmp_path: Path) -> None:
 def test_another_word_is_refused(tmp_path: Path) -> None:
     with pytest.raises(da.InputError, match="unused_parents must be 'drop' or 'keep', got True"):
         da.CocoReader(*write(tmp_path, PARENT_INSIDE, [9]), unused_parents=True)  # type: ignore[arg-type]
+
+
+def test_clips_have_the_classes_that_are_left(tmp_path: Path) -> None:
+    folder, path = write(tmp_path, PARENT_INSIDE, [9, 3, 9], image={"video_id": 1, "frame_id": 0})
+    document = json.loads(path.read_text())
+    document["videos"] = [{"id": 1}]
+    for number, each in enumerate(document["annotations"]):
+        each["track_id"] = number
+    path.write_text(json.dumps(document))
+    drop, keep = (da.ClipReader(folder, path, frames=1, unused_parents=rule) for rule in ("drop", "keep"))
+    assert drop.class_names == ("background", "cat", "dog")
+    assert keep.class_names == ("background", "cat", "animals", "dog")
+    batch = next(iter(da.Loader(drop, RESIZE, 1, train=False, device="cpu")))
+    assert batch.labels.flatten().tolist() == [2, 1, 2]

@@ -259,6 +259,20 @@ def test_what_its_arguments_decide(rf_detr: Any, dataset: Path) -> None:
     again.teardown("fit")
     assert again.loader is None
 
+    config = {"VerticalFlip": {"p": 0.4}, "Rotate": {"limit": 5}}
+    model, train = configs(aug_config=config)
+    data = rf_detr.LoaderDataModule(model, train)
+    data.setup("fit")
+    with pytest.warns(UserWarning, match="some ops of aug_config differ.*\n(.*\n)*differs   Rotate -> RandomRotation"):
+        loader = data.train_dataloader()
+    crop, _, _, normalize = da.presets.rf_detr(64)
+    ops = [crop, *da.import_recipe(config, size=(64, 64)).ops, normalize]
+    assert loader.state_dict()["recipe"] == list(map(repr, ops))
+    data.teardown("fit")
+    data.train_config.aug_config = {"GlassBlur": {}}
+    with pytest.raises(da.InputError, match="aug_config must have ops that detaug has, got GlassBlur"):
+        data.train_dataloader()
+
     train.dataset_dir = str(dataset)
     ours = rf_detr.LoaderDataModule(*configs(), lambda size: [da.Resize((size + 2, size)), da.Normalize()])
     with pytest.raises(da.InputError, match=r"multiples of 32 pixels, got 66 x 64; .*da.Resize\(\(64, 64\)\)"):
@@ -272,12 +286,13 @@ def test_raw_category_ids(rf_detr: Any, dataset: Path) -> None:
     for split, name in (("train", "train2017"), ("valid", "val2017")):
         shutil.copytree(dataset / split, coco / name)
         shutil.move(coco / name / "_annotations.coco.json", coco / "annotations" / f"instances_{name}.json")
-    data = rf_detr.LoaderDataModule(*configs(dataset_dir="coco", dataset_file="coco"), UNCHANGED)
+    data = rf_detr.LoaderDataModule(*configs(dataset_dir="coco", dataset_file="coco", pad_targets_to=20), UNCHANGED)
     own = own_data(*configs(dataset_dir="coco", dataset_file="coco", aug_config={}, scale_jitter=False))
     expected = {int(target["image_id"]): target["labels"] for _, target in own._dataset_train}
     for _, targets in our_batches(data):
         for target in targets:
-            assert torch.equal(target["labels"], expected[int(target["image_id"])])
+            assert torch.equal(target["labels"][target["valid"]], expected[int(target["image_id"])])
+            assert not target["labels"][~target["valid"]].any()
             assert (target["labels"] % 10 == 0).all()
 
 

@@ -35,6 +35,7 @@ from train_run import Tiny, options, tiny, train_plain
 import detaug as da
 from detaug.cli.main import main
 from detaug.errors import InputError
+from detaug.scoring import evaluate_model
 from detaug.training import Detector, TrainOptions, load_model, train
 from detaug.training.detectors import make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
@@ -645,9 +646,42 @@ def test_a_letterbox_of_the_recipe_is_evaluated_and_saved(folder: tuple[Folder, 
     assert da.load_model(out / "model.pt", "cpu").ops[0] == resize
 
 
+def test_without_unused_parents(painted: Folder, tmp_path: Path) -> None:
+    """A training, its resumption and its evaluation have the classes that are left."""
+    document = json.loads(painted[1].read_text())
+    for each in document["categories"]:
+        each["supercategory"] = "toy"
+    root = min(each["id"] for each in document["categories"]) - 1
+    document["categories"].insert(0, {"id": root, "name": "toy", "supercategory": "none"})
+    annotations = tmp_path / "parents.json"
+    annotations.write_text(json.dumps(document))
+    names = da.CocoReader(*painted).class_names
+    folder = painted[0], annotations
+    settings = options(*folder, tmp_path / "run", epochs=1, unused_parents="drop")
+    counts = list[int]()
+
+    def make(_: Any, count: int, **__: Any) -> Detector:
+        counts.append(count)
+        return Detector(Tiny(count))
+
+    train(settings, make_model=make, say=lambda _: None)
+    train(replace(settings, resume=True), make_model=make, say=lambda _: None)
+    assert counts == [len(names)] * 2
+    content = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
+    assert tuple(content["class_names"]) == names
+    weights = make_detector(RETINANET, len(names)).model.state_dict()
+    torch.save({**content, "model": weights}, tmp_path / "model.pt")
+    scores = evaluate_model(tmp_path / "model.pt", annotations, painted[0], device="cpu").metrics
+    assert scores.images == 21
+    torch.save({**content, "class_names": ("background", *names[:0:-1]), "model": weights}, tmp_path / "model.pt")
+    with pytest.raises(InputError, match=f"has toy, {names[1]}"):
+        evaluate_model(tmp_path / "model.pt", annotations, painted[0], device="cpu")
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"unused_parents": "all"}, "unused_parents must be 'drop' or 'keep', got 'all'"),
         ({"model": "yolo"}, r"model must be one of ssd300_vgg16, .*, got 'yolo'"),
         ({"epochs": 0}, r"epochs must be at least 1, got 0"),
         (
