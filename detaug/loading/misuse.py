@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from detaug.arguments import check_names
 
@@ -49,6 +49,19 @@ def explain_other_names(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
+class _NoDataset:
+    """An attribute that is not there until one is set: trainers that look at it get theirs, `loader.dataset = ...`."""
+
+    def __get__(self, loader: object, owner: type | None = None) -> _NoDataset:
+        if loader is None:
+            return self
+        raise AttributeError(
+            "a Loader has no dataset to skip batches of: to resume the Trainer of Hugging Face's transformers in the "
+            "middle of an epoch, give it callbacks=[LoaderState()] of detaug.trainers.huggingface; in a loop with "
+            "Accelerate, load the loader's state instead"
+        )
+
+
 class NoDataLoader:
     """What a `Loader` does not have, and what to write instead."""
 
@@ -58,14 +71,8 @@ class NoDataLoader:
     def __getitem__(self, _: object) -> NoReturn:
         raise TypeError("a Loader is not a Dataset, it yields batches itself: write `for batch in loader`")
 
-    @property
-    def dataset(self) -> NoReturn:
-        """Raise AttributeError. Accelerate's `skip_first_batches`, and so the Trainer of transformers, asks for it."""
-        raise AttributeError(
-            "a Loader has no dataset to skip batches of: to resume the Trainer of Hugging Face's transformers in the "
-            "middle of an epoch, give it callbacks=[LoaderState()] of detaug.trainers.huggingface; in a loop with "
-            "Accelerate, load the loader's state instead"
-        )
+    dataset: Any = _NoDataset()
+    """Accelerate's `skip_first_batches`, and so the Trainer of transformers, asks for it."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Loader belongs to its process: save loader.state_dict(), and make a loader where it is used")

@@ -35,7 +35,12 @@ NAVIGATION = {
     "Training": [
         *("docs/training", "docs/batches-and-targets", "docs/distributed-and-resume", "docs/evaluation"),
         *("docs/trainers/torchvision_references", "docs/trainers/torchvision_datasets", "docs/trainers/huggingface"),
-        *("docs/trainers/rf_detr", "docs/trainers/ultralytics", "docs/trainers/accelerate_loop"),
+        *(
+            "docs/trainers/rf_detr",
+            "docs/trainers/d_fine",
+            "docs/trainers/ultralytics",
+            "docs/trainers/accelerate_loop",
+        ),
         "docs/trainers/lightning_fit",
     ],
     "Tasks": ["docs/masks", "docs/maps", "docs/points", "docs/large-pictures", "docs/bands", "docs/video"],

@@ -19,7 +19,7 @@ project = "detaug"
 version = release = detaug.__version__
 copyright = "the detaug authors"
 root_doc = "index"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
 html_theme = "furo"
 html_title = f"detaug {version}"
 html_static_path = [str(Path(__file__).parent / "static")]
