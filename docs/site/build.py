@@ -42,6 +42,7 @@ NAVIGATION = {
             "docs/trainers/accelerate_loop",
         ),
         "docs/trainers/lightning_fit",
+        "docs/trainers/torch_compile",
     ],
     "Tasks": ["docs/masks", "docs/maps", "docs/points", "docs/large-pictures", "docs/bands", "docs/video"],
     "DALI and other frameworks": ["docs/dali-pipelines", "docs/interop"],

@@ -46,3 +46,14 @@ def test_tensorflow(batch: da.Batch) -> None:
     for tensor, array in zip((batch.images, batch.boxes, batch.labels), expected(batch), strict=True):
         there = tf.experimental.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(tensor))
         assert np.array_equal(there.numpy(), array)
+
+
+def test_a_trainer_may_give_a_loader_what_it_looks_at(painted: Folder) -> None:
+    """As the script of docs/trainers/ultralytics.md does."""
+    loader = da.Loader(da.CocoReader(*painted), [da.Resize((40, 60))], 4, device="cpu")
+    assert not hasattr(loader, "dataset")
+    with pytest.raises(AttributeError, match="a Loader has no dataset to skip batches of"):
+        _ = loader.dataset
+    loader.dataset = loader.sampler = [1, 2]  # type: ignore[attr-defined]
+    assert loader.dataset == [1, 2]
+    assert not hasattr(da.Loader(da.CocoReader(*painted), [da.Resize((40, 60))], 4, device="cpu"), "dataset")
