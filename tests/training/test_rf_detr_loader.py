@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import random
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -229,7 +232,9 @@ def test_what_its_arguments_decide(rf_detr: Any, dataset: Path) -> None:
     data.setup("fit")
     with data.train_dataloader() as loader:
         assert len(loader) == 15
-        assert loader.state_dict()["seed"] == 7
+        assert {name: loader.state_dict()[name] for name in ("seed", "accumulate", "max_boxes")} == {
+            "seed": 7, "accumulate": 3, "max_boxes": 40
+        }  # fmt: skip
         assert loader.state_dict()["recipe"] == list(map(repr, da.presets.rf_detr(224)))
         images, targets = next(iter(loader))
     assert images.tensors.shape == (2, 3, 224, 224)
@@ -387,3 +392,17 @@ def test_the_page_as_written(rf_detr: Any, dataset: Path, monkeypatch: pytest.Mo
     nano = rfdetr.config.RFDETRNanoConfig(pretrain_weights=None)
     train = rfdetr.config.TrainConfig(dataset_dir=".", output_dir="out")
     assert f"the largest scale, {rf_detr.largest_size(nano, train)} for Nano" in PAGE.read_text()
+
+
+def test_the_patch_of_rf_detr(rf_detr: Any, tmp_path: Path) -> None:
+    """It applies to the release that is installed, and its test passes there."""
+    import rfdetr
+
+    shutil.copytree(Path(rfdetr.__file__).parent, tmp_path / "src" / "rfdetr")
+    patch = PAGE.with_name("rf_detr_train_dataloader.patch")
+    subprocess.run(["git", "apply", patch], cwd=tmp_path, check=True)
+    test = "tests/training/test_custom_train_dataloader.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
+    paths = {"PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True)
+    assert "2 passed" in done.stdout, done.stdout
