@@ -157,7 +157,7 @@ class LoaderDataModule(RFDETRDataModule):
         images, masks = Path(dataset.root), model.segmentation_head
         labels = dataset.cat2label  # None: they are the category ids
         json = images / "_annotations.coco.json" if config.dataset_file == "roboflow" else _json_of_coco(images)
-        reader = CocoReader(images, json, masks=masks, unused_parents="keep" if labels is None else "drop")
+        reader = CocoReader(images, json, masks=masks, unused_parents="drop")
         ids = [int(category) for category in reader.category_ids[1:]]
         block = model.patch_size * model.num_windows
         steps = config.grad_accum_steps if trainer is None else trainer.accumulate_grad_batches
