@@ -176,7 +176,7 @@ def d_fine(size: int | tuple[int, int] | list[tuple[int, int]]) -> list[Op]:
 da.RandomPhotometricDistort))]
     >>> recipe = da.Stages([(0, recipe), (72, rest)])
     """
-    sizes = [_square(each) for each in size] if isinstance(size, list) else _square(size)
+    sizes = [_square(side) for side in size] if isinstance(size, list) else _square(size)
     return [RandomZoomOut(fill=_BLACK), RandomIoUCrop(p=0.8), *_after_crops(sizes, RandomPhotometricDistort())]
 
 

@@ -47,10 +47,10 @@ def sample(
     image = tl.load(images + place).to(tl.int64)
     rows, columns = block // across * ROWS + tl.arange(0, ROWS), block % across * COLUMNS + tl.arange(0, COLUMNS)
     in_grid = (rows < height)[:, None] & (columns < width)[None, :]
-    at = rows[:, None] * width + columns[None, :]
+    offset = rows[:, None] * width + columns[None, :]
     if POINTS:
         grid = grid_y + 2 * place * height * width
-        y, x = tl.load(grid + at, in_grid, -FAR), tl.load(grid + height * width + at, in_grid, -FAR)
+        y, x = tl.load(grid + offset, in_grid, -FAR), tl.load(grid + height * width + offset, in_grid, -FAR)
     else:
         nothing = tl.zeros((ROWS, COLUMNS), tl.int32)
         y = tl.load(grid_y + tl.minimum(rows, height - 1))[:, None] + nothing
@@ -70,15 +70,15 @@ def sample(
         top, layer, layers_of_image, borders, sides, shown, places, maps, first_table, tables, y, x, empty,
         out.dtype.element_ty, HAS_TABLES, LINEAR,
     )  # fmt: skip
-    at += image * height * width
-    tl.store(out + at, result.to(out.dtype.element_ty), in_grid)
+    offset += image * height * width
+    tl.store(out + offset, result.to(out.dtype.element_ty), in_grid)
     if PAIR:
         of_other = _values_of(
             other, layer, layers_of_image, borders, sides, shown, places, maps, first_table, tables, y, x, empty,
             out.dtype.element_ty, HAS_TABLES, LINEAR,
         )  # fmt: skip
-        tl.store(second + at, tl.where(other >= 0, of_other, result).to(second.dtype.element_ty), in_grid)
-        tl.store(fraction + at, tl.where(other >= 0, share, 1.0), in_grid)
+        tl.store(second + offset, tl.where(other >= 0, of_other, result).to(second.dtype.element_ty), in_grid)
+        tl.store(fraction + offset, tl.where(other >= 0, share, 1.0), in_grid)
 
 
 @triton.jit

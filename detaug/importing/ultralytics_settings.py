@@ -50,7 +50,7 @@ def is_settings(value: Any) -> bool:
 def recipe_of(settings: Mapping[str, Any], size: Size | None) -> tuple[list[Op], list[Entry], list[str]]:
     """Return the recipe of settings, what became of each, and notes. `size`: in place of `imgsz`.
 
-    Raises InputError for a name that is no setting of augmentation, a wrong value, and a setting without an op.
+    Raises InputError for a name that is not a setting of augmentation, a wrong value, and a setting without an op.
     """
     for name in settings:
         if name not in DEFAULTS:

@@ -236,9 +236,9 @@ def joined(parts: Sequence[tuple[Tensor, MapsOfImages]], plan: BatchPlan) -> tup
     """Return the images of all parts of a batch, and their maps, without those of other batches of the group."""
     images = [part for part, _ in parts]
     maps = MapsOfImages()
-    if any(found for _, found in parts):
+    if any(of_part for _, of_part in parts):
         own = {*plan.indices.tolist()}
-        maps = {index: of_image for _, found in parts for index, of_image in found.items() if index in own}
+        maps = {index: of_image for _, of_part in parts for index, of_image in of_part.items() if index in own}
     return images[0] if len(images) == 1 else torch.cat(images), maps
 
 
