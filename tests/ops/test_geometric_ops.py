@@ -236,3 +236,17 @@ def test_rotations_by_90_degrees_are_those_of_the_pixels_up_to_the_border(ops: l
         rotated, expected = op(rotated), op(expected)
     for image, other in zip(rotated.images, expected.images, strict=True):
         assert np.abs(np.subtract(image, other, dtype=np.int64)).max() <= 1
+
+
+@pytest.mark.parametrize("fill", [(255, 0, 0), (0, 0, 0)])
+def test_rotations_by_90_degrees_of_a_padded_image_are_those_of_the_padded_pixels(fill: tuple[int, int, int]) -> None:
+    """As if each op had made pixels: what is enlarged blends with the fill around it."""
+    pixels = np.random.default_rng(0).integers(100, 156, (20, 31, 3), np.uint8)
+    pad = da.Pad((7, 5, 3, 9), fill=fill)
+    rotated = da.RandomRotate90(p=1)(pad(da.batch([pixels] * 9, seed=1)))
+    (padded,) = pad(da.batch([pixels])).images
+    turns = [next(k for k in (1, 2, 3) if np.array_equal(image, np.rot90(padded, k))) for image in rotated.images]
+    enlarge = da.Resize((110, 90))
+    expected = enlarge(da.batch([np.rot90(padded, k).copy() for k in turns]))
+    for image, other in zip(enlarge(rotated).images, expected.images, strict=True):
+        assert np.abs(np.subtract(image, other, dtype=np.int64)).max() <= 1
