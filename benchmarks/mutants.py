@@ -1487,8 +1487,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/maps/panoptic.py",
-        "if found[one] < 0 and not taken[other]:",
-        "if found[one] < 0:",
+        "if match[one] < 0 and not taken[other]:",
+        "if match[one] < 0:",
         "tests/maps/test_panoptic.py::test_each_segment_is_the_annotation_whose_box_fits_best",
     ),
     Mutant(

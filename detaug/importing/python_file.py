@@ -43,10 +43,10 @@ def pipeline_name(path: Path, name: str) -> str:
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: not Python ({error})") from None
     likely = [node for node in body if "Compose(" in ast.unparse(node)]
-    names = [found for node in likely if (found := _name_of(node))]
+    names = [variable for node in likely if (variable := _name_of(node))]
     if len(likely) == len(names) == 1 and not isinstance(likely[0], ast.ClassDef):
         return names[0]
-    hint = f"such as {', '.join(f'{path}:{found}' for found in names)}" if names else "a variable or a function"
+    hint = f"such as {', '.join(f'{path}:{variable}' for variable in names)}" if names else "a variable or a function"
     raise InputError(f"{path}: name the pipeline in it, as FILE.py:NAME, {hint}; to get it, all of the file is run")
 
 

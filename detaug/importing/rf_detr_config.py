@@ -19,7 +19,7 @@ def is_aug_config(value: Any) -> bool:
     """Return whether a value is meant as an `aug_config`: names of classes with dicts of arguments."""
     if isinstance(value, list):
         return bool(value) and all(
-            isinstance(each, Mapping) and len(each) == 1 and is_aug_config(each) for each in value
+            isinstance(entry, Mapping) and len(entry) == 1 and is_aug_config(entry) for entry in value
         )
     return (
         isinstance(value, Mapping)

@@ -63,8 +63,8 @@ def recipe_of(settings: Mapping[str, Any], size: Size | None) -> tuple[list[Op],
     end = _end_of_mosaics(settings, values, become)
     ops = [*_geometry(values, become), Resize(_size(values, size), letterbox="center", fill=_GRAY), _LIMITS]
     ops += [*_mixing(values, end, become), *_colors(values, become), Normalize()]
-    if given := [name for name in ("auto_augment", "erasing") if name in settings]:
-        become.entry(given, "", "it augments classification alone, in Ultralytics, too")
+    if names := [name for name in ("auto_augment", "erasing") if name in settings]:
+        become.entry(names, "", "it augments classification alone, in Ultralytics, too")
     notes = [
         "where Albumentations is installed, Ultralytics also blurs 2 % of the images, and makes 1 % gray; "
         "add such ops by yourself"
@@ -75,8 +75,8 @@ def recipe_of(settings: Mapping[str, Any], size: Size | None) -> tuple[list[Op],
 class _Entries:
     """What became of the settings."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given, self.entries = given, []  # type: tuple[Mapping[str, Any], list[Entry]]
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings, self.entries = settings, []  # type: tuple[Mapping[str, Any], list[Entry]]
 
     def entry(self, names: list[str], became: str, *reasons: str) -> None:
         """Add an entry for settings of these names."""

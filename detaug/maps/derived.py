@@ -32,10 +32,10 @@ class DerivedMaps:
         names. Raises InputError for kinds that differ.
         """
         self._maps, self._place = maps, place
-        kinds = [each.kind for each in maps if each is not None]
+        kinds = [source_map.kind for source_map in maps if source_map is not None]
         self.kind, every = _joined(name, kinds, class_names)
         tables = iter(every)
-        self._table_of = [None if each is None else next(tables) for each in maps]
+        self._table_of = [None if source_map is None else next(tables) for source_map in maps]
 
     def read(self, index: int) -> MapValues:
         """Return the map of an image."""
@@ -43,12 +43,12 @@ class DerivedMaps:
         own = self._maps[source]
         if own is None:
             return no_map(self.kind.dtype)
-        found, table = own.read(position), self._table_of[source]
+        values, table = own.read(position), self._table_of[source]
         if table is None:
-            return found
-        if found.segments is not None:
-            return replace(found, segments=found.segments.with_labels(table))
-        return replace(found, runs=replace(found.runs, values=table[found.runs.values]))
+            return values
+        if values.segments is not None:
+            return replace(values, segments=values.segments.with_labels(table))
+        return replace(values, runs=replace(values.runs, values=table[values.runs.values]))
 
 
 def _joined(
@@ -68,14 +68,14 @@ def _joined(
         return first, [None] * len(kinds)
     if len(named) < len(kinds):
         raise InputError(f"{of_all} have classes=, or none: they are joined by these names")
-    names = list(dict.fromkeys(each for kind in named for each in kind.classes or ()))
+    names = list(dict.fromkeys(class_name for kind in named for class_name in kind.classes or ()))
     joined = replace(named[0], classes=tuple(names), table=None)
     if len(names) > joined.ignore:
         raise InputError(f"the maps {name!r} have {len(names)} classes together, among them ignore={joined.ignore}")
     tables = []
     for kind in named:
         table = np.full(256, joined.ignore, np.uint8)
-        table[: len(kind.classes or ())] = [names.index(each) for each in kind.classes or ()]
+        table[: len(kind.classes or ())] = [names.index(class_name) for class_name in kind.classes or ()]
         table[kind.ignore] = joined.ignore
         tables.append(table)
     return joined, tables

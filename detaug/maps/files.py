@@ -161,17 +161,17 @@ class FileMaps:
         if ending and "_" in os.path.basename(stem):
             stems.append(stem.rpartition("_")[0] + ending)
         if are_flat:
-            stems += [os.path.basename(each) for each in stems]
-        for each in stems:
-            found = files.get(os.path.normpath(each), [])
-            found = [path for path in found if path.name.endswith(suffix)] if has_extension else found
-            if len(found) > 1:
+            stems += [os.path.basename(path) for path in stems]
+        for stem in stems:
+            paths = files.get(os.path.normpath(stem), [])
+            paths = [path for path in paths if path.name.endswith(suffix)] if has_extension else paths
+            if len(paths) > 1:
                 raise InputError(
-                    f"{found[0]} and {found[1]} are both the map {self.name!r} of {file_name}; move one away, or name "
+                    f"{paths[0]} and {paths[1]} are both the map {self.name!r} of {file_name}; move one away, or name "
                     "the extension in suffix="
                 )
-            if found:
-                return found[0]
+            if paths:
+                return paths[0]
         return None
 
     def check_size(self, index: int, path: Path, values: NDArray[Any]) -> None:
@@ -201,8 +201,8 @@ def _cache_file(kind: MapKind, folder: Path) -> Path | None:
 
 def _folder_of(kind: MapKind, name: str, images: Path) -> Path:
     """Return the folder of maps: in the working folder, else beside or in that of the images."""
-    given = Path(kind.folder)
-    places = [given] if given.is_absolute() else [given, images.parent / given, images / given]
+    folder = Path(kind.folder)
+    places = [folder] if folder.is_absolute() else [folder, images.parent / folder, images / folder]
     for place in places:
         if place.is_dir():
             return place.absolute()

@@ -30,15 +30,15 @@ def find_maps(
         return {}
     if not isinstance(maps, Mapping) or not all(isinstance(name, str) for name in maps):
         raise InputError(f'maps must be a dict, such as {{"semantic": da.ClassMap("masks")}}, got {maps!r}')
-    found: dict[str, FileMaps] = {}
+    file_maps: dict[str, FileMaps] = {}
     for name, kind in maps.items():
         if not isinstance(kind, MapKind):
             raise InputError(f"maps[{name!r}] must be a da.ClassMap, da.PanopticMap or da.DepthMap, got {kind!r}")
         if isinstance(kind, PanopticMap):
             own_objects = None if objects is None else objects()
-            found[name] = PanopticFiles(kind, name, images, file_names, sizes, own_objects, cache=cache)
+            file_maps[name] = PanopticFiles(kind, name, images, file_names, sizes, own_objects, cache=cache)
         else:
-            found[name] = FileMaps(kind, name, images, file_names, sizes, cache=cache)
-    for own in found.values():
+            file_maps[name] = FileMaps(kind, name, images, file_names, sizes, cache=cache)
+    for own in file_maps.values():
         own.refuse_none()
-    return found
+    return file_maps

@@ -139,30 +139,30 @@ class ClassMap:
 
     def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
         """Return (H, W) the values of a file, of `dtype`. Raises MapError for one that cannot be one."""
-        found = pixels.values
-        if found.ndim == 3:
+        values = pixels.values
+        if values.ndim == 3:
             if not self._has_colors:
                 raise MapError(
                     f"{path} has colors where numbers of classes are expected; give ClassMap(table=) the class of each "
                     "color, {(128, 64, 128): 0, ...}",
                     "map-colors",
                 )
-            found = numbers_of_colors(found)
+            values = numbers_of_colors(values)
         elif self._has_colors:
             raise MapError(
                 f"{path} has numbers, and the table of its ClassMap is one of colors; give it numbers", "map-colors"
             )
-        if found.ndim != 2:
-            raise MapError(f"{path} has {found.ndim} axes, where a map has two, height and width")
-        if found.dtype.kind not in "uib":
+        if values.ndim != 2:
+            raise MapError(f"{path} has {values.ndim} axes, where a map has two, height and width")
+        if values.dtype.kind not in "uib":
             raise MapError(
-                f"{path} has values of type {found.dtype}, where numbers of classes are whole; save them as uint8",
+                f"{path} has values of type {values.dtype}, where numbers of classes are whole; save them as uint8",
                 "map-value",
             )
-        present, of_pixel = np.unique(found, return_inverse=True)
+        present, of_pixel = np.unique(values, return_inverse=True)
         table = self._numbers
         new = [self._class_of(int(number), table, path) for number in present]
-        return np.array(new, np.uint8)[of_pixel].reshape(found.shape)
+        return np.array(new, np.uint8)[of_pixel].reshape(values.shape)
 
     def _class_of(self, number: int, table: dict[int, int] | None, path: Path) -> int:
         if number == self.ignore and (table is None or number not in table) and not self._has_colors:
@@ -226,16 +226,16 @@ class DepthMap:
 
     def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
         """Return (H, W) the values of a file, of `dtype`. Raises MapError for one that cannot be one."""
-        found = pixels.values
+        values = pixels.values
         if pixels.mode == "P":
             raise MapError(f"{path} has a palette, whose numbers are not depths", "map-colors")
-        if found.ndim != 2 or found.dtype.kind not in "uif":
+        if values.ndim != 2 or values.dtype.kind not in "uif":
             raise MapError(
-                f"{path} has {found.ndim} axes of type {found.dtype}, where a depth map has one band", "map-colors"
+                f"{path} has {values.ndim} axes of type {values.dtype}, where a depth map has one band", "map-colors"
             )
-        scale = self.scale or (1.0 if found.dtype.kind == "f" else 0.001)
-        valid = np.isfinite(found) & (found > 0) & (found != self.invalid)
-        meters = np.where(valid, found, 0).astype(np.float64) * float(scale)  # 16 bits are too few for it
+        scale = self.scale or (1.0 if values.dtype.kind == "f" else 0.001)
+        valid = np.isfinite(values) & (values > 0) & (values != self.invalid)
+        meters = np.where(valid, values, 0).astype(np.float64) * float(scale)  # 16 bits are too few for it
         return np.where(meters <= np.finfo(np.float32).max, meters, 0).astype(np.float32)
 
 
@@ -294,13 +294,13 @@ class PanopticMap:
 
     def values_of(self, pixels: Pixels, path: Path) -> NDArray[Any]:
         """Return (H, W) int64, the ids of a file. Raises MapError for one that cannot be one."""
-        found, mode = pixels
+        values, mode = pixels
         if mode == "P":  # what makes files smaller without loss writes few colors so
             with Image.open(path) as image:
-                found = np.asarray(image.convert("RGB"))
-        if found.dtype.kind not in "ui" or (found.ndim == 3 and (found.dtype != np.uint8 or found.shape[2] < 3)):
+                values = np.asarray(image.convert("RGB"))
+        if values.dtype.kind not in "ui" or (values.ndim == 3 and (values.dtype != np.uint8 or values.shape[2] < 3)):
             raise MapError(f"{path} has pixels of the kind {mode}, where ids are colors of 8 bits, or whole numbers")
-        return found.astype(np.int64) if found.ndim == 2 else numbers_of_colors(found)
+        return values.astype(np.int64) if values.ndim == 2 else numbers_of_colors(values)
 
 
 for _kind in (ClassMap, DepthMap, PanopticMap):

@@ -37,20 +37,20 @@ def read_map(text: str, *, plain: bool = False) -> tuple[str, MapKind]:
     folder, *settings = re.split(r",(?=\w+=)", rest)
     if not (name and equals and folder):
         raise InputError(f"map must be NAME=FOLDER, such as {EXAMPLE}, got {text!r}")
-    given = dict(setting.split("=", 1) for setting in settings)
-    if len(given) < len(settings):
+    texts = dict(setting.split("=", 1) for setting in settings)
+    if len(texts) < len(settings):
         raise InputError(f"the map {name!r} must have each key once, got {','.join(settings)}")
-    kind = given.pop("kind", name if name in KINDS else "classes")
-    kinds = [each for each in KINDS if not plain or each != "panoptic"]
+    kind = texts.pop("kind", name if name in KINDS else "classes")
+    kinds = [kind_name for kind_name in KINDS if not plain or kind_name != "panoptic"]
     if kind not in kinds:
         of_panoptic = "; da.CocoReader(maps=) checks panoptic maps, and detaug evaluate scores them"
         rule = f"kind of the map {name!r} must be {', '.join(kinds[:-1])} or {kinds[-1]}, got {kind!r}"
         raise InputError(rule + of_panoptic * (kind == "panoptic"))
-    names = {each.name for each in fields(KINDS[kind])} & _READ.keys()
-    for key in given:
+    names = {field.name for field in fields(KINDS[kind])} & _READ.keys()
+    for key in texts:
         if key not in names:
             raise InputError(f"the map {name!r} must have keys of {', '.join(sorted(names))} and kind, got {key!r}")
-    return name, KINDS[kind](folder, **{key: _READ[key](key, value) for key, value in given.items()})
+    return name, KINDS[kind](folder, **{key: _READ[key](key, value) for key, value in texts.items()})
 
 
 def read_class_map(text: str) -> ClassMap:
@@ -83,7 +83,7 @@ def map_text(name: str, kind: ClassMap, folder: Path) -> str:
     settings = _settings(kind)
     if kind.classes is not None:
         settings["classes"] = folder / "class_names.txt"
-        write_atomically(settings["classes"], ["".join(f"{each}\n" for each in kind.classes)])
+        write_atomically(settings["classes"], ["".join(f"{class_name}\n" for class_name in kind.classes)])
     if isinstance(kind.table, Mapping):
         settings["table"] = folder / "table.json"
         keys = [",".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in kind.table]
@@ -93,8 +93,10 @@ def map_text(name: str, kind: ClassMap, folder: Path) -> str:
 
 def _settings(kind: ClassMap) -> dict[str, Any]:
     """Return the arguments of a map that are not its defaults, but for the folder and the names of classes."""
-    given = {each.name: getattr(kind, each.name) for each in fields(kind) if each.default != getattr(kind, each.name)}
-    return {key: value for key, value in given.items() if key not in ("folder", "classes")}
+    values = {
+        field.name: getattr(kind, field.name) for field in fields(kind) if field.default != getattr(kind, field.name)
+    }
+    return {key: value for key, value in values.items() if key not in ("folder", "classes")}
 
 
 def _number(read: Callable[[str], Any]) -> Callable[[str, str], Any]:

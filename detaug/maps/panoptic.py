@@ -80,12 +80,12 @@ class PanopticFiles(FileMaps):
     @cached_property
     def json(self) -> PanopticJson:
         """Return the JSON file; it is there while the maps are found."""
-        folder, given = self.folder, self.kind.annotations
-        if given is None:
+        folder, json = self.folder, self.kind.annotations
+        if json is None:
             file = f"{folder.name}.json"
             places = [folder.parent / file, folder.parent / "annotations" / file]
         else:
-            places = [Path(given), *([] if Path(given).is_absolute() else [folder.parent / given])]
+            places = [Path(json), *([] if Path(json).is_absolute() else [folder.parent / json])]
         for place in places:
             if place.is_file():
                 return read_panoptic(place, self._classes)
@@ -133,18 +133,18 @@ class PanopticFiles(FileMaps):
             )
         image = np.repeat(np.arange(len(self._sizes)), np.diff(columns.first))
         rows: Ints = np.where(is_object | columns.crowd, VOID, STUFF)
-        found = match_objects(image[sought], labels[sought], columns.boxes[sought], objects)
-        rows[sought[found >= 0]] = (found - objects.first[image[sought]])[found >= 0]
-        self._count(rows, is_object, found, objects)
+        row = match_objects(image[sought], labels[sought], columns.boxes[sought], objects)
+        rows[sought[row >= 0]] = (row - objects.first[image[sought]])[row >= 0]
+        self._count(rows, is_object, row, objects)
         return rows
 
-    def _count(self, rows: Ints, is_object: Bools, found: Ints, objects: ObjectsOfImages) -> None:
+    def _count(self, rows: Ints, is_object: Bools, row: Ints, objects: ObjectsOfImages) -> None:
         """Count what is dropped. Raises InputError where nothing is left, and warns of what should not be dropped."""
         crowd, known = self._columns.crowd, len(objects.class_names)
         self.dropped = {
             "crowd": int(crowd.sum()),
             "class without annotations": int((~crowd & is_object & (self._labels >= known)).sum()),
-            "no annotation": int((found < 0).sum()),
+            "no annotation": int((row < 0).sum()),
         }
         path, things = self.json.path, int((~crowd & is_object).sum())
         lost = things - int((rows >= 0).sum())
@@ -154,7 +154,9 @@ class PanopticFiles(FileMaps):
                 "name, and a box near it; give the JSON files of one dataset"
             )
         if lost:
-            reasons = [f"{self.dropped[each]:,} {each}" for each in ("no annotation", "class without annotations")]
+            reasons = [
+                f"{self.dropped[reason]:,} {reason}" for reason in ("no annotation", "class without annotations")
+            ]
             warnings.warn(
                 f"{path}: {lost:,} of {things:,} objects are void in the map {self.name!r}: {', '.join(reasons)}",
                 stacklevel=6,
@@ -223,8 +225,8 @@ def match_objects(image: Ints, label: Ints, boxes: Floats, objects: ObjectsOfIma
     iou = box_iou(boxes[segment], objects.boxes[annotation])
     near = np.flatnonzero(iou >= SAME_OBJECT)
     near = near[np.argsort(-iou[near], kind="stable")]
-    found, taken = np.full(len(boxes), -1), np.zeros(len(keys), bool)
+    match, taken = np.full(len(boxes), -1), np.zeros(len(keys), bool)
     for one, other in zip(segment[near].tolist(), annotation[near].tolist(), strict=True):
-        if found[one] < 0 and not taken[other]:
-            found[one], taken[other] = other, True
-    return found
+        if match[one] < 0 and not taken[other]:
+            match[one], taken[other] = other, True
+    return match

@@ -79,10 +79,9 @@ class PanopticJson:
         order = np.lexsort([number, image])
         again = (np.diff(number[order]) == 0) & (np.diff(image[order]) == 0)
         if again.any():
-            at = order[int(np.argmax(again))]
-            raise InputError(
-                f"{self._entry(file_names[image[at]])}: the id {number[at]} occurs twice; give each segment its own"
-            )
+            second = order[int(np.argmax(again))]
+            entry = self._entry(file_names[image[second]])
+            raise InputError(f"{entry}: the id {number[second]} occurs twice; give each segment its own")
         return SegmentColumns(
             first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             ids=number[order],

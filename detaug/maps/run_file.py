@@ -143,10 +143,10 @@ class RunFile:
         if size > self._end:  # what was left unfinished
             os.ftruncate(file, self._end)
         try:
-            rest, at = memoryview(block), self._end
+            rest, place = memoryview(block), self._end
             while rest:
-                written = os.pwrite(file, rest, at)
-                rest, at = rest[written:], at + written
+                written = os.pwrite(file, rest, place)
+                rest, place = rest[written:], place + written
         except OSError:
             with suppress(OSError):
                 os.ftruncate(file, self._end)
@@ -173,8 +173,8 @@ class RunFile:
             rows = os.pread(self._file, count * ROW.size, first)
             if crc32(rows, crc32(header[:-4])) != checksum:
                 return
-            for at in range(0, len(rows), ROW.size):
-                row = rows[at : at + ROW.size]
+            for start in range(0, len(rows), ROW.size):
+                row = rows[start : start + ROW.size]
                 if (old := self._rows.get(row[:16])) is not None:
                     self._bytes -= _length(old)
                     self._replaced += _length(old)
@@ -188,10 +188,10 @@ def _length(row: bytes) -> int:
     return int(count * (LENGTH_TYPE.itemsize + value_bytes))
 
 
-def _block(maps: Iterable[tuple[MapKey, Runs]], at: int) -> bytes:
+def _block(maps: Iterable[tuple[MapKey, Runs]], place: int) -> bytes:
     """Return a block that will begin at this place of a file."""
     maps = [*maps]
-    first = start = at + HEADER.size + len(maps) * ROW.size
+    first = start = place + HEADER.size + len(maps) * ROW.size
     rows, contents = [], []
     for key, runs in maps:
         assert runs.lengths is not None

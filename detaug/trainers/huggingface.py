@@ -26,7 +26,7 @@ class LoaderTrainer(Trainer):  # type: ignore[misc]
         data = self.train_dataset
         if not (data is None or isinstance(data, Loader)):
             raise InputError(f"train_dataset of LoaderTrainer must be a da.Loader, got a {type(data).__name__}")
-        if not any(isinstance(each, LoaderState) for each in self.callback_handler.callbacks):
+        if not any(isinstance(callback, LoaderState) for callback in self.callback_handler.callbacks):
             self.add_callback(LoaderState())
 
     def get_train_dataloader(self) -> Any:

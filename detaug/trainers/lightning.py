@@ -45,8 +45,8 @@ def _loader_states(package: str) -> Any:
                 return
             every = import_module(f"{package}.utilities").CombinedLoader(trainer.train_dataloader).flattened
             with_state = [loader for loader in every if hasattr(loader, "load_state_dict")]
-            for each, state in zip(with_state, self.states, strict=True):
-                loader = getattr(each, "loader", each)  # that of `as_dataloader`
+            for own, state in zip(with_state, self.states, strict=True):
+                loader = getattr(own, "loader", own)  # that of `as_dataloader`
                 if isinstance(loader, sys.modules["detaug.loading.loader"].Loader):
                     loader.load_state_dict(state)
                     if self.epoch_ended and state["step"]:
