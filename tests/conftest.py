@@ -228,15 +228,6 @@ def cached_pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def short_traces() -> Iterator[None]:
-    from short_traces import shorten_traces
-
-    with pytest.MonkeyPatch.context() as patch:
-        shorten_traces(patch)
-        yield
-
-
 @pytest.fixture(scope="session")
 def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what the README's first two commands leave: demo and train.json. Not to be written into.

@@ -24,9 +24,10 @@ ERASED_SHOWN = tl.constexpr(layers.ERASED_SHOWN)
 SIZES = ["parts", "layers_of_image", "sides", "height", "width", "empty"]
 ARRAYS = ["layers", "borders", "stencils", "filled", "lengths", "shown", "places", "maps", "first_table", "tables"]
 ARRAYS += ["images", "grid_y", "grid_x"]
+map_kernel = triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=ARRAYS)
 
 
-@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=ARRAYS)
+@map_kernel
 def sample(
     layers, borders, stencils, filled, lengths, shown, places, maps, first_table, tables, images, grid_y, grid_x, out,
     second, fraction, parts, layers_of_image, sides, height, width, empty, AVERAGED: tl.constexpr,

@@ -77,7 +77,7 @@ def test_unknown_arguments_are_listed(function: Any, given: Any, named: Any, tex
 
 
 def test_unknown_presets_are_listed() -> None:
-    names = "ssd300, retinanet, yolo640, for_problem, imagenet, imagenet_evaluation, evaluation"
+    names = "ssd300, retinanet, yolo640, rf_detr, d_fine, deim, for_problem, imagenet, imagenet_evaluation, evaluation"
     with pytest.raises(AttributeError, match=f"detaug.presets has no recipe 'yolo'; it has {names}$"):
         _ = presets.yolo
     assert all(callable(getattr(presets, name)) for name in names.split(", "))
