@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from detaug.converters.formats.recognise import Recognised, recognise
+from detaug.converters.formats.recognise import Recognised, check_images, recognise
 from detaug.converters.records.record import AnnotationFiles, Contents
 from detaug.converters.records.to_coco import Options, records_to_coco
 from detaug.errors import ConversionError, InputError
@@ -60,7 +60,7 @@ def convert_to_coco(
     >>> print(convert_to_coco("demo/VOC", "any.json").boxes)
     203
     """
-    recognized = path if isinstance(path, Recognised) else recognise(path, format)
+    recognized = path if isinstance(path, Recognised) else recognise(path, format, images)
     arguments = {"split": split, "classes": classes, "images": images, "part": part, "jobs": jobs}
     more = {"on_error": on_error, "report": report, "progress": progress}
     if not recognized.format.reader:
@@ -69,8 +69,7 @@ def convert_to_coco(
         _refuse(recognized, arguments, ("split",))
     options = Options(classes, on_error, report, progress, check_part(part), 1 if jobs is None else jobs)
     folder = recognized.folder if images is None else Path(images)
-    if not folder.is_dir():
-        raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
+    check_images(folder)
     output_files({"output": output, "report": report}, recognized.path, folder)  # before all is read
     module, _, function = recognized.format.reader.rpartition(".")
     read = getattr(import_module(f"detaug.converters.{module}"), function)

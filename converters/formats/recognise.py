@@ -37,16 +37,19 @@ class Recognised(NamedTuple):
         return f"{self.format.title}: {counted(len(self.files), 'file')} in {self.path}"
 
 
-def recognise(path: PathLike, name: str | None = None) -> Recognised:
-    """Return the format of a file or of the files of a folder. name: of the format, where several are possible.
+def recognise(path: PathLike, name: str | None = None, images: PathLike | None = None) -> Recognised:
+    """Return the format of a file or of the files of a folder. name: of the format, where several are possible. images:
+    the folder of the images, if they are elsewhere: maps of classes are known by the images that they are of.
 
     Raises ConversionError for what has none, or several, with the nearest way.
     """
     path = Path(path)
     if name is not None and name not in BY_NAME:
         raise InputError(f"from must be one of {', '.join(BY_NAME)}, got {name!r}")
+    if images is not None:
+        check_images(images)
     if path.is_dir():
-        return _recognise_folder(path, name)
+        return _recognise_folder(path, name, images)
     check_exists(path)
     form = form_of_file(path)
     if name and BY_NAME[name].folders:
@@ -68,9 +71,15 @@ def check_exists(path: Path) -> None:
         raise ConversionError(f"{path} does not exist; give a file or a folder of annotations")
 
 
-def _recognise_folder(folder: Path, name: str | None) -> Recognised:
+def check_images(folder: PathLike) -> None:
+    """Raise ConversionError for a folder of images that does not exist."""
+    if not os.path.isdir(folder):
+        raise ConversionError(f"images {folder} is not a folder; give the folder of the images")
+
+
+def _recognise_folder(folder: Path, name: str | None, images: PathLike | None) -> Recognised:
     if name is not None and BY_NAME[name].folders:
-        if recognised := _of_folders(folder, [BY_NAME[name]]):
+        if recognised := _of_folders(folder, [BY_NAME[name]], images):
             return recognised
         raise ConversionError(f"{folder} has no maps in the folders of {BY_NAME[name].title}; leave --from out")
     groups: dict[tuple[str, str], list[str]] = {}
@@ -83,7 +92,7 @@ def _recognise_folder(folder: Path, name: str | None) -> Recognised:
     for file, form in forms.items():
         if form and form.format and not (form.format == "coco" and _is_output(folder / file)):
             by_format.setdefault(form.format, []).append(file)
-    if name is None and not by_format and (recognised := _of_folders(folder, FORMATS)):
+    if name is None and not by_format and (recognised := _of_folders(folder, FORMATS, images)):
         return recognised
     if name is None and len(by_format) != 1:
         raise ConversionError(_why_unclear(folder, by_format, forms))
@@ -105,9 +114,11 @@ MAPS_OF_CLASSES = ("cityscapes", "semantic")
 """Formats that have the classes of pixels, whatever else they have."""
 
 
-def _of_folders(folder: Path, formats: Sequence[Format]) -> Recognised | None:
+def _of_folders(folder: Path, formats: Sequence[Format], images: PathLike | None = None) -> Recognised | None:
     """Return the first format whose folders of images and maps these are, the more special before others."""
     names = list_files(folder, ("",), regular=False)
+    if images is not None:
+        names = [*names, *(name.rpartition("/")[2] for name in list_files(Path(images), IMAGE_EXTENSIONS))]
     for format in sorted(formats, key=lambda row: row.name == "semantic"):
         if format.folders and (files := format.folders(names)):
             return Recognised(format, folder, folder, sorted(files))

@@ -38,7 +38,7 @@ def convert(path: Path, format: str | None, quiet: bool, **arguments: Any) -> No
     from detaug.converters import convert_to_coco
     from detaug.converters.formats.recognise import recognise
 
-    recognised = recognise(path, format)
+    recognised = recognise(path, format, arguments["images"])
     with progress_bar("reading", quiet) as progress:
         summary = convert_to_coco(recognised, progress=progress, **arguments)
     print_unless(quiet, f"{recognised}\n{summary}")

@@ -172,11 +172,7 @@ def test_classes_of_maps(tmp_path: Path) -> None:
     assert [row["name"] for row in content["categories"]] == ["sky", "cat", "dog"]
 
 
-OF_OBJECTS = [form for form in FORMS if form != "semantic"]
-"""Folders of class maps have no objects, and are recognized by the images beside them."""
-
-
-@pytest.mark.parametrize("form", OF_OBJECTS)
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "semantic"])
 def test_classes(tmp_path: Path, form: str) -> None:
     root = written(tmp_path, form)
     whole, _, _ = converted(root, form)
@@ -193,7 +189,7 @@ def test_classes(tmp_path: Path, form: str) -> None:
         converted(root, form, classes=["nobody"])
 
 
-@pytest.mark.parametrize("form", OF_OBJECTS)
+@pytest.mark.parametrize("form", FORMS)
 def test_images_elsewhere(tmp_path: Path, form: str) -> None:
     root = written(tmp_path, form)
     whole, _, _ = converted(root, form)
