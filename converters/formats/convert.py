@@ -75,6 +75,13 @@ def convert_to_coco(
     read = getattr(import_module(f"detaug.converters.{module}"), function)
     source = AnnotationFiles(recognized.folder, recognized.files, folder, Path(output).parent, recognized.path)
     contents: Contents = read(source, **({"split": split} if recognized.format.has_splits else {}))
+    if recognized.format.name == "semantic" and classes is not None:
+        names = [*contents.class_names]
+        if more_names := names[len(classes) :]:
+            raise ConversionError(
+                f"classes must name the {len(names)} classes of the maps, from 0 on, got {len(classes)}; add "
+                f"{', '.join(more_names[:5])}{' ...' * (len(more_names) > 5)}"
+            )
     unused = [Finding(file, "file-unused") for file in recognized.unused] if contents.files is None else []
     files = len(recognized.files) if contents.files is None else contents.files
     contents = contents._replace(findings=chain(unused, contents.findings), files=files)

@@ -170,6 +170,9 @@ def test_classes_of_maps(tmp_path: Path) -> None:
     """The classes are the names of the numbers in the maps."""
     content, _, _ = converted(written(tmp_path, "semantic"), "semantic", classes=["sky", "cat", "dog"])
     assert [row["name"] for row in content["categories"]] == ["sky", "cat", "dog"]
+    message = "classes must name the 3 classes of the maps, from 0 on, got 2; add class 2$"
+    with pytest.raises(ConversionError, match=message):
+        converted(tmp_path / "set", "semantic", classes=["sky", "cat"])
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "semantic"])
