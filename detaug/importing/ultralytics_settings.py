@@ -65,7 +65,13 @@ def recipe_of(settings: Mapping[str, Any], size: Size | None) -> tuple[list[Op],
     ops += [*_mixing(values, end, become), *_colors(values, become), Normalize()]
     if names := [name for name in ("auto_augment", "erasing") if name in settings]:
         become.entry(names, "", "it augments classification alone, in Ultralytics, too")
-    notes = [
+    notes = []
+    if values["mosaic"] and values["epochs"] is not None and values["close_mosaic"] > values["epochs"]:
+        notes.append(
+            f"mosaics do not end, as in Ultralytics where epochs={values['epochs']} is below "
+            f"close_mosaic={values['close_mosaic']}"
+        )
+    notes += [
         "where Albumentations is installed, Ultralytics also blurs 2 % of the images, and makes 1 % gray; "
         "add such ops by yourself"
     ]
@@ -103,7 +109,10 @@ def _check(values: Mapping[str, Any]) -> None:
 
 
 def _end_of_mosaics(settings: Mapping[str, Any], values: Mapping[str, Any], become: _Entries) -> int | None:
-    """Return the epoch from which on there are no mosaics."""
+    """Return the epoch from which on there are no mosaics; None: they do not end.
+
+    Ultralytics ends them at the start of epoch `epochs - close_mosaic` (engine/trainer.py), so not if that is below 0.
+    """
     close, epochs, mosaic = values["close_mosaic"], values["epochs"], values["mosaic"]
     if not (close and mosaic):
         return None
@@ -114,7 +123,7 @@ def _end_of_mosaics(settings: Mapping[str, Any], values: Mapping[str, Any], beco
             )
         become.entry(["close_mosaic"], "", "without epochs the mosaics do not end 10 epochs before the training does")
         return None
-    return max(int(epochs) - int(close), 0)
+    return int(epochs) - int(close) if close <= epochs else None
 
 
 def _size(values: Mapping[str, Any], size: Size | None) -> tuple[int, int]:

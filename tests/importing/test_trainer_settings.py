@@ -104,7 +104,8 @@ def only(settings: dict[str, Any]) -> dict[str, Any]:
     ({"flipud": 0.3}, da.RandomVerticalFlip(0.3)),
     ({"fliplr": 0.4}, da.RandomHorizontalFlip(0.4)),
     ({"mosaic": 0.6, "epochs": 100, "close_mosaic": 15}, da.Mosaic(0.6, center=(0, 1), until_epoch=85)),
-    ({"mosaic": 0.6, "epochs": 5}, da.Mosaic(0.6, center=(0, 1), until_epoch=0)),
+    ({"mosaic": 0.6, "epochs": 10}, da.Mosaic(0.6, center=(0, 1), until_epoch=0)),
+    ({"mosaic": 0.6, "epochs": 5}, da.Mosaic(0.6, center=(0, 1))),
     ({"mosaic": 0.6, "close_mosaic": 0}, da.Mosaic(0.6, center=(0, 1))),
     ({"mixup": 0.2}, da.MixUp(0.2)),
     ({"cutmix": 0.2}, da.CutMix(0.2)),
@@ -136,6 +137,10 @@ def test_the_defaults_and_the_order_of_ultralytics() -> None:
     assert "the reader needs masks=True" in report
     assert imported.left_out == 0
     assert "without epochs the mosaics do not end" in str(da.import_recipe({"mosaic": 1.0}))
+    note = "mosaics do not end, as in Ultralytics where epochs=5 is below close_mosaic=10"
+    assert note in str(da.import_recipe({"epochs": 5}))
+    assert "mosaics do not end" not in str(da.import_recipe({"epochs": 10}))
+    assert "mosaics do not end" not in str(da.import_recipe({"epochs": 5, "mosaic": 0}))
     assert "auto_augment, erasing -> nothing is needed: it augments classification alone" in str(
         da.import_recipe({"auto_augment": "randaugment", "erasing": 0.4, "mosaic": 0})
     )
