@@ -63,6 +63,7 @@ class FileMaps:
         flat_names = {os.path.basename(os.path.splitext(file)[0]) for file in file_names}
         are_flat = len(flat_names) == len(file_names)
         self._paths = [self._find(files, file, are_flat) for file in file_names]
+        self._refuse_shared()
         absent = [index for index, path in enumerate(self._paths) if path is None]
         lossy = _files_by_stem(self.folder, LOSSY) if absent else {}
         others = {index: self._find(lossy, file_names[index], are_flat) for index in absent}
@@ -83,6 +84,28 @@ class FileMaps:
         if len(self.absent) == len(self._file_names):
             why = self.lossy_remedy(next(iter(self.lossy))) if self.lossy else self._remedy(0)
             raise InputError(f"{self.folder}: none of {len(self.absent)} images has a map {self.name!r} there; {why}")
+
+    def _refuse_shared(self) -> None:
+        """Raise InputError for a map that is one of the images, or the map of two of them: it is not theirs."""
+        root = self._images.absolute()
+        nested = root == self.folder or root in self.folder.parents or self.folder in root.parents
+        images = {os.path.normpath(os.path.join(root, name)) for name in self._file_names} if nested else set()
+        first_of: dict[Path, int] = {}
+        for index, path in enumerate(self._paths):
+            if path is None:
+                continue
+            own = self._file_names[index]
+            if nested and os.path.normpath(path) in images:
+                raise InputError(
+                    f"{path} is one of the images, and the map {self.name!r} of {own}; move the maps to a folder of "
+                    "their own"
+                )
+            first = first_of.setdefault(path, index)
+            if first != index and os.path.normpath(other := self._file_names[first]) != os.path.normpath(own):
+                raise InputError(
+                    f"{path} is the map {self.name!r} of two images, {other} and {own}; rename one of them, and give "
+                    "each a map with its name"
+                )
 
     def path(self, index: int) -> Path | None:
         """Return the file of an image, None if it has none."""

@@ -347,6 +347,35 @@ def test_two_files_for_an_image(tmp_path: Path) -> None:
     assert (batch.maps["semantic"] < 255).any()
 
 
+def gray_files(folder: Path, *names: str) -> Path:
+    """Write gray images of one size, and return their folder."""
+    folder.mkdir(parents=True)
+    for name in names:
+        Image.fromarray(np.zeros((40, 50), np.uint8)).save(folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("suffix", ["", "_mask"])
+def test_a_map_is_not_an_image(tmp_path: Path, suffix: str) -> None:
+    mixed = gray_files(tmp_path / "mixed", "a.jpg", "a_mask.png")
+    with pytest.raises(InputError, match=r"a_mask.png is one of the images, .* move the maps to a folder of their own"):
+        da.MapReader(mixed, mixed, suffix=suffix)
+    (mixed / "masks").mkdir()
+    (mixed / "a_mask.png").rename(mixed / "masks/a_mask.png")
+    assert len(da.MapReader(gray_files(tmp_path / "images", "a.jpg"), mixed / "masks", suffix="_mask")) == 1
+
+
+@pytest.mark.parametrize(("images", "suffix"), [(("a.jpg", "a.png"), ""), (("a_left.png", "a_right.png"), "_gt")])
+def test_a_map_of_two_images(tmp_path: Path, images: tuple[str, str], suffix: str) -> None:
+    folder, maps = gray_files(tmp_path / "images", *images), gray_files(tmp_path / "maps", f"a{suffix}.png")
+    with pytest.raises(InputError, match=rf"is the map 'semantic' of two images, {' and '.join(images)}; rename one"):
+        da.MapReader(folder, maps, suffix=suffix)
+    (folder / images[1]).rename(folder / f"b{Path(images[1]).suffix}")
+    gray_files(tmp_path / "others", "b.png")
+    (tmp_path / "others/b.png").rename(maps / f"b{suffix}.png")
+    assert len(da.MapReader(folder, maps, suffix=suffix)) == 2
+
+
 def test_layout_of_cityscapes(tmp_path: Path) -> None:
     for split, city, number in (("train", "aachen", 1), ("train", "bonn", 1), ("val", "ulm", 2)):
         for kind, ending in (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelIds")):
