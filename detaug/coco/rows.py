@@ -24,6 +24,7 @@ from detaug.findings.finding import Finding, shown
 
 _IMAGE_KEYS = frozenset({"id", "file_name", "width", "height", ANNOTATION_FILE, TOOL_ID})
 _BOX_KEYS = frozenset({"id", "image_id", "category_id", "bbox", "area", "iscrowd", TOOL_ID})
+_OUTLINES = "segmentation", "corners"
 _UNUSED_IDS = frozenset({"annotation-id", "annotation-id-repeated"})  # conversions assign new ones, or none
 _NO_FAULTS = _UNUSED_IDS.union(REPAIRS)
 _CLEANED = {"image-size", "file-name-outside", "box-missing"}
@@ -169,9 +170,10 @@ def dropped_keys(
         for position in positions.tolist():
             row = rows.table.row(where, position)  # type: ignore[arg-type]
             counts.update(f"{where}.{key}" for key in row.keys() - keys if _has_value(key, row[key]))
-    if "area" not in supported:
-        of_rows = (rows.table.row("annotations", box) for box in rows.boxes.tolist())
-        counts["annotations.area"] = sum(map(_has_other_area, of_rows))
+    of_rows = (rows.table.row("annotations", box) for box in rows.boxes.tolist())
+    if "area" in supported:  # of an outline, which the format has
+        of_rows = (row for row in of_rows if not any(row.get(key) for key in _OUTLINES))
+    counts["annotations.area"] = sum(map(_has_other_area, of_rows))
     for key, count in sorted((+counts).items()):
         lost = "is not its box's and becomes it" if key == "annotations.area" else "has no place in the other format"
         note = f"{key}, in {count:,} of its rows, {lost}"

@@ -286,6 +286,18 @@ def test_what_is_lost_is_counted(tmp_path: Path) -> None:
     assert lost(tmp_path / "7", coco_to_cvat, *groups) == {"key-dropped": 1}
 
 
+@pytest.mark.parametrize("convert", [coco_to_labelme, coco_to_cvat, coco_to_label_studio])
+def test_the_area_of_a_box_is_counted(tmp_path: Path, convert: Callable[..., Summary]) -> None:
+    points = {"keypoints": [20, 20, 2, 30, 20, 2], "num_keypoints": 2}
+    assert lost(tmp_path / "1", convert, annotation(1, 1, 1, [10, 10, 20, 30], area=600)) == {}
+    assert lost(tmp_path / "2", convert, annotation(1, 1, 1, [10, 10, 20, 30], area=310)) == {"key-dropped": 1}
+    content = everything()
+    content["categories"][0]["keypoints"] = ["nose", "tail"]  # their scores are relative to the area
+    content["annotations"] = [annotation(1, 1, 1, [10, 10, 20, 30], area=310, **points)]
+    summary = convert(write(tmp_path / "a.json", content), tmp_path / "out")
+    assert ["annotations.area", 1] in [finding.before for finding in summary.findings]
+
+
 def test_groups_of_cvat(tmp_path: Path) -> None:
     boxes = [annotation(n, 1, 1, [n, 10, 20, 30], group_id=3) for n in (1, 2)]
     outline = annotation(3, 1, 2, [5, 5, 50, 50], segmentation=RING, group_id=3)
