@@ -42,6 +42,8 @@ from detaug.outputs.summary import (
 
 _Entry = dict[str, Any]
 
+_OWN_LISTS = frozenset({"info", "licenses", "images", "annotations", "categories", "videos", "type"})
+"""Keys of a JSON file that a merged one has, or that say nothing of its images ("type" of the oldest files)."""
 _KEY_POINT_KEYS = {"keypoints", "skeleton", "flip_idx"}
 """Keys of categories that say what the keypoints of annotations are."""
 
@@ -280,6 +282,11 @@ class _Merged:
             note = f"{key} is taken for ids of this file, which are new"
             self.findings.append(Finding(str(rows.table.path), "ids-inside", note=note, count=count))
         self._note_losses(str(rows.table.path), lost, licenses, not_listed)
+        for key, value in rows.table.coco.document.items():
+            if key not in _OWN_LISTS and value:
+                count = len(value) if isinstance(value, list) else 1
+                note = f"{key}, which is beside the images, was left out"
+                self.findings.append(Finding(str(rows.table.path), "key-dropped", before=[key, count], note=note))
 
     def text(self, description: str) -> Iterator[str]:
         """Yield the text of the JSON file."""
@@ -327,6 +334,15 @@ class _Merged:
                     f"{rows.table.path} and {self.first_file[name]}: category {shown(name)} has different {key}, "
                     f"{shown(row[key])} and {shown(category[key])}, so its keypoints mean different things; "
                     "rename the category in one of them, or give both the same"
+                )
+        for key, value in row.items():
+            if key not in _KEY_POINT_KEYS and key not in ("id", "name") and category.setdefault(key, value) != value:
+                note = (
+                    f"category {shown(name)}: {key} stays {shown(category[key])}, of {self.first_file[name]}; "
+                    f"{shown(value)} was left out"
+                )
+                self.findings.append(
+                    Finding(str(rows.table.path), "key-dropped", before=[f"categories.{key}", 1], note=note)
                 )
         return int(category["id"])
 

@@ -103,6 +103,20 @@ def test_other_keys_stay_but_licences(tmp_path: Path) -> None:
     assert [finding.before for finding in summary.findings] == [["images.license", 3]] * 2
 
 
+def test_keys_of_classes_and_of_files_stay_or_are_counted(tmp_path: Path) -> None:
+    first, second = document(), renamed("x")
+    second["categories"][0] |= {"supercategory": "pet", "color": "red"}
+    second["captions"] = [{"image_id": 1, "caption": "a cat"}, {"image_id": 1, "caption": "its tail"}]
+    paths = [write(tmp_path / f"{n}.json", content) for n, content in enumerate((first, second))]
+    summary = merge_coco(paths, tmp_path / "out.json")
+    rows = json.loads((tmp_path / "out.json").read_bytes())["categories"]
+    (cat,) = (row for row in rows if row["name"] == "cat")
+    assert {**cat, "id": 1} == {"id": 1, "name": "cat", "supercategory": "animal", "color": "red"}
+    lost = {finding.before[0]: finding for finding in summary.findings if finding.before[0] != "images.license"}
+    assert {key: finding.before[1] for key, finding in lost.items()} == {"captions": 2, "categories.supercategory": 1}
+    assert "'pet' was left out" in str(lost["categories.supercategory"])
+
+
 def test_file_names_of_several_folders(tmp_path: Path) -> None:
     folders = [write_images(tmp_path / "data" / name) for name in ("one/images", "two")]
     content, summary = merged(tmp_path, document(), document(), images=folders)
