@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,9 @@ from detaug.tiles.windows import Size
 _NOT_OF_TILES = ("id", "file_name", "width", "height", "shard", "offset", "length", "crc32c", "tile_of", "window")
 """Keys of a source image in the JSON file that a tile has other values of, or none."""
 
+_LISTS = ("info", "licenses", "images", "annotations", "categories", "videos")
+_ID_OF_ENTRY = re.compile(r"(?:^|_)(?:image|annotation)_ids?$")
+
 
 @dataclass(frozen=True)
 class TileSummary:
@@ -65,6 +69,8 @@ class TileSummary:
     """Parts of objects in tiles that show too little of them."""
     lost: int
     """Objects that are in no tile."""
+    lists_left_out: tuple[str, ...] = ()
+    """Lists of the JSON file whose entries name images or annotations, which have other ids in the tiles' file."""
     unfinished: tuple[Path, ...] = field(default=(), repr=False)
     """Folders of earlier runs that did not end, or of one that is running."""
     reading: str | None = field(default="", repr=False)
@@ -78,6 +84,10 @@ class TileSummary:
                 f"{counted(self.objects, 'object')} as {counted(self.boxes, 'box', 'boxes')}, {self.cut:,} of them cut",
                 f"{counted(self.left_out, 'part')} left out, of which too little is visible",
                 *([f"{counted(self.lost, 'object')} in no tile"] if self.lost else []),
+                *(
+                    on_one_line(f"{name} left out: it names images or annotations by ids, and those of tiles are new")
+                    for name in self.lists_left_out
+                ),
                 *(on_one_line(f"{path} is left of a run that was killed; remove it") for path in self.unfinished),
                 on_one_line(f"written: {self.annotations}"),
                 on_one_line(f'load it: da.CocoReader("{self.images}", "{self.annotations}"{self.reading})')
@@ -189,6 +199,7 @@ def tile_coco(
         cut=int((reader.cut.visible[chosen.boxes] < 1 - 1e-9).sum()),
         left_out=int(reader.cut.left_out[chosen.images].sum()),
         lost=objects - len(np.unique(reader.cut.rows[chosen.boxes])),
+        lists_left_out=tuple(_lists_of_ids(table)),
         unfinished=tuple(earlier),
         reading=_reading(pixels, types, shapes_of(table.coco.document["annotations"])),
     )
@@ -233,7 +244,8 @@ def _document(
     table: Table, reader: TileReader, names: list[str], chosen: _ChosenImages, part: Part | None, rules: str
 ) -> Iterator[str]:
     """Return the text of the JSON file. rules: what else two parts must have in common."""
-    document = table.coco.document
+    left_out = _lists_of_ids(table)
+    document = {key: value for key, value in table.coco.document.items() if key not in left_out}
     images, boxes = _image_rows(table, reader, names), annotation_rows(table, reader)
     if part is None:
         return document_text(document, {"images": images, "annotations": boxes})
@@ -241,6 +253,16 @@ def _document(
     positions = {"images": chosen.tiles.tolist(), "annotations": chosen.boxes.tolist()}
     rows = {"images": _some(images, positions["images"]), "annotations": _some(boxes, positions["annotations"])}
     return document_text({"part": part_head(part, [*names, rules]), **document, "positions": positions}, rows)
+
+
+def _lists_of_ids(table: Table) -> list[str]:
+    """Return the names of the lists, beside COCO's own, whose entries have ids of images or annotations."""
+    return [
+        name
+        for name, rows in table.coco.document.items()
+        if name not in _LISTS and isinstance(rows, list)
+        if any(_ID_OF_ENTRY.search(key) for row in rows if isinstance(row, dict) for key in row)
+    ]
 
 
 def _some(rows: Iterator[dict[str, Any]], positions: Sequence[int]) -> Iterator[dict[str, Any]]:

@@ -97,6 +97,23 @@ def test_the_json_of_tiles_is_right(scenes: Scenes, tmp_path: Path) -> None:
     assert kinds <= {"box-unusual", "image-identical", "corners-outside"}
 
 
+def test_lists_of_ids_of_source_images_are_left_out(tmp_path: Path) -> None:
+    Image.new("RGB", (90, 60), "gray").save(tmp_path / "a.png")
+    content = {
+        "images": [{"id": 7, "file_name": "a.png", "width": 90, "height": 60}],
+        "annotations": [{"id": 5, "image_id": 7, "category_id": 1, "bbox": [10, 10, 30, 30]}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "captions": [{"image_id": 7, "caption": "a cat"}],
+        "cameras": [{"id": 1, "height": 2.5}],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    summary = da.tile_coco(tmp_path / "a.json", tmp_path, tmp_path / "out", size=60)
+    written = json.loads(summary.annotations.read_text())
+    assert "captions" not in written
+    assert written["cameras"] == content["cameras"]
+    assert "captions left out: it names images or annotations by ids" in str(summary)
+
+
 def test_a_json_may_have_boxes_alone(tmp_path: Path) -> None:
     keys = ("segmentation", "keypoints", "num_keypoints", "corners", "iscrowd", "area", "note")
     folder, path = write_scenes(tmp_path, [(150, 150)], 4, 60, keys=keys)
