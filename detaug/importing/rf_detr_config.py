@@ -25,7 +25,10 @@ def is_aug_config(value: Any) -> bool:
         isinstance(value, Mapping)
         and bool(value)
         and all(isinstance(name, str) and name[:1].isupper() for name in value)
-        and all(isinstance(arguments, Mapping) for arguments in value.values())
+        and all(
+            isinstance(arguments, Mapping) or (name in _CONTAINERS and isinstance(arguments, list))
+            for name, arguments in value.items()
+        )
     )
 
 
@@ -50,8 +53,9 @@ def _ops(config: Any, where: str) -> list[LibraryOp]:
     return [_op(name, arguments) for entry in entries for name, arguments in entry.items()]
 
 
-def _op(name: str, arguments: Mapping[str, Any]) -> LibraryOp:
-    arguments = dict(arguments)
+def _op(name: str, given: Mapping[str, Any] | list[Any]) -> LibraryOp:
+    # RF-DETR takes a list for the transforms of a container
+    arguments: dict[str, Any] = {"transforms": given} if isinstance(given, list) else dict(given)
     if name in _CONTAINERS:
         arguments["transforms"] = _ops(arguments.get("transforms"), f"{name}.transforms")
         if name != "SomeOf":

@@ -59,7 +59,18 @@ def test_a_sized_crop_of_an_aug_config_has_its_height_and_width() -> None:
     assert first == second
 
 
+@pytest.mark.parametrize("name", ["OneOf", "Sequential", "SomeOf"])
+def test_a_container_of_an_aug_config_may_be_its_list(name: str) -> None:
+    flips: list[dict[str, Any]] = [{"HorizontalFlip": {"p": 1.0}}, {"VerticalFlip": {"p": 0.5}}]
+    expected = da.import_recipe({name: {"transforms": flips}, "Rotate": {}}, size=SIZE)
+    for config in ({name: flips, "Rotate": {}}, [{name: flips}, {"Rotate": {}}]):
+        imported = da.import_recipe(config, size=SIZE)
+        assert (imported.ops, str(imported)) == (expected.ops, str(expected))
+
+
 @pytest.mark.parametrize(("config", "message"), [
+    ({"OneOf": []}, r"OneOf.transforms must be a dict of names and arguments, or a list"),
+    ({"HorizontalFlip": [{"p": 1.0}]}, "the pipeline must be of Albumentations"),
     ({"HorizontalFlip": {}, "GlassBlur": {"p": 0.1}}, "aug_config must have ops that detaug has, got GlassBlur: detaug "
      "has no such op; take GaussianBlur, which is near, in a recipe"),
     ({"NoSuchOp": {}}, "aug_config must have ops that detaug has, got NoSuchOp: unknown op of albumentations; leave"),
