@@ -40,7 +40,7 @@ from detaug.files.paths import last_part, list_files, stem_of
 from detaug.findings.finding import Finding
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import map_ahead
-from detaug.maps.kinds import CITYSCAPES, ClassMap
+from detaug.maps.kinds import CITYSCAPES, IDS, ClassMap, Table
 from detaug.maps.values import is_scaled
 
 VOC_CLASSES = (
@@ -320,26 +320,64 @@ def read_semantic(source: AnnotationFiles, split: str | None = None) -> Contents
     Category n + 1 is number n of the map. Maps are read with `maps=` of a reader; here only their sizes are compared.
     """
     names = names_of_classes(source.folder, source.files[0])
-    names = names or [f"class {number}" for number in range(_classes(source) + 1)]  # of all splits
+    table: Table | None = None
+    if not names:
+        numbers = _numbers_of_maps(source)  # of all splits
+        if numbers == {0, voc.VOID}:  # a binary mask: 255, which is ignored elsewhere, is its other class
+            numbers, table = {0, 1}, {0: 0, voc.VOID: 1}
+        largest = max(numbers - {voc.VOID}, default=0)
+        if largest >= IDS:
+            raise ConversionError(
+                f"{source.folder} has maps with the value {largest}, where a class is in 0..{IDS - 1}; read such maps "
+                "with da.MapReader(images, masks, table=)"
+            )
+        names = [f"class {number}" for number in range(largest + 1)]
     source = _of_split(source, split)
     pairs = _pairs(source, stem_of)
     is_ade = any(_first(above, "objectInfo150.txt") for above in (source.folder / source.files[0]).parents[:4])
-    map = _class_map(source, source.files, names, table="ade20k" if is_ade else None)
+    table = "ade20k" if is_ade else table or _table_of_colors(source, names)
+    map = _class_map(source, source.files, names, table=table)
     return _contents(source, pairs, _read_semantic, class_names=names, map=map)
 
 
-def _classes(source: AnnotationFiles) -> int:
-    """Return the largest number of all maps but 255, which is ignored. Raises ConversionError for colors."""
+def _numbers_of_maps(source: AnnotationFiles) -> set[int]:
+    """Return the numbers in all maps. Raises ConversionError for colors."""
 
-    def largest(file: str) -> int:
+    def of_file(file: str) -> set[int]:
         numbers = voc.read_masks(str(source.folder / file), None)
         if isinstance(numbers, str):
             raise ConversionError(
                 f"{source.folder / file} {numbers}; read such maps with da.MapReader(images, masks, table=)"
             )
-        return int(numbers[numbers != voc.VOID].max(initial=0))
+        return set(np.unique(numbers).tolist())
 
-    return max(map_ahead(largest, source.files, available_cores()))
+    return set().union(*map_ahead(of_file, source.files, available_cores()))
+
+
+def _table_of_colors(source: AnnotationFiles, names: Sequence[str]) -> dict[tuple[int, int, int], int] | None:
+    """Return the class of each color, of labelmap.txt or VOC's; None if the first map has numbers or a palette."""
+    from PIL import Image  # slow to import, and only maps need it
+
+    first = source.folder / source.files[0]
+    try:
+        with Image.open(first, formats=("PNG",)) as image:
+            if image.mode not in ("RGB", "RGBA"):
+                return None
+    except PILLOW_ERRORS:
+        return None  # it becomes a finding when it is read
+    for above in first.parents:
+        if path := _first(above, "labelmap.txt"):
+            lines = [line.strip().split(":") for line in path.read_text("utf-8-sig").splitlines()]
+            rows = [line for line in lines if line[0] and not line[0].startswith("#")]
+            try:
+                colors = [tuple(int(part) for part in line[1].split(",")) for line in rows]
+                table = {(red, green, blue): number for number, (red, green, blue) in enumerate(colors)}
+                return {voc.color_of(voc.VOID): voc.VOID} | table
+            except (IndexError, ValueError):
+                raise ConversionError(f"{path} must have lines of name:r,g,b:parts:actions") from None
+        if above == source.folder:
+            break
+    return {voc.color_of(number): number for number in (*range(len(names)), voc.VOID)}
 
 
 def _read_semantic(record: Record, path: Path, size: tuple[int, int]) -> None:

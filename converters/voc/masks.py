@@ -20,6 +20,8 @@ from detaug.files.large_images import ANY_NUMBER, allow_pixels
 FOLDER = "SegmentationObject"
 VOID = 255
 
+_BITS = [(3 * step + channel, 7 - step, channel) for step in range(3) for channel in range(3)][:8]
+"""Of a number in VOC's color map: the bit, that of its color, and the channel."""
 _SAME_OBJECT = 0.5  # IoU of the box of a mask and that of its object, whose border is void in VOC
 _Array = NDArray[np.int64]
 
@@ -45,15 +47,22 @@ def read_masks(path: str, size: tuple[int, int] | None) -> _Array | str:
         return f"cannot be read: {error}"
 
 
+def color_of(number: int) -> tuple[int, int, int]:
+    """Return a color of VOC's color map."""
+    red, green, blue = (
+        sum((number >> low & 1) << high for low, high, own in _BITS if own == channel) for channel in range(3)
+    )
+    return red, green, blue
+
+
 def _numbers_of_colors(pixels: _Array) -> _Array | None:
     """Return (H, W) the positions of colors (H, W, 3) in VOC's color map; None if one is not in it.
 
     The bits of a number, from the lowest on, are the highest bits of red, green, blue, the next ones, and so on.
     """
-    bits = [(3 * step + channel, 7 - step, channel) for step in range(3) for channel in range(3)][:8]
-    numbers = sum((pixels[..., channel] >> high & 1) << low for low, high, channel in bits)
+    numbers = sum((pixels[..., channel] >> high & 1) << low for low, high, channel in _BITS)
     colors = np.zeros_like(pixels)
-    for low, high, channel in bits:
+    for low, high, channel in _BITS:
         colors[..., channel] |= (numbers >> low & 1) << high
     return np.asarray(numbers) if (colors == pixels).all() else None
 

@@ -72,9 +72,14 @@ def python_text(kind: ClassMap) -> str:
     >>> from detaug.maps.named import python_text
     >>> python_text(da.ClassMap("masks", table="ade20k", classes=["wall", "building"]))
     'da.ClassMap("masks", table="ade20k")'
+    >>> python_text(da.ClassMap("masks", table={0: 0, 255: 1}))
+    'da.ClassMap("masks", table={0: 0, 255: 1})'
     """
     arguments = [json.dumps(os.fspath(kind.folder))]
-    arguments += [f"{key}={json.dumps(value)}" for key, value in _settings(kind).items()]
+    texts = {
+        key: json.dumps(value) if isinstance(value, str) else repr(value) for key, value in _settings(kind).items()
+    }
+    arguments += [f"{key}={text}" for key, text in texts.items()]
     return f"da.ClassMap({', '.join(arguments)})"
 
 

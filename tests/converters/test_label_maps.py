@@ -249,6 +249,41 @@ def test_mapillary_and_other_folders(tmp_path: Path) -> None:
     assert [row["name"] for row in document["categories"]] == ["class 0", "class 1", "class 2", "class 3"]
 
 
+def test_binary_masks_have_two_classes(tmp_path: Path) -> None:
+    """Numbers 0 and 255 alone: elsewhere 255 is ignored, and a class would be without a pixel."""
+    mask = png(255 * (CLASSES == 15).astype(np.uint8))
+    folder = data_set(tmp_path / "data", {"masks/a.png": mask}, "images/a.jpg")
+    summary = convert_to_coco(folder, tmp_path / "a.json", format="semantic")
+    reader = load_with(str(summary).splitlines()[-1])
+    assert list(reader.class_names[1:]) == ["class 0", "class 1"]
+    values = reader.maps["semantic"].read(0).pixels().reshape(80, 100)
+    assert np.array_equal(values, CLASSES == 15)
+    ignored = png(np.where(CLASSES == 255, 255, CLASSES == 15).astype(np.uint8))
+    folder = data_set(tmp_path / "other", {"masks/a.png": ignored}, "images/a.jpg")
+    assert convert_to_coco(folder, tmp_path / "b.json", format="semantic").map.table is None
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_maps_of_colors_load_with_their_table(tmp_path: Path, listed: bool) -> None:
+    """CVAT writes colors, those of labelmap.txt, and VOC's otherwise."""
+    colors = np.array([[0, 0, 0], [10, 200, 30] if listed else [128, 0, 0], [0, 128, 0]], np.uint8)
+    numbers = np.select([CLASSES == 15, CLASSES == 7], [1, 2], 0)
+    files = {"SegmentationClass/a.png": png(colors[numbers])}
+    if listed:
+        lines = [f"{name}:{','.join(map(str, color))}::" for name, color in zip("xyz", colors.tolist(), strict=True)]
+        files["labelmap.txt"] = "\n".join(["# label:color_rgb:parts:actions", *lines]).encode()
+    summary = convert_to_coco(data_set(tmp_path / "data", files, "JPEGImages/a.jpg"), tmp_path / "a.json")
+    reader = load_with(str(summary).splitlines()[-1])
+    assert np.array_equal(reader.maps["semantic"].read(0).pixels().reshape(80, 100), numbers)
+
+
+def test_numbers_that_are_not_classes_of_maps(tmp_path: Path) -> None:
+    files = {"masks/a.png": png(np.full((80, 100), 300, np.uint16))}
+    folder = data_set(tmp_path / "data", files, "images/a.jpg")
+    message = refused(folder, format="semantic")
+    assert "has maps with the value 300, where a class is in 0..255" in message
+
+
 def test_splits_of_class_maps(tmp_path: Path) -> None:
     """Folders named after them, and VOC's lists; names of classes are those of all splits."""
     root = ade20k(tmp_path / "ade")
