@@ -11,6 +11,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ from detaug.files.paths import last_part, list_files, stem_of
 from detaug.findings.finding import Finding
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import map_ahead
-from detaug.maps.kinds import CITYSCAPES, IDS, ClassMap, Table
+from detaug.maps.kinds import CITYSCAPES, IDS, ClassMap, MapError, Table
+from detaug.maps.kinds import pixels_of as map_pixels_of
 from detaug.maps.values import is_scaled
 
 VOC_CLASSES = (
@@ -207,8 +209,9 @@ def read_voc_masks(source: AnnotationFiles, split: str | None = None) -> Content
     """
     source, names = _of_split(source, split), names_of_classes(source.folder, source.files[0])
     pairs = _pairs(source, stem_of)
-    map = _class_map(source, [_class_file(file) for file in source.files], names)
-    read = partial(_read_voc, names=names)
+    table = _table_of_colors(source.folder, _class_file(source.files[0]), names)
+    map = _class_map(source, [_class_file(file) for file in source.files], names, table=table)
+    read = partial(_read_voc, names=names, map=map)
     return _contents(source, pairs, read, class_names=_without_background(names), keeps_unused=False, map=map)
 
 
@@ -216,11 +219,23 @@ def _class_file(file: str) -> str:
     return "SegmentationClass".join(file.rsplit(voc.FOLDER, 1))
 
 
-def _read_voc(record: Record, path: Path, size: tuple[int, int], *, names: Sequence[str]) -> None:
+def _read_voc(record: Record, path: Path, size: tuple[int, int], *, names: Sequence[str], map: ClassMap) -> None:
     objects = _numbers(path, size)
-    of_pixels = _numbers(Path(_class_file(str(path))), size)
+    of_pixels = _classes_of_pixels(Path(_class_file(str(path))), size, map)
     present = [number for number in np.unique(objects).tolist() if number not in UNKNOWN]
     read_objects(record, present, lambda number: _voc_object(objects == number, of_pixels, names, number))
+
+
+def _classes_of_pixels(path: Path, size: tuple[int, int], map: ClassMap) -> NDArray[Any]:
+    """Return (H, W) the numbers of a map of classes, of colors by its table."""
+    if map.table is None or not path.is_file():
+        return _numbers(path, size)
+    try:
+        classes = replace(map, classes=None).values_of(map_pixels_of(path), path)
+    except MapError as error:
+        raise ObjectError(str(error)) from None
+    _check_size(path, classes, size)
+    return classes
 
 
 def _voc_object(mask: NDArray[np.bool_], of_pixels: NDArray[np.int64], names: Sequence[str], number: int) -> Object:
@@ -335,7 +350,7 @@ def read_semantic(source: AnnotationFiles, split: str | None = None) -> Contents
     source = _of_split(source, split)
     pairs = _pairs(source, stem_of)
     is_ade = any(_first(above, "objectInfo150.txt") for above in (source.folder / source.files[0]).parents[:4])
-    table = "ade20k" if is_ade else table or _table_of_colors(source, names)
+    table = "ade20k" if is_ade else table or _table_of_colors(source.folder, source.files[0], names)
     map = _class_map(source, source.files, names, table=table)
     return _contents(source, pairs, _read_semantic, class_names=names, map=map)
 
@@ -354,11 +369,11 @@ def _numbers_of_maps(source: AnnotationFiles) -> set[int]:
     return set().union(*map_ahead(of_file, source.files, available_cores()))
 
 
-def _table_of_colors(source: AnnotationFiles, names: Sequence[str]) -> dict[tuple[int, int, int], int] | None:
-    """Return the class of each color, of labelmap.txt or VOC's; None if the first map has numbers or a palette."""
+def _table_of_colors(folder: Path, file: str, names: Sequence[str]) -> dict[tuple[int, int, int], int] | None:
+    """Return the class of each color, of labelmap.txt or VOC's; None if a map has numbers or a palette."""
     from PIL import Image  # slow to import, and only maps need it
 
-    first = source.folder / source.files[0]
+    first = folder / file
     try:
         with Image.open(first, formats=("PNG",)) as image:
             if image.mode not in ("RGB", "RGBA"):
@@ -375,9 +390,9 @@ def _table_of_colors(source: AnnotationFiles, names: Sequence[str]) -> dict[tupl
                 return {voc.color_of(voc.VOID): voc.VOID} | table
             except (IndexError, ValueError):
                 raise ConversionError(f"{path} must have lines of name:r,g,b:parts:actions") from None
-        if above == source.folder:
+        if above == folder:
             break
-    return {voc.color_of(number): number for number in (*range(len(names)), voc.VOID)}
+    return {voc.color_of(number): number for number in (*range(len(names)), voc.VOID)} if names else None
 
 
 def _read_semantic(record: Record, path: Path, size: tuple[int, int]) -> None:

@@ -277,6 +277,28 @@ def test_maps_of_colors_load_with_their_table(tmp_path: Path, listed: bool) -> N
     assert np.array_equal(reader.maps["semantic"].read(0).pixels().reshape(80, 100), numbers)
 
 
+def test_objects_of_maps_with_the_colors_of_a_list(tmp_path: Path) -> None:
+    """CVAT's export: objects in VOC's colors, classes in those of labelmap.txt."""
+    objects = np.where(OBJECTS == 255, 0, OBJECTS)
+    of_objects = np.array([[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0]], np.uint8)
+    of_classes = np.array([[0, 0, 0], [250, 50, 83], [36, 179, 83], [250, 50, 83]], np.uint8)
+    files = {
+        "SegmentationObject/a.png": png(of_objects[objects]),
+        "SegmentationClass/a.png": png(of_classes[objects]),
+        "labelmap.txt": b"# label:color_rgb:parts:actions\nbackground:0,0,0::\ncat:250,50,83::\ndog:36,179,83::\n",
+    }
+    folder = data_set(tmp_path / "data", files, "JPEGImages/a.jpg")
+    document, summary = converted(folder)
+    assert [(name, int(mask.sum())) for name, mask, _ in masks_of(document)] == [
+        (name, int((objects == number).sum())) for number, name in ((1, "cat"), (2, "dog"), (3, "cat"))
+    ]
+    reader = load_with(str(summary).splitlines()[-1])
+    values = reader.maps["semantic"].read(0).pixels().reshape(80, 100)
+    assert np.array_equal(values, np.array([0, 1, 2, 1])[objects])
+    files["SegmentationClass/a.png"] = png(of_classes[::-1][objects] + 1)
+    assert "which is not in the table of its ClassMap" in refused(data_set(tmp_path / "b", files, "JPEGImages/a.jpg"))
+
+
 def test_numbers_that_are_not_classes_of_maps(tmp_path: Path) -> None:
     files = {"masks/a.png": png(np.full((80, 100), 300, np.uint16))}
     folder = data_set(tmp_path / "data", files, "images/a.jpg")
