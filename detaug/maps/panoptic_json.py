@@ -58,6 +58,8 @@ class PanopticJson:
     """As they are in the file, not checked."""
     entries: dict[str, tuple[int, list[Any]]]
     """By the file name of a map: the position of its entry in the file, and its `segments_info`."""
+    is_prediction: bool = False
+    """Whether the classes are those of another file, the ground truth."""
 
     def columns(self, file_names: Sequence[str | None]) -> SegmentColumns:
         """Return the segments of some maps, none where a name is None. Raises InputError for a wrong entry."""
@@ -97,18 +99,21 @@ class PanopticJson:
     def _raise_first(self, file_names: Sequence[str | None], position: Mapping[int, int]) -> None:
         for name in file_names:
             for index, row in enumerate([] if name is None else self.entries[name][1]):
-                if fault := _fault(row, position):
+                if fault := _fault(row, position, self.is_prediction):
                     raise InputError(f"{self._entry(name)}: segments_info[{index}] {fault}")
 
 
-def _fault(row: Any, known: Mapping[int, int]) -> str:
+def _fault(row: Any, known: Mapping[int, int], is_prediction: bool) -> str:
     """Return what is wrong with an entry of `segments_info`, or ""."""
     if not isinstance(row, dict):
         return f"must be an object with id and category_id, got {row!r}"
     if not is_whole(row.get("id"), 1, MOST_ID):
         return f"must have an id in 1..{MOST_ID}, the color r + 256 g + 65536 b, got {row.get('id')!r}"
     if not is_whole(row.get("category_id")) or row["category_id"] not in known:
-        return f"has the category_id {row.get('category_id')!r}, which categories does not have; add it there"
+        missing = "which categories does not have; add it there"
+        if is_prediction:
+            missing = "which the ground truth does not have; predict the ids of its categories"
+        return f"has the category_id {row.get('category_id')!r}, {missing}"
     if not is_whole(row.get("iscrowd", 0), 0, 1):
         return f"must have 0 or 1 as iscrowd, got {row['iscrowd']!r}"
     if "bbox" in row and not is_numbers(row["bbox"], 4):
@@ -129,10 +134,10 @@ def read_panoptic(path: Path, classes: PanopticClasses | None = None) -> Panopti
     lists = isinstance(document, dict) and isinstance(document.get("annotations"), list)
     if not lists or not all(map(_is_entry, document["annotations"])):
         raise InputError(f"{path} {form}; give PanopticMap(annotations=) the JSON file of the maps")
-    if classes is None:
-        classes = _classes(path, document.get("categories"))
-    else:
+    if is_prediction := classes is not None:
         _check_same(path, document.get("categories", []), classes)
+    else:
+        classes = _classes(path, document.get("categories"))
     entries: dict[str, tuple[int, list[Any]]] = {}
     for index, entry in enumerate(document["annotations"]):
         name = os.path.normpath(entry["file_name"])
@@ -142,7 +147,7 @@ def read_panoptic(path: Path, classes: PanopticClasses | None = None) -> Panopti
             )
         entries[name] = index, entry["segments_info"]
     images = document.get("images", [])
-    return PanopticJson(path, classes, images if isinstance(images, list) else [], entries)
+    return PanopticJson(path, classes, images if isinstance(images, list) else [], entries, is_prediction)
 
 
 def _check_same(path: Path, rows: Any, classes: PanopticClasses) -> None:

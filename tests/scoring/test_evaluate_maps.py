@@ -307,6 +307,19 @@ def test_segments_at_another_size(tmp_path: Path) -> None:
     assert pytest.approx(reference(data)["PQ"], rel=1e-12) == score.metrics.PQ
 
 
+def test_segments_with_category_ids_of_their_own(tmp_path: Path) -> None:
+    data = Painted(tmp_path, 3)
+    found = write_segments(data)
+    content = json.loads(found.read_text())
+    for row in content["categories"]:
+        row["id"] += 50
+    for entry in content["annotations"]:
+        entry["segments_info"] = [{**row, "category_id": row["category_id"] + 50} for row in entry["segments_info"]]
+    found.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="which the ground truth does not have; predict the ids of its categories"):
+        evaluate_maps(da.PanopticMap(tmp_path / "panoptic"), found, tmp_path / "images")
+
+
 def test_panoptic_files_that_do_not_belong_together(tmp_path: Path) -> None:
     data = PaintedPanoptic(tmp_path, 3)
     shutil.copytree(tmp_path / "panoptic", tmp_path / "found")
