@@ -1415,8 +1415,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "converters/formats/label_maps.py",
-        'table="ade20k" if is_ade else None',
-        "table=None",
+        'table = "ade20k" if is_ade else table or',
+        "table = table or",
         "tests/converters/test_label_maps.py::test_ade20k",
     ),
     Mutant(
