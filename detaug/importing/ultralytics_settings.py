@@ -114,7 +114,7 @@ def _end_of_mosaics(settings: Mapping[str, Any], values: Mapping[str, Any], beco
     Ultralytics ends them at the start of epoch `epochs - close_mosaic` (engine/trainer.py), so not if that is below 0.
     """
     close, epochs, mosaic = values["close_mosaic"], values["epochs"], values["mosaic"]
-    if not (close and mosaic):
+    if not close or (epochs is None and not mosaic):
         return None
     if epochs is None:
         if "close_mosaic" in settings:
@@ -158,7 +158,8 @@ def _geometry(values: Mapping[str, Any], become: _Entries) -> list[Op]:
 def _mixing(values: Mapping[str, Any], end: int | None, become: _Entries) -> list[Op]:
     ops: list[Op] = []
     partners = "its partners are of the batch, not of the whole dataset"
-    late = [] if end is None else [f"it does not end with the mosaics at epoch {end}, as da.Stages would let it"]
+    together = "with the mosaics " if values["mosaic"] else ""
+    late = [] if end is None else [f"it does not end {together}at epoch {end}, as da.Stages would let it"]
     if values["copy_paste"]:
         reason = (
             "objects of another image, not of the image itself" if values["copy_paste_mode"] == "flip" else partners

@@ -151,6 +151,8 @@ def test_the_defaults_and_the_order_of_ultralytics() -> None:
     note = "mosaics do not end, as in Ultralytics where epochs=5 is below close_mosaic=10"
     assert note in str(da.import_recipe({"epochs": 5}))
     assert "mosaics do not end" not in str(da.import_recipe({"epochs": 10}))
+    alone = da.import_recipe({"epochs": 100, "mosaic": 0, "mixup": 0.1})  # `close_mosaic` ends it, too
+    assert "it does not end at epoch 90, as da.Stages would let it" in str(alone)
     assert "mosaics do not end" not in str(da.import_recipe({"epochs": 5, "mosaic": 0}))
     assert "auto_augment, erasing -> nothing is needed: it augments classification alone" in str(
         da.import_recipe({"auto_augment": "randaugment", "erasing": 0.4, "mosaic": 0})
