@@ -131,6 +131,7 @@ def _in_layer(layer, stencils, shown, y, x, sought, KEEPS_ERASED: tl.constexpr):
     inside = sought & (x >= left) & (y >= top) & (x < right) & (y < bottom)
     if KEEPS_ERASED:
         inside = inside & (tl.load(shown) != ERASED_SHOWN)
+    inside = tl.where(inside, 1, 0) > 0  # as below
     if tl.load(stencil) >= 0:
         inside = inside & _in_stencil(stencil, stencils, _pixels(y), _pixels(x), inside)
     return inside
@@ -161,6 +162,7 @@ def _values_of(
                 border = borders + side * 3
                 distance = (_single(border) * later_x + _single(border + 1) * later_y) + _single(border + 2)
                 seen = seen & (distance >= 0)
+            seen = tl.where(seen, 1, 0) > 0  # a mask also for the interpreter, which may have made bytes
             source_x, source_y, _ = _source_of_pixels(layer, _pixels(y), _pixels(x))
             # in whole units, see `map_loops._value`
             unit_x = tl.floor(tl.where(seen, source_x, 0.0) * ONE + 0.5)
