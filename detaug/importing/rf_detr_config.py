@@ -53,9 +53,9 @@ def _ops(config: Any, where: str) -> list[LibraryOp]:
     return [_op(name, arguments) for entry in entries for name, arguments in entry.items()]
 
 
-def _op(name: str, given: Mapping[str, Any] | list[Any]) -> LibraryOp:
+def _op(name: str, settings: Mapping[str, Any] | list[Any]) -> LibraryOp:
     # RF-DETR takes a list for the transforms of a container
-    arguments: dict[str, Any] = {"transforms": given} if isinstance(given, list) else dict(given)
+    arguments: dict[str, Any] = {"transforms": settings} if isinstance(settings, list) else dict(settings)
     if name in _CONTAINERS:
         arguments["transforms"] = _ops(arguments.get("transforms"), f"{name}.transforms")
         if name != "SomeOf":
