@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from detaug.coco.parts import (
     text_of_joined,
 )
 from detaug.coco.rows import CocoRows, read_coco_rows
+from detaug.coco.table import ID_OF_ENTRY, OWN_KEYS
 from detaug.coco.writer import category_rows, document_text
 from detaug.errors import ConversionError, InputError
 from detaug.files.atomic import write_atomically
@@ -42,12 +42,9 @@ from detaug.outputs.summary import (
 
 _Entry = dict[str, Any]
 
-_OWN_LISTS = frozenset({"info", "licenses", "images", "annotations", "categories", "videos", "type"})
-"""Keys of a JSON file that a merged one has, or that say nothing of its images ("type" of the oldest files)."""
 _KEY_POINT_KEYS = {"keypoints", "skeleton", "flip_idx"}
 """Keys of categories that say what the keypoints of annotations are."""
 
-_ID_OF_ENTRY = re.compile(r"(?:^|_)(image|annotation|category)_ids?$")
 _NEW_ALREADY = {"image_id", "category_id", "neg_category_ids", "not_exhaustive_category_ids"}
 
 _CATEGORIES_OF_IMAGES = ("neg_category_ids", "not_exhaustive_category_ids")
@@ -207,7 +204,7 @@ def _renumber(rows: Iterable[_Entry], ids: Mapping[str, Mapping[int, int | None]
     counts = Counter[str]()
     for row in rows:
         for key, value in row.items():
-            named = _ID_OF_ENTRY.search(key) if key.endswith(("id", "ids")) and key not in _NEW_ALREADY else None
+            named = ID_OF_ENTRY.search(key) if key.endswith(("id", "ids")) and key not in _NEW_ALREADY else None
             numbers = value if isinstance(value, list) else [value]
             if named and numbers and all(type(old) is int and old in ids[named[1]] for old in numbers):
                 new = [number for old in numbers if (number := ids[named[1]][old]) is not None]
@@ -283,7 +280,7 @@ class _Merged:
             self.findings.append(Finding(str(rows.table.path), "ids-inside", note=note, count=count))
         self._note_losses(str(rows.table.path), lost, licenses, not_listed)
         for key, value in rows.table.coco.document.items():
-            if key not in _OWN_LISTS and value:
+            if key not in OWN_KEYS and value:
                 count = len(value) if isinstance(value, list) else 1
                 note = f"{key}, which is beside the images, was left out"
                 self.findings.append(Finding(str(rows.table.path), "key-dropped", before=[key, count], note=note))

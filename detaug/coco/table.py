@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,11 @@ THIN = MIN_SIDE - 1e-6
 
 
 _LISTS = ("images", "annotations", "categories")
+
+OWN_KEYS = frozenset({"info", "licenses", "images", "annotations", "categories", "videos", "type"})
+"""Keys of a COCO JSON file; "type" is in the oldest. Others are of the tool that wrote it."""
+ID_OF_ENTRY = re.compile(r"(?:^|_)(image|annotation|category)_ids?$")
+"""Keys of entries whose values are ids of other entries."""
 
 
 @dataclass(frozen=True)

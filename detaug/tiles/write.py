@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from detaug.coco.annotations import raise_on_errors
 from detaug.coco.examine import examine_file
 from detaug.coco.how_to_load import shape_arguments, shapes_of
 from detaug.coco.parts import part_head, refuse_keys_of_parts, refuse_part
-from detaug.coco.table import Table
+from detaug.coco.table import ID_OF_ENTRY, OWN_KEYS, Table
 from detaug.coco.writer import document_text
 from detaug.errors import ConversionError
 from detaug.files.atomic import write_atomically
@@ -38,9 +37,6 @@ from detaug.tiles.windows import Size
 
 _NOT_OF_TILES = ("id", "file_name", "width", "height", "shard", "offset", "length", "crc32c", "tile_of", "window")
 """Keys of a source image in the JSON file that a tile has other values of, or none."""
-
-_LISTS = ("info", "licenses", "images", "annotations", "categories", "videos")
-_ID_OF_ENTRY = re.compile(r"(?:^|_)(?:image|annotation)_ids?$")
 
 
 @dataclass(frozen=True)
@@ -257,12 +253,13 @@ def _document(
 
 def _lists_of_ids(table: Table) -> list[str]:
     """Return the names of the lists, beside COCO's own, whose entries have ids of images or annotations."""
-    return [
-        name
-        for name, rows in table.coco.document.items()
-        if name not in _LISTS and isinstance(rows, list)
-        if any(_ID_OF_ENTRY.search(key) for row in rows if isinstance(row, dict) for key in row)
-    ]
+    names = []
+    for name, rows in table.coco.document.items():
+        if name not in OWN_KEYS and isinstance(rows, list):
+            matches = (ID_OF_ENTRY.search(key) for row in rows if isinstance(row, dict) for key in row)
+            if any(match and match[1] != "category" for match in matches):
+                names.append(name)
+    return names
 
 
 def _some(rows: Iterator[dict[str, Any]], positions: Sequence[int]) -> Iterator[dict[str, Any]]:
