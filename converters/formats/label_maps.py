@@ -271,8 +271,7 @@ def names_of_classes(folder: Path, file: str) -> list[str]:
             names = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
             return names[1:] if names[:1] == ["__ignore__"] else names
         if path := _first(above, "labelmap.txt"):
-            lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
-            return [line.partition(":")[0] for line in lines if line and not line.startswith("#")]
+            return [row[0] for row in _rows_of_labelmap(path)]
         if path := _first(above, "objectInfo150.txt"):
             rows = [line.split("\t") for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
             return [row[-1].strip() for row in rows if row[0].strip().isdecimal()]
@@ -284,6 +283,12 @@ def names_of_classes(folder: Path, file: str) -> list[str]:
         if above in (folder, *folder.parents):
             break
     return []
+
+
+def _rows_of_labelmap(path: Path) -> list[list[str]]:
+    """Return the fields of each class of a labelmap.txt, name:r,g,b:parts:actions."""
+    lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
+    return [line.split(":") for line in lines if line and not line.startswith("#")]
 
 
 def _first(folder: Path, pattern: str) -> Path | None:
@@ -382,10 +387,8 @@ def _table_of_colors(folder: Path, file: str, names: Sequence[str]) -> dict[tupl
         return None  # it becomes a finding when it is read
     for above in first.parents:
         if path := _first(above, "labelmap.txt"):
-            lines = [line.strip().split(":") for line in path.read_text("utf-8-sig").splitlines()]
-            rows = [line for line in lines if line[0] and not line[0].startswith("#")]
             try:
-                colors = [tuple(int(part) for part in line[1].split(",")) for line in rows]
+                colors = [tuple(int(part) for part in row[1].split(",")) for row in _rows_of_labelmap(path)]
                 table = {(red, green, blue): number for number, (red, green, blue) in enumerate(colors)}
                 return {voc.color_of(voc.VOID): voc.VOID} | table
             except (IndexError, ValueError):
