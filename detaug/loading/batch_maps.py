@@ -73,11 +73,8 @@ class MapsOfBatch:
         others = to_gpu([self.of(image, name) for image in images[~known].tolist()], self.kind(name).dtype, device)
         if table is None or not known.any():
             return others
-        there, (rows, places) = (
-            table.maps(name, images[known]),
-            (np.zeros((len(images), 7), np.int64), np.zeros((len(images), 4))),
-        )
-        rows[known], rows[~known], places[known], places[~known] = there.rows, others.rows, there.places, others.places
+        there, order = table.maps(name, images[known]), np.argsort(~known, kind="stable").argsort()
+        rows, places = (np.concatenate(parts)[order] for parts in zip(there[:2], others[:2], strict=True))
         return MapsOnGpu(rows, places, others.tensors)
 
     def kind(self, name: str) -> MapKind:
