@@ -131,7 +131,7 @@ def _in_layer(layer, stencils, shown, y, x, sought, KEEPS_ERASED: tl.constexpr):
     inside = sought & (x >= left) & (y >= top) & (x < right) & (y < bottom)
     if KEEPS_ERASED:
         inside = inside & (tl.load(shown) != ERASED_SHOWN)
-    inside = tl.where(inside, 1, 0) > 0  # as below
+    inside = tl.where(inside, 1, 0) > 0  # a mask, see `_values_of`
     if tl.load(stencil) >= 0:
         inside = inside & _in_stencil(stencil, stencils, _pixels(y), _pixels(x), inside)
     return inside

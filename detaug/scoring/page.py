@@ -83,9 +83,8 @@ def _page_of_classes(evaluation: SemanticEvaluation) -> str:
 
 
 def _curves(errors: DetectionErrors) -> dict[str, Markup]:
-    by_class = [Line(of_class.recall, of_class.precision, GREY, 1) for of_class in errors.curves.values()][
-        :MOST_CLASSES
-    ]
+    shown = [*errors.curves.values()][:MOST_CLASSES]
+    by_class = [Line(of_class.recall, of_class.precision, GREY, 1) for of_class in shown]
     curve = errors.curve
     every = Line(curve.recall, curve.precision, BLUE)
     by_score = {"precision": (curve.precision, BLUE), "recall": (curve.recall, ORANGE), "F1": (curve.f1, GREEN)}

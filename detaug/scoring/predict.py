@@ -298,9 +298,8 @@ def _rows(detections: Detections, size: Sequence[int]) -> Iterator[dict[str, Any
             "bbox": [x0, y0, *sides],
             "area": round(sides[0] * sides[1], 3),
             "iscrowd": 0,
-            "score": float(
-                str(np.float32(detections.scores[index]))
-            ),  # 0.9, not 0.8999999761581421; no two become equal
+            # 0.9, not 0.8999999761581421; no two become equal
+            "score": float(str(np.float32(detections.scores[index]))),
         }
         if runs is not None:
             assert detections.masks is not None

@@ -45,7 +45,7 @@ class Detections(NamedTuple):
     ) -> list[Detections]:
         """Return the detections of at least `min_score` in each image of a batch, see `in_image`.
 
-        least: the highest this many of an image are kept even if they have less.
+        least: detections of an image that are kept, the highest first, even if their scores are lower.
 
         predictions: N dicts with boxes, scores and labels, and maybe keypoints, masks or corners, as torchvision's
         detectors and `RotatedFCOS` return them.

@@ -45,7 +45,7 @@ def assert_boxes_follow_pixels(
     `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
     `min_boxes`: how many boxes must be left to compare; 0 allows an op that drops all of them.
     `tolerance`: output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
-    rotates the image (the tip of a rotated rectangle is not a sharper than a pixel, of the source or of the output).
+    rotates the image (the tip of a rotated rectangle is not sharper than a pixel, of the source or of the output).
     `pipeline`: run the ops in a `Loader` on files, not directly on arrays; the recipe then needs a Resize.
     Fills should be black: the rectangles are white.
 

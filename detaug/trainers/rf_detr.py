@@ -200,7 +200,7 @@ class LoaderDataModule(RFDETRDataModule):
         return [*([crop] if config.scale_jitter else []), *augment, normalize]
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        """Return the batch: RF-DETR's Kornia back end would augment and normalize it a second time."""
+        """Return the batch: RF-DETR's Kornia backend would augment and normalize it again."""
         return batch
 
     def teardown(self, stage: str) -> None:

@@ -169,19 +169,15 @@ class TrainedModel:
         names = [self.class_names[label] for label in detections["labels"].tolist()]
         texts = [f"{name} {score:.2f}" for name, score in zip(names, detections["scores"].tolist(), strict=True)]
         colors = class_colors(self.class_names)
-        picture = Image.fromarray(pixels)
-        below = (
-            draw_masks(picture, detections["masks"], [colors[name] for name in names])
-            if "masks" in detections
-            else picture
-        )
-        picture = draw_boxes(
-            below, detections["boxes"], names, labels=texts, colors=colors, corners=detections.get("corners")
-        )
+        image = Image.fromarray(pixels)
+        if "masks" in detections:
+            image = draw_masks(image, detections["masks"], [colors[name] for name in names])
+        corners = detections.get("corners")
+        image = draw_boxes(image, detections["boxes"], names, labels=texts, colors=colors, corners=corners)
         if self.keypoints is None:
-            return picture
+            return image
         points = detections["keypoints"][..., :2]
-        return draw_key_points(picture, marks_of_classes(self.keypoints, detections["labels"] - 1, points))
+        return draw_key_points(image, marks_of_classes(self.keypoints, detections["labels"] - 1, points))
 
     def _predict(self, image: NDArray[np.uint8], min_score: float) -> dict[str, Tensor]:
         samples = batch([image], device=self.device).then(*self.ops)
