@@ -340,7 +340,8 @@ class RandomSizeCrop(GeometricOp):
         resized = views.size
         if self.shortest_size is not None:
             shortest = np.array(self.shortest_size, np.float64)[drawn["shortest"]]
-            resized = np.round(resized * (shortest / resized.min(1))[:, None])
+            resized = resized * (shortest / resized.min(1))[:, None]
+        resized = np.round(resized).clip(1)  # a crop before this one leaves parts of pixels; a window is whole pixels
         size = drawn["size"]
         largest = resized.clip(max=self.max_size)
         if self.square:

@@ -138,6 +138,22 @@ def test_a_size_crop_keeps_what_is_smaller_and_takes_each_size() -> None:
     )
 
 
+@pytest.mark.parametrize("shortest", [None, (17,)])
+@pytest.mark.parametrize("square", [False, True])
+def test_a_size_crop_of_a_crop_lies_in_the_image(shortest: tuple[int, ...] | None, square: bool) -> None:
+    """A crop leaves a view of parts of pixels, here of 20 of 30 pixels, which are 13.3 of 20."""
+    first = da.RandomSizeCrop(20, 20, shortest_size=(30,), square=square)
+    samples = first(da.batch([np.zeros((20, 40, 3), np.uint8)] * 300, [[[0, 0, 40, 20]]] * 300))
+    after = da.RandomSizeCrop(1, 30, shortest_size=shortest, square=square)(samples)
+    for matrix, image, (box,) in zip(after.matrix, after.images, after.boxes, strict=True):
+        height, width = image.shape[:2]
+        ends = np.array([[0, 0], [width, height]])
+        window = (ends - matrix[:, 2]) / np.diag(matrix)
+        assert (window[0] > -1e-6).all()
+        assert (window[1] < (40 + 1e-6, 20 + 1e-6)).all()
+        assert box == pytest.approx([0, 0, width, height], abs=0.5)
+
+
 def test_sizes_are_alike() -> None:
     for op in (da.Resize([(8, 8), (9, 9), (7, 7), (6, 6)]), da.RandomShortestSize((8, 9, 7, 6))):
         for size in range(4):
