@@ -144,7 +144,7 @@ def test_a_size_crop_of_a_crop_lies_in_the_image(shortest: tuple[int, ...] | Non
     """A crop leaves a view of parts of pixels, here of 20 of 30 pixels, which are 13.3 of 20."""
     first = da.RandomSizeCrop(20, 20, shortest_size=(30,), square=square)
     samples = first(da.batch([np.zeros((20, 40, 3), np.uint8)] * 300, [[[0, 0, 40, 20]]] * 300))
-    after = da.RandomSizeCrop(1, 30, shortest_size=shortest, square=square)(samples)
+    after = da.RandomSizeCrop(4, 30, shortest_size=shortest, square=square)(samples)
     for matrix, image, (box,) in zip(after.matrix, after.images, after.boxes, strict=True):
         height, width = image.shape[:2]
         ends = np.array([[0, 0], [width, height]])
