@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from places import REPOSITORY
 from seeds import slow
 
 import detaug as da
-from detaug.bench import bench, draw_chart, format_table, measure, tune
+from detaug.bench import bench, draw_chart, format_table, measure, tune, tuning
 from detaug.bench.compare import check_alike
 from detaug.bench.loaders import by_hand, cached, decode, loader
 from detaug.bench.measure import BatchMaker, BenchJob, MadeBatch, Result, cpu_seconds, describe_batch
@@ -289,6 +289,18 @@ def test_tune_writes_settings_for_the_loader(
     assert f"settings={str(output)!r}" in capsys.readouterr().out
     found = da.Loader(da.CocoReader(*painted), da.presets.ssd300(), 2, device="cpu", settings=output).settings
     assert found == Settings(**json.loads(output.read_text())["settings"])
+
+
+@pytest.mark.parametrize(("gain", "is_worth_it"), [(1.02, False), (1.04, True)])
+def test_a_gain_within_the_noise_keeps_the_defaults(
+    gain: float, is_worth_it: bool, painted: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, annotations = painted
+    default = da.Loader(da.CocoReader(*painted), da.presets.ssd300(), 2, device="cpu").settings
+    faster = replace(default, pipelines=3)
+    monkeypatch.setattr(tuning, "_rate", lambda loader, settings, seconds: 100 * gain ** (settings == faster))
+    found = tuning.tune(annotations, images, batch_size=2, device="cpu", seconds=9)
+    assert found.settings == (faster if is_worth_it else default)
 
 
 @pytest.fixture

@@ -25,13 +25,15 @@ from detaug.testing import assert_boxes_follow_pixels, assert_masks_follow_pixel
 
 @dataclass(frozen=True)
 class Shifted(da.GeometricOp):
-    """Flips correctly, then moves boxes by some pixels."""
+    """Flips correctly, then moves boxes by some pixels; `sides`: of x0, y0, x1, y1, which sides."""
 
     pixels: float
+    sides: tuple[int, ...] = (1, 1, 1, 1)
 
     def move(self, views: Views, drawn: Arrays) -> Views:
         moved = da.RandomHorizontalFlip(p=1).move(views, {"flip": np.ones(len(views))})
-        return replace(moved, boxes=moved.boxes + self.pixels / np.tile(views.size[:, ::-1], 2)[:, None])
+        move = self.pixels * np.array(self.sides) / np.tile(views.size[:, ::-1], 2)
+        return replace(moved, boxes=moved.boxes + move[:, None])
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,12 @@ def test_boxes_that_are_off_are_found_and_drawn(pipeline: bool, tmp_path: Path) 
     assert str(picture) in str(raised.value)
     colors = {color for _, color in Image.open(picture).getcolors(1 << 16)}
     assert {(0, 255, 0), (255, 0, 0)} <= colors
+
+
+@pytest.mark.parametrize("sides", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)])
+def test_one_side_that_is_off_is_found(sides: tuple[int, ...]) -> None:
+    with pytest.raises(AssertionError, match=r"24 of 24 boxes are not where their pixels are"):
+        assert_boxes_follow_pixels(Shifted(2, sides))
 
 
 def test_a_box_smaller_than_a_pixel_is_drawn(tmp_path: Path) -> None:

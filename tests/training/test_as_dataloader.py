@@ -67,9 +67,10 @@ def test_what_is_no_loader(painted: Folder) -> None:
 
 def test_another_dataloader_of_its_data_is_refused(painted: Folder) -> None:
     batches = as_dataloader(make(painted))
-    assert len(sums(batches)) == len(batches)
-    with pytest.raises(InputError, match=r"give the da\.Loader itself, as to Accelerate's prepare"):
-        next(iter(DataLoader(batches.dataset, batch_size=None)))
+    for _ in range(2):  # before and after an epoch
+        with pytest.raises(InputError, match=r"give the da\.Loader itself, as to Accelerate's prepare"):
+            next(iter(DataLoader(batches.dataset, batch_size=None)))
+        assert len(sums(batches)) == len(batches)
 
 
 @quiet
@@ -93,6 +94,8 @@ def test_fabric_sets_it_up(painted: Folder) -> None:
     again = fabric.setup_dataloaders(as_dataloader(make(painted)))
     again.load_state_dict(batches.state_dict())
     assert [*first, *sums(again), *sums(again)] == every
+    again.set_epoch(1)
+    assert sums(again) == every[len(wanted) :]
 
 
 @quiet
