@@ -180,7 +180,7 @@ class Augmented(NamedTuple):
             marks=self.samples.marks()[index],
         )
 
-    def stage(self, index: int) -> StepImage:
+    def step_image(self, index: int) -> StepImage:
         """Return the input of `describe_change` for the photo at `index`."""
         field = self.samples.plan.views.field
         bent = field is not None and bool(field.bends[index])
@@ -216,9 +216,8 @@ def step_tile(results: Sequence[Augmented], index: int, step: int) -> Tile:
     """Return a tile of the photo at `index` after `step` ops, which `results[step]` has run."""
     after = results[step]
     if not isinstance(after.samples.ops[-1], Normalize):
-        return after.tile(
-            index, f"{describe_change(results[step - 1].stage(index), after.stage(index))}\n{after.last_draw(index)}"
-        )
+        change = describe_change(results[step - 1].step_image(index), after.step_image(index))
+        return after.tile(index, f"{change}\n{after.last_draw(index)}")
     pixels = after.samples.images[index]
     return after.tile(index, f"{pixels.min():.2f} to {pixels.max():.2f}")
 

@@ -16,6 +16,7 @@ from benchmark_scripts import load_script
 from command import detaug
 from format_files import modules_of_other_formats
 from PIL import Image
+from seeds import slow
 from shard_files import detection, write_tfrecord
 
 from detaug.converters import ConversionError, InputError, Summary, convert_to_coco, merge_coco
@@ -149,7 +150,11 @@ def test_the_format_is_recognised(tmp_path: Path, form: str) -> None:
     assert recognise(written(tmp_path, form)).format.name == form.split("/")[0]
 
 
-@pytest.mark.parametrize("form", FORMS)
+# It starts six processes. Records, rows of a table, a stream of frames and maps of ids are each read in another way.
+QUICK = ("voc", "csv", "mot", "coco-panoptic")
+
+
+@pytest.mark.parametrize("form", [*QUICK, *slow(*(form for form in FORMS if form not in QUICK))])
 def test_jobs_and_parts_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     root = written(tmp_path, form)
     _, content, summary = converted(root, form)

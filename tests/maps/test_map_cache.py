@@ -198,6 +198,7 @@ def run(script: str, folder: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_a_second_process_opens_no_map(tmp_path: Path, home: Path) -> None:
     write(tmp_path, drawn(4, size=(500, 700)))  # of which each is a block
     assert int(run(SCRIPT, tmp_path, "first.pt")) >= 4  # two threads may need one map at a time
@@ -363,6 +364,7 @@ for index in 2 * order:
 """
 
 
+@pytest.mark.slow
 def test_processes_write_and_read_one_file_together(tmp_path: Path, home: Path, decoded: Read) -> None:
     drawn_maps = drawn(200, size=(30, 40))
     write(tmp_path, drawn_maps)

@@ -81,7 +81,7 @@ MOST_LINES = {"README.md": 130, "docs/performance.md": 150}
 RUNNABLE = [path for path in GUIDES if any(block.kind in ("python", "sh") for block in blocks(path.read_text()))]
 """All with blocks that run."""
 TRAINING = [path for path in GUIDES if any(map(is_training, blocks(path.read_text())))]
-QUICK = {"docs/batches-and-targets.md", "docs/custom-op.md"}
+QUICK = {"docs/custom-op.md"}
 """Documents that the quick tests run; the commands of the others take seconds."""
 
 
