@@ -3,8 +3,8 @@
     python benchmarks/open_masks.py
 
 It writes a JSON file of 117,000 images with 860,000 objects, each with a polygon of 6 to 40 points, about 400 MB, and
-opens it in processes of their own, in turns: first without a cache, then from the cache. Prints seconds, ratios, and
-the resident memory that the reader adds to the process.
+opens it in processes of their own, in turns: first without a cache, then from the cache. Prints seconds of CPU time,
+which do not depend on what else runs, their ratio, the resident memory that the reader adds, and the most meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 OPEN = """
-import gc, sys, time
+import gc, resource, sys, time
 from pathlib import Path
 import detaug as da
 from detaug.sources.coco_reader import CocoReader
@@ -31,12 +31,13 @@ def resident():
     return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
 
 folder, masks, cache = Path(sys.argv[1]), sys.argv[2] == "masks", sys.argv[3] == "cache"
-before, start = resident(), time.perf_counter()
+before, start = resident(), time.process_time()
 reader = CocoReader(folder, folder / "train.json", masks=masks, cache=cache)
-took = time.perf_counter() - start
+took = time.process_time() - start
+most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 if masks:
     reader.shapes.mask_table.areas
-print(took, (resident() - before) / 1000)
+print(took, (resident() - before) / 1000, (most - before) / 1000)
 """
 
 
@@ -79,25 +80,18 @@ def main() -> None:
         print(f"{(folder / 'train.json').stat().st_size / 1e6:.0f} MB", flush=True)
         environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder)}
         for cache in ("no cache", "cache"):
-            found: dict[str, list[tuple[float, float]]] = {"boxes": [], "masks": []}
+            found: dict[str, list[tuple[float, ...]]] = {"boxes": [], "masks": []}
             for turn in range(options.turns + (cache == "cache")):
                 for what in list(found)[:: 1 if turn % 2 == 0 else -1]:
                     command = [sys.executable, "-c", OPEN, str(folder), what, cache]
                     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-                    took, memory = map(float, run.stdout.split())
                     if cache == "no cache" or turn:  # the first turn writes the cache
-                        found[what].append((took, memory))
-            seconds, memory = (
-                {what: statistics.median(column) for what, column in each.items()} for each in columns(found)
-            )
-            for what in found:
-                ratio = seconds[what] / seconds["boxes"]
-                print(f"{cache}, {what}: {seconds[what]:.2f} s, {ratio:.2f}; {memory[what]:.0f} MB", flush=True)
-
-
-def columns(found: dict[str, list[tuple[float, float]]]) -> list[dict[str, list[float]]]:
-    """Return the seconds and the memory of the turns."""
-    return [{what: [each[at] for each in turns] for what, turns in found.items()} for at in (0, 1)]
+                        found[what].append(tuple(map(float, run.stdout.split())))
+            medians = {what: [*map(statistics.median, zip(*turns, strict=True))] for what, turns in found.items()}
+            for what, (seconds, memory, most) in medians.items():
+                ratio = seconds / medians["boxes"][0]
+                text = f"{seconds:.2f} CPU s, {ratio:.2f}; {memory:.0f} MB, {most:.0f} MB at most"
+                print(f"{cache}, {what}: {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ PACKAGES = {
     "click": _Package("click"),
     "jinja2": _Package("jinja2"),
     "lxml": _Package("lxml"),
+    "msgspec": _Package("msgspec"),
     "numba": _Package("numba"),
     "numpy": _Package("numpy"),
     "nvidia.dali": _Package("nvidia-dali-cuda120"),

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detaug.coco import annotation_cache, boxes, examine, file_names, repair, table, values, videos
+from detaug.coco import annotation_cache, boxes, examine, file_names, repair, table, typed, values, videos
 from detaug.coco import columns as columns_of_lists
 from detaug.coco import outlines as outlines_of_objects
 from detaug.coco.annotation_cache import CachedColumns
 from detaug.coco.examine import examine_file
 from detaug.coco.outlines import OutlineColumns, read_outlines
 from detaug.coco.table import Table
+from detaug.coco.typed import examine_typed
 from detaug.errors import AnnotationError
 from detaug.files.addresses import check_command
 
@@ -108,8 +109,10 @@ def _with_columns(annotations: Annotations, names: Sequence[str]) -> Annotations
 
 
 def _checked(path: Path, columns: Sequence[str], outlines: bool) -> Annotations:
-    table = examine_file(path)
-    raise_on_errors(table)
+    table = None if columns or outlines else examine_typed(path)
+    if table is None:
+        table = examine_file(path)
+        raise_on_errors(table)
     checked = _group_by_image(table, columns)
     return replace(checked, outlines=_outlines(table)) if outlines else checked
 
@@ -142,6 +145,7 @@ def _rules() -> bytes:
         outlines_of_objects,
         repair,
         table,
+        typed,
         videos,
     )
     return b"".join(Path(file).read_bytes() for file in (__file__, *(str(module.__file__) for module in modules)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,14 @@ class Rows:
     def column(self, name: str) -> list[Any]:
         """Return the values of a key, None where a row lacks it."""
         return [row.get(name) for row in self.rows]
+
+    def values(self, name: str, wanted: Bools) -> Iterable[Any]:
+        """Return the values of a key in the rows that are wanted, maybe none where all lack it."""
+        return compress(self.column(name), wanted.tolist())
+
+    def entry(self, index: int) -> dict[str, Any]:
+        """Return all keys and values of a row."""
+        return self.rows[index]
 
     def note(self, kind: str, wrong: Bools, describe: Callable[[int], str], *, badness: Floats | None = None) -> None:
         """Append findings about the rows that are wrong; rows that are not objects have their own finding.

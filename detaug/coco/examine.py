@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,12 @@ _ROUNDING = 1e-3  # pixels by which x + width may miss the edge because of the d
 
 def examine_file(path: str | Path) -> Table:
     """Parse and examine a COCO JSON file. Raises AnnotationError if the file is not one."""
-    with _no_garbage_collection():
+    with no_garbage_collection():
         return examine(load_coco(path))
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Switch the garbage collector off: its walks over the growing heap of rows double the time of parsing."""
     enabled = gc.isenabled()
     gc.disable()
@@ -101,6 +101,11 @@ def with_repairs(repaired: Coco, findings: list[Findings]) -> Table:
 def _examine(coco: Coco) -> Table:
     findings: list[Findings] = []
     images, objects, categories = (Rows(coco, where, findings) for where in ("images", "annotations", "categories"))
+    return table_of(coco, images, objects, categories, findings)
+
+
+def table_of(coco: Coco, images: Rows, objects: Rows, categories: Rows, findings: list[Findings]) -> Table:
+    """Turn the lists of a JSON file into columns. `findings`: those of the rows, to which others are appended."""
     findings += _document_findings(coco)
     names = _categories(categories)
     image_ids, has_id = images.whole_numbers("id", "image-id")
@@ -248,7 +253,7 @@ def _boxes_of_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: Bools
         image = int(image_index[index])
         if box in (None, []) and image >= 0 and has_size[image]:
             height, width = sizes[image].tolist()
-            if around := box_of_shape(rows.rows[index], (height, width)):
+            if around := box_of_shape(rows.entry(index), (height, width)):
                 boxes[index] = around
     return boxes
 
@@ -260,7 +265,9 @@ def _object_boxes(
 
     around: boxes of the shapes of rows without bbox, which are checked like the others and not usable.
     """
-    values = [around.get(index, value) for index, value in enumerate(rows.column("bbox"))]
+    values = rows.column("bbox")
+    for index, box in around.items():
+        values[index] = box
     boxes, numeric = four_numbers(values)
     missing = rows_of(around, len(values))
     rows.note("box-missing", missing, lambda row: f"bbox is missing; the box around its shape is {around[row]}")
@@ -287,9 +294,8 @@ def _note_relative_shapes(rows: Rows, image_index: Ints, sizes: Ints, has_size: 
     large = np.append(has_size & (sizes.min(axis=1, initial=_LARGEST_SIDE) >= SMALLEST_SIDE), False)[image_index]
     readers = {"segmentation": _numbers_of_lists, "corners": _numbers_of_lists, "keypoints": _numbers_of_points}
     for key, numbers_of in readers.items():
-        values = list(compress(rows.column(key), large.tolist()))
-        if look_relative(numbers for value in values for numbers in numbers_of(value)):
-            example = next(value for value in values if value)
+        if look_relative(numbers for value in rows.values(key, large) for numbers in numbers_of(value)):
+            example = next(value for value in rows.values(key, large) if value)
             rows.findings.append(about_json(f"{key}-relative", f"each {key} {_RELATIVE}, such as {shown(example)}"))
 
 
