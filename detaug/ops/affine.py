@@ -25,14 +25,18 @@ BOX_SHAPES = {"box": polygons.UNIT_SQUARE, "ellipse": polygons.UNIT_ELLIPSE}
 @renamed(outline="rotate_method")
 @dataclass(frozen=True)
 class RandomRotation(GeometricOp):
-    """Turn about the center by an angle drawn from `degrees`, counter-clockwise, with probability `p`.
+    """Turn the image about its center by a random angle, counter-clockwise (torchvision's `RandomRotation`).
 
-    `degrees`: (smallest, largest), or one number d for (-d, d), as in torchvision's `RandomRotation`. With
-    `expand` the view grows to contain the whole image, else the image's corners are cut off. Its size may differ by a
-    pixel or two from torchvision's and Pillow's, which round each corner. `fill`: RGB 0..255.
+    The size of an expanded view may differ by a pixel or two from torchvision's and Pillow's, which round each corner.
+    DALI: rotate, bbox_rotate.
 
-    `rotate_method`: a box becomes the hull of its turned corners, "box", or of the turned ellipse inside it, "ellipse",
-    which is tighter for round objects. DALI: rotate, bbox_rotate.
+    Args:
+        degrees: (smallest, largest) angle, or one number d for (-d, d).
+        p: Probability per image.
+        expand: Whether the view grows to contain the whole image; otherwise the image's corners are cut off.
+        fill: RGB 0..255 beside the image.
+        rotate_method: How a box follows. "box": the hull of its rotated corners. "ellipse": the hull of the rotated
+            ellipse inside it, which is tighter for round objects.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomRotation((90, 90), expand=True)(samples).boxes[0].round())
@@ -66,13 +70,19 @@ class RandomRotation(GeometricOp):
 @renamed(outline="rotate_method")
 @dataclass(frozen=True)
 class RandomAffine(GeometricOp):
-    """Rotate, translate, scale and shear about the center with probability `p` (torchvision's `RandomAffine`).
+    """Rotate, translate, scale and shear the image about its center (torchvision's `RandomAffine`).
 
-    `degrees`: (smallest, largest) or one number d for (-d, d), clockwise as in torchvision's RandomAffine (whose
-    RandomRotation rotates the other way). `translate`: largest shift as a fraction of (width, height). `scale`:
-    (smallest, largest). `shear`: degrees, (smallest, largest) along x, or four numbers for x and y, or one number
-    d for (-d, d) along x. `fill`: RGB 0..255. `rotate_method`: see `RandomRotation`.
     DALI: transforms.rotation and others, warp_affine.
+
+    Args:
+        degrees: (smallest, largest) angle, or one number d for (-d, d): clockwise, as torchvision's RandomAffine, whose
+            RandomRotation rotates the other way.
+        translate: Largest shift along x and y, as fractions of width and height.
+        scale: (smallest, largest) factor.
+        shear: Degrees: (smallest, largest) along x, four numbers for x and y, or one number d for (-d, d) along x.
+        p: Probability per image.
+        fill: RGB 0..255 beside the image.
+        rotate_method: How a box follows; see `RandomRotation`.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomAffine(scale=(0.5, 0.5))(samples).boxes[0].round())
@@ -129,10 +139,15 @@ class RandomAffine(GeometricOp):
 @renamed(outline="rotate_method")
 @dataclass(frozen=True)
 class RandomPerspective(GeometricOp):
-    """Move each corner of the image inwards by up to `distortion_scale` / 2 of each side, with probability `p`.
+    """Move each corner of the image inwards (torchvision's `RandomPerspective`).
 
-    torchvision's `RandomPerspective`. The batch's `matrix` is then (N, 3, 3). `distortion_scale`: at least 0 and
-    below 1. `fill`: RGB 0..255. `rotate_method`: see `RandomRotation`. DALI: experimental.warp_perspective.
+    The batch's `matrix` is then (N, 3, 3). DALI: experimental.warp_perspective.
+
+    Args:
+        distortion_scale: Twice the largest shift of a corner, as a fraction of each side: at least 0 and below 1.
+        p: Probability per image.
+        fill: RGB 0..255 beside the image.
+        rotate_method: How a box follows; see `RandomRotation`.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomPerspective(p=1)(samples)

@@ -113,13 +113,18 @@ class AutoAugment(GeometricOp):
 
 @dataclass(frozen=True)
 class RandAugment(AutoAugment):
-    """Run `num_ops` of 14 ops in order, all with strength `magnitude` (Cubuk et al. 2019).
+    """Run some of 14 ops in order, all with one strength (Cubuk et al. 2019; torchvision's `RandAugment`).
 
-    torchvision's `RandAugment`. `magnitude`: 0 to `num_magnitude_bins` - 1; the strongest are shears of 0.3, shifts of
-    150/331 of the side, rotations of 30 degrees, factors of 1 - 0.9 and 1 + 0.9, 4 bits. `fill`: RGB 0..255. It comes
-    before `Resize`. Unlike torchvision's, color ops follow `Resize`, contrast scales about 128, and equalisation is
-    OpenCV's. On the CPU it costs about five times as much as decoding: mostly for filling what an earlier move cut off,
-    pixel by pixel along slanted edges (none with `num_ops=1`), the rest for color ops.
+    The strongest are shears of 0.3, shifts of 150/331 of the side, rotations of 30 degrees, factors of 1 - 0.9 and 1 +
+    0.9, 4 bits. It comes before `Resize`. Unlike torchvision's, color ops follow `Resize`, contrast scales about 128,
+    and equalization is OpenCV's. On the CPU it costs about five times as much as decoding: mostly for filling what an
+    earlier move cut off, pixel by pixel along slanted edges (none with `num_ops=1`), the rest for color ops.
+
+    Args:
+        num_ops: Number of ops per image.
+        magnitude: The strength, 0 to `num_magnitude_bins` - 1.
+        num_magnitude_bins: Number of strengths.
+        fill: RGB 0..255 beside the image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> after = samples.then(da.RandAugment(), da.Resize((100, 200)))
@@ -150,12 +155,15 @@ class RandAugment(AutoAugment):
 
 @dataclass(frozen=True)
 class TrivialAugmentWide(AutoAugment):
-    """Run one of 14 ops, with a strength drawn from `num_magnitude_bins` (Müller, Hutter 2021; torchvision's).
+    """Run one of 14 ops, with a random strength (Müller, Hutter 2021; torchvision's `TrivialAugmentWide`).
 
     The strongest are shears of 0.99, shifts of 32 pixels of the view before `Resize`, rotations of 135 degrees, factors
-    of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and strong for boxes. `fill`: RGB 0..255. It comes before
-    `Resize` and differs from torchvision's as `RandAugment` does. On the CPU it costs about as much as decoding, for
-    its color ops.
+    of 1 - 0.99 and 1 + 0.99, 6 bits: made for classification, and strong for boxes. It comes before `Resize` and
+    differs from torchvision's as `RandAugment` does. On the CPU it costs about as much as decoding, for its color ops.
+
+    Args:
+        num_magnitude_bins: Number of strengths, from which one is sampled.
+        fill: RGB 0..255 beside the image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = samples.then(da.TrivialAugmentWide(), da.Resize((100, 200)))

@@ -25,10 +25,14 @@ from detaug.pixel_format import PixelFormat
 
 @dataclass(frozen=True)
 class RandomGamma(RandomPixelOp):
-    """Raise values, as fractions of the largest one, to a power drawn from `gamma`, with probability `p`.
+    """Raise values, as fractions of the largest one, to a random power (Albumentations' `RandomGamma`).
 
-    Albumentations' `RandomGamma`, whose gamma_limit is in percent. Below 1 dark parts become lighter, above 1 darker.
     Black and white stay; negative values of images with other bands stay too.
+
+    Args:
+        gamma: (smallest, largest) power: below 1 dark parts become lighter, above 1 darker. Albumentations' gamma_limit
+            is in percent.
+        p: Probability per image.
 
     >>> image = np.full((4, 4, 3), 64, np.uint8)
     >>> for gamma in (0.5, 2):
@@ -63,9 +67,12 @@ class RandomGamma(RandomPixelOp):
 
 @dataclass(frozen=True)
 class ChannelDropout(ColorOp):
-    """Set one or two of the three channels to `value`, 0..255, with probability `p` (Albumentations' `ChannelDropout`).
+    """Set one or two of the three channels to one value (Albumentations' `ChannelDropout`).
 
-    `channels`: (fewest, most) that are lost.
+    Args:
+        channels: (fewest, most) channels that are lost.
+        value: What they become, 0..255.
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> after = samples.then(da.Resize((4, 4)), da.ChannelDropout(p=1))
@@ -104,11 +111,14 @@ class KernelBlur(RandomPixelOp):
 
 @dataclass(frozen=True)
 class MotionBlur(KernelBlur):
-    """Blur along a line through each pixel, at any angle, with probability `p` (Albumentations' `MotionBlur`).
+    """Blur along a line through each pixel, at any angle (Albumentations' `MotionBlur`).
 
-    `kernel_size`: (shortest, longest) line, odd numbers of output pixels. The line is as wide as a pixel, antialiased.
+    The line is as wide as a pixel, antialiased. On the CPU lines of up to 7 pixels cost less than decoding, those of 15
+    several times as much.
 
-    On the CPU lines of up to 7 pixels cost less than decoding, those of 15 several times as much.
+    Args:
+        kernel_size: (shortest, longest) line, odd numbers of output pixels.
+        p: Probability per image.
 
     >>> image = np.zeros((9, 9, 3), np.uint8)
     >>> image[4, 4] = 250
@@ -134,11 +144,13 @@ class MotionBlur(KernelBlur):
 
 @dataclass(frozen=True)
 class Defocus(KernelBlur):
-    """Blur with a disc, as a lens that is out of focus, with probability `p` (Albumentations' `Defocus`).
-
-    `radius`: (smallest, largest) of the disc, in output pixels; its edge is antialiased. Hendrycks and Dietterich 2019.
+    """Blur with a disc, as a lens that is out of focus (Hendrycks, Dietterich 2019; Albumentations' `Defocus`).
 
     On the CPU discs of a radius of up to 3 cost less than decoding, those of 10 several times as much.
+
+    Args:
+        radius: (smallest, largest) radius of the disc in output pixels; its edge is antialiased.
+        p: Probability per image.
 
     >>> image = np.zeros((9, 9, 3), np.uint8)
     >>> image[4, 4] = 250
@@ -163,11 +175,14 @@ class Defocus(KernelBlur):
 
 @dataclass(frozen=True)
 class MedianBlur(RandomPixelOp):
-    """Replace each value by the median of those around it, with probability `p` (Albumentations' `MedianBlur`).
+    """Replace each value by the median of those around it (Albumentations' `MedianBlur`).
 
-    `kernel_size`: side of the square in pixels, odd. Beyond the border the outermost pixels repeat, as in OpenCV.
+    Beyond the border the outermost pixels repeat, as in OpenCV. On the CPU it costs about as much as decoding, and with
+    9 x 9 pixels several times that.
 
-    On the CPU it costs about as much as decoding, and with 9 x 9 pixels several times that.
+    Args:
+        kernel_size: Side of the square in output pixels, odd.
+        p: Probability per image.
 
     >>> image = np.full((5, 5, 3), 100, np.uint8)
     >>> image[2, 2] = 255  # noise
@@ -196,9 +211,13 @@ class MedianBlur(RandomPixelOp):
 
 @dataclass(frozen=True)
 class Downscale(RandomPixelOp):
-    """Show an image of a lower resolution in as many pixels, with probability `p` (Albumentations' `Downscale`).
+    """Show an image of a lower resolution in as many pixels (Albumentations' `Downscale`).
 
-    `scale`: (smallest, largest) fraction of the height and of the width. Pixels are picked, and repeated: not smoothed.
+    Pixels are picked and repeated, not smoothed.
+
+    Args:
+        scale: (smallest, largest) fraction of the height and of the width.
+        p: Probability per image.
 
     >>> image = np.tile(np.arange(0, 80, 10, dtype=np.uint8)[:, None], (8, 1, 3))
     >>> da.batch([image]).then(da.Resize((8, 8)), da.Downscale((0.25, 0.25), p=1)).images[0][0, :, 0]

@@ -75,15 +75,22 @@ class StepwiseColorOp(ColorOp):
 
 @dataclass(frozen=True)
 class RandomPhotometricDistort(StepwiseColorOp):
-    """SSD's color distortion: brightness, contrast, saturation and hue, each with probability `p`.
+    """SSD's color distortion: brightness, contrast, saturation and hue (torchvision's `RandomPhotometricDistort`).
 
-    With `permute`, also the order of the channels. As torchvision's `RandomPhotometricDistort`: contrast comes before
-    saturation and hue or after them, with equal chance; it is about the image's own mean gray; hue rotates in HSV, by
-    turns: 0.05 is 18 degrees; and after each step values are cut off to whole numbers in 0..255. The mean gray is that
-    of the part of the image which is shown.
+    As in torchvision, contrast comes before saturation and hue or after them, with equal chance; it is about the
+    image's own mean gray; and after each step values are cut off to whole numbers in 0..255. The mean gray is that of
+    the visible part of the image.
 
-    `exact=False` is one linear map instead, for DALI's operators on a GPU, which take 0.7 ms for the steps: contrast is
-    about 128, hue rotates in YIQ, which keeps the luma, and the result is rounded and clipped once.
+    Args:
+        brightness: (smallest, largest) factor.
+        contrast: (smallest, largest) factor.
+        saturation: (smallest, largest) factor.
+        hue: (smallest, largest) rotation in HSV, in full rotations: 0.05 is 18 degrees.
+        p: Probability of each of the four changes, per image.
+        permute: Whether the order of the channels changes too, with probability `p`.
+        exact: False for one linear map in place of the steps, for DALI's operators on a GPU, which take 0.7 ms for the
+            steps: contrast is about 128, hue rotates in YIQ, which keeps the luma, and the result is rounded and
+            clipped once.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> after = samples.then(da.Resize((4, 4)), da.RandomPhotometricDistort())
@@ -120,10 +127,17 @@ class RandomPhotometricDistort(StepwiseColorOp):
 
 @dataclass(frozen=True)
 class ColorJitter(StepwiseColorOp):
-    """Change brightness, contrast, saturation and hue in random order, with probability `p`.
+    """Change brightness, contrast, saturation and hue in random order (torchvision's `ColorJitter`).
 
-    torchvision's `ColorJitter`. Each is one number v, for factors from max(0, 1 - v) to 1 + v and hues from -v to v
-    turns, or (smallest, largest). The formulas, and `exact`, are those of `RandomPhotometricDistort`.
+    The formulas are those of `RandomPhotometricDistort`.
+
+    Args:
+        brightness: One number v for factors from max(0, 1 - v) to 1 + v, or (smallest, largest).
+        contrast: As `brightness`.
+        saturation: As `brightness`.
+        hue: One number v for -v to v, or (smallest, largest): in full rotations, at most 0.5.
+        p: Probability per image.
+        exact: See `RandomPhotometricDistort`.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
     >>> samples.then(da.Resize((4, 4)), da.ColorJitter(brightness=(1.2, 1.2))).images[0][0, 0]
@@ -168,11 +182,16 @@ def _in_order(amounts: Floats, order: Ints) -> Arrays:
 
 @dataclass(frozen=True)
 class RandomHSV(ColorOp):
-    """Change hue, saturation and value by random gains, with probability `p` (Ultralytics' `hsv_h`, `hsv_s`, `hsv_v`).
+    """Change hue, saturation and value by random gains (Ultralytics' `hsv_h`, `hsv_s`, `hsv_v`).
 
-    Gains are drawn from -1..1 times these. `hue`: a fraction of half a turn. `saturation`, `value`: factors from 1 - x
-    to 1 + x. Ultralytics changes HSV values; here, as in DALI's `hsv`, hue rotates and saturation scales in YIQ, in one
-    linear map.
+    Gains are sampled from -1..1 times the arguments. Ultralytics changes HSV values; here, as in DALI's `hsv`, hue
+    rotates and saturation scales in YIQ, in one linear map.
+
+    Args:
+        hue: Largest gain, as a fraction of half a rotation.
+        saturation: x for factors from 1 - x to 1 + x.
+        value: x for factors from 1 - x to 1 + x.
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> [image[0, 0].tolist() for image in samples.then(da.Resize((4, 4)), da.RandomHSV()).images]
@@ -199,7 +218,10 @@ class RandomHSV(ColorOp):
 
 @dataclass(frozen=True)
 class RandomGrayscale(ColorOp):
-    """Make the three channels equal, gray, with probability `p` (torchvision's `RandomGrayscale`).
+    """Make the three channels equal, gray (torchvision's `RandomGrayscale`).
+
+    Args:
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)])
     >>> samples.then(da.Resize((4, 4)), da.RandomGrayscale(p=1)).images[0][0, 0]
@@ -217,7 +239,10 @@ class RandomGrayscale(ColorOp):
 
 @dataclass(frozen=True)
 class RandomChannelPermutation(ColorOp):
-    """Put the channels in a random order, with probability `p` (torchvision's `RandomChannelPermutation`).
+    """Put the channels in a random order (torchvision's `RandomChannelPermutation`).
+
+    Args:
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((4, 4, 3), (200, 100, 50), np.uint8)] * 3)
     >>> after = samples.then(da.Resize((4, 4)), da.RandomChannelPermutation(p=1))

@@ -133,9 +133,11 @@ class Container(Op):
 
 @dataclass(frozen=True)
 class RandomApply(Container):
-    """Run all of `ops` in order with probability `p`, else none of them (torchvision's `RandomApply`).
+    """Run all of several ops in order, or none of them (torchvision's `RandomApply`).
 
-    The ops are either all geometric ops or all pixel ops.
+    Args:
+        ops: Either all geometric ops or all pixel ops.
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> turn = da.RandomApply([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)], p=0.5)
@@ -160,9 +162,11 @@ class RandomApply(Container):
 
 @dataclass(frozen=True)
 class RandomChoice(Container):
-    """Run one of `ops`, drawn with the weights `probabilities`; None: equal ones (torchvision's `RandomChoice`).
+    """Run one of several ops (torchvision's `RandomChoice`).
 
-    The ops are either all geometric ops or all pixel ops.
+    Args:
+        ops: Either all geometric ops or all pixel ops.
+        probabilities: A weight for each op; None: equal ones.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> flip = da.RandomChoice([da.RandomHorizontalFlip(p=1), da.RandomVerticalFlip(p=1)])
@@ -190,9 +194,10 @@ class RandomChoice(Container):
 
 @dataclass(frozen=True)
 class RandomOrder(Container):
-    """Run all of `ops` in a random order (torchvision's `RandomOrder`).
+    """Run all of several ops in a random order (torchvision's `RandomOrder`).
 
-    The ops are either all geometric ops or all pixel ops.
+    Args:
+        ops: Either all geometric ops or all pixel ops.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> ops = da.RandomOrder([da.Pad(10), da.CenterCrop((100, 200))])

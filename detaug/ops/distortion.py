@@ -105,15 +105,20 @@ def places_to_remap(shape: NDArray[np.int64], lens: Any = 0.0, control: Any = NO
 
 @dataclass(frozen=True)
 class OpticalDistortion(Distortion):
-    """Bend the image as a lens does, with probability `p` (Albumentations' `OpticalDistortion`, mode "camera").
+    """Bend the image as a lens does (Albumentations' `OpticalDistortion`, mode "camera").
 
-    `distort`: (smallest, largest) coefficient k, in -0.3..1. A pixel at (x, y) from the center, as fractions of width
-    and height, shows what was at (x, y) (1 + k r^2 + k r^4), r^2 = x^2 + y^2: OpenCV's camera with the coefficients k1
-    = k2 = k, and the image's width and height as focal lengths. Below 0 the image grows towards its corners, above 0 it
-    shrinks, and `fill`, RGB 0..255, surrounds it. -0.3: below -4/11 corners would fold over.
+    A pixel at (x, y) from the center, as fractions of width and height, shows what was at (x, y) (1 + k r^2 + k r^4),
+    r^2 = x^2 + y^2: OpenCV's camera with the coefficients k1 = k2 = k, and the image's width and height as focal
+    lengths.
 
     It bends the finished image, so it comes after Resize and ops that mix or cover images, once in a recipe. A box
     becomes the hull of its bent polygon, to 0.1 pixels. The matrix stays: it is that of the image before.
+
+    Args:
+        distort: (smallest, largest) coefficient k, in -0.3..1. Below 0 the image grows towards its corners, above 0 it
+            shrinks. Below -4/11 corners would fold over, hence -0.3.
+        fill: RGB 0..255 beside an image that shrinks.
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> samples = samples.then(da.Resize((100, 200)), da.OpticalDistortion((0.5, 0.5)))
@@ -145,18 +150,22 @@ class OpticalDistortion(Distortion):
 
 @dataclass(frozen=True)
 class ElasticTransform(Distortion):
-    """Shift the parts of the image by random distances, with probability `p` (torchvision's `ElasticTransform`).
+    """Shift the parts of the image by random distances (torchvision's `ElasticTransform`).
 
-    `sigma`: output pixels over which shifts are alike, at least 1. `alpha`: their strength. The shifts are those of
-    torchvision on a square image in their mean size, alpha / (4 sqrt(3 pi) sigma) pixels as a standard deviation,
-    0.8 by default, and in how alike neighbors are: there noise in -1..1 for each pixel, blurred by a Gaussian of
-    `sigma`; here such noise for each point of a grid, sqrt(3) sigma apart, between which cubic B-splines lead, which
-    are as wide as the Gaussian (Rueckert et al. 1999, free-form deformations). So the map has an inverse, by which
-    boxes, masks and points follow. It needs an alpha of at most 2.82 sigma^2, or the image could fold (Choi and Lee
-    2000). `fill`, RGB 0..255, shows where the shifts lead beyond the border.
+    The shifts are those of torchvision on a square image in their mean size, alpha / (4 sqrt(3 pi) sigma) pixels as a
+    standard deviation, 0.8 by default, and in how alike neighbors are: there noise in -1..1 for each pixel, blurred by
+    a Gaussian of `sigma`; here such noise for each point of a grid, sqrt(3) sigma apart, between which cubic B-splines
+    lead, which are as wide as the Gaussian (Rueckert et al. 1999, free-form deformations). So the map has an inverse,
+    by which boxes, masks and points follow.
 
     It bends the finished image, so it comes after Resize and ops that mix or cover images, once in a recipe. A box
     becomes the hull of its bent polygon, to 0.1 pixels. The matrix stays: it is that of the image before.
+
+    Args:
+        alpha: Strength of the shifts, at most 2.82 sigma^2, or the image could fold (Choi, Lee 2000).
+        sigma: Output pixels over which shifts are alike, at least 1.
+        fill: RGB 0..255 where the shifts lead beyond the border.
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> samples = samples.then(da.Resize((100, 200)), da.ElasticTransform(alpha=250, sigma=10))

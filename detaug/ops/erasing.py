@@ -112,14 +112,18 @@ class _Erasing(PixelOp):
 
 @dataclass(frozen=True)
 class RandomErasing(_Erasing):
-    """Cover one random rectangle of the image, with probability `p` (Zhong et al. 2017; torchvision's RandomErasing).
+    """Cover one random rectangle of the image (Zhong et al. 2017; torchvision's `RandomErasing`).
 
-    `scale`: its area, as a fraction of the image's. `ratio`: its height / width. The draw is torchvision's: up to ten
-    sizes, until one is smaller than the image, at any position with equal chance; if none is, nothing is erased.
-    `value`: RGB 0..255, by default the mean color, which is torchvision's 0 in the normalized image.
+    The rectangle is torchvision's: up to ten sizes, until one is smaller than the image, at any position with equal
+    chance; otherwise the image stays as it is. A box shrinks where the rectangle covers a whole side of it. The matrix
+    stays.
 
-    A box shrinks where the rectangle covers a whole side of it, and is dropped if more than `max_hidden` of its area is
-    covered. The matrix stays.
+    Args:
+        p: Probability per image.
+        scale: (smallest, largest) area of the rectangle, as a fraction of the image's.
+        ratio: (smallest, largest) height / width of the rectangle.
+        value: RGB 0..255, by default the mean color, which is torchvision's 0 in the normalized image.
+        max_hidden: A box is dropped if more than this fraction of its area is covered.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 90]]] * 3)
     >>> after = samples.then(da.Resize((100, 200)), da.RandomErasing(p=1, scale=(0.3, 0.5)))
@@ -168,14 +172,16 @@ class RandomErasing(_Erasing):
 
 @dataclass(frozen=True)
 class GridMask(_Erasing):
-    """Cover a grid of squares of the image, with probability `p` (Chen et al. 2020, GridMask; not turned).
+    """Cover a grid of squares of the image (Chen et al. 2020, GridMask, without its rotation).
 
-    `size`: (smallest, largest) distance between the left sides of two squares, in whole output pixels. A square's side
-    is `ratio` times the distance, in whole pixels; the grid begins anywhere. `value`: RGB 0..255, by default the mean
-    color, which is the paper's 0 after normalization.
+    The grid begins anywhere. A box shrinks where a square covers a whole side of it. The matrix stays.
 
-    A box shrinks where a square covers a whole side of it, and is dropped if more than `max_hidden` of its area is
-    covered, as it is inside a square. The matrix stays.
+    Args:
+        p: Probability per image.
+        ratio: Side of a square as a fraction of the distance, in whole pixels.
+        size: (smallest, largest) distance between the left sides of two squares, in whole output pixels.
+        value: RGB 0..255, by default the mean color, which is the paper's 0 after normalization.
+        max_hidden: A box is dropped if more than this fraction of its area is covered, as it is inside a square.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 50, 40]]] * 3)
     >>> after = samples.then(da.Resize((100, 200)), da.GridMask(p=1, size=(60, 80)))

@@ -70,11 +70,14 @@ class RandomPixelOp(PixelOp):
 
 @dataclass(frozen=True)
 class GaussianBlur(RandomPixelOp):
-    """Blur with a sigma drawn from `sigma`, in output pixels, with probability `p` (torchvision's `GaussianBlur`).
-
-    `kernel_size`: side in pixels, odd; None means as many as sigma needs, 2 * ceil(3 * sigma) + 1.
+    """Blur with a Gaussian (torchvision's `GaussianBlur`).
 
     On the CPU it costs more than decoding: two passes with a window of up to 2 * ceil(3 * sigma) + 1 pixels.
+
+    Args:
+        kernel_size: Side of the window in pixels, odd; None: as many as sigma needs, 2 * ceil(3 * sigma) + 1.
+        sigma: (smallest, largest) standard deviation in output pixels.
+        p: Probability per image.
 
     >>> image = np.zeros((5, 5, 3), np.uint8)
     >>> image[:, 2] = 255
@@ -109,11 +112,14 @@ class GaussianBlur(RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomAdjustSharpness(RandomPixelOp):
-    """Sharpen (`sharpness_factor` above 1) or smooth (below 1; 0 most), with probability `p`.
+    """Sharpen or smooth the image with Pillow's 3 x 3 kernel (torchvision's `RandomAdjustSharpness`).
 
-    torchvision's `RandomAdjustSharpness` with Pillow's 3 x 3 kernel. Here the outermost pixels change too.
+    Here the outermost pixels change too. On the CPU it costs about as much as decoding: nine multiplications for every
+    value, in float32.
 
-    On the CPU it costs about as much as decoding: nine multiplications for every value, in float32.
+    Args:
+        sharpness_factor: Above 1 sharpens, below 1 smooths, 0 most.
+        p: Probability per image.
 
     >>> image = np.full((5, 5, 3), 100, np.uint8)
     >>> image[:, 2] = 200
@@ -147,9 +153,11 @@ def sharpness_kernel(factor: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class JPEG(RandomPixelOp):
-    """Add artefacts of JPEG compression, with probability `p` (torchvision's `JPEG`, Albumentations' ImageCompression).
+    """Add artifacts of JPEG compression (torchvision's `JPEG`, Albumentations' `ImageCompression`).
 
-    `quality`: (smallest, largest), whole numbers in 1..100; 100 is the best.
+    Args:
+        quality: (smallest, largest), whole numbers in 1..100; 100 is the best.
+        p: Probability per image.
 
     >>> image = np.random.default_rng(0).integers(256, size=(64, 64, 3), dtype=np.uint8)
     >>> for quality in (10, 50, 90):
@@ -177,9 +185,12 @@ class JPEG(RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomEqualize(RandomPixelOp):
-    """Equalise the histogram of each channel, with probability `p` (torchvision's `RandomEqualize`).
+    """Equalize the histogram of each channel (torchvision's `RandomEqualize`).
 
     The formula is OpenCV's; Pillow's and torchvision's first rounds down the histogram's step.
+
+    Args:
+        p: Probability per image.
 
     >>> image = np.uint8([[[100] * 3, [110] * 3, [111] * 3, [112] * 3]])  # one row of four grey pixels
     >>> da.batch([image]).then(da.Resize((1, 4)), da.RandomEqualize(p=1)).images[0][0, :, 0]
@@ -200,12 +211,15 @@ class RandomEqualize(RandomPixelOp):
 
 @dataclass(frozen=True)
 class CLAHE(RandomPixelOp):
-    """Equalise the luma's histogram locally, with limited contrast and probability `p` (Albumentations' CLAHE).
+    """Equalize the luma's histogram locally, with limited contrast (Albumentations' `CLAHE`).
 
-    `clip_limit`: how far a histogram's bin may reach above the mean. `tiles`: (rows, columns) of the grid.
-    Source: Zuiderveld 1994, as implemented in OpenCV.
+    Source: Zuiderveld 1994, as implemented in OpenCV. On the CPU it costs more than decoding: it converts the color
+    space twice, and each pixel mixes four tables.
 
-    On the CPU it costs more than decoding: it converts the color space twice, and each pixel mixes four tables.
+    Args:
+        clip_limit: How many times the mean a histogram's bin may have.
+        tiles: (rows, columns) of the grid.
+        p: Probability per image.
 
     >>> image = np.tile(np.arange(100, 164, dtype=np.uint8)[:, None, None], (1, 64, 3))  # from 100 to 163, downwards
     >>> after = da.batch([image]).then(da.Resize((64, 64)), da.CLAHE(p=1)).images[0]
@@ -232,9 +246,12 @@ class CLAHE(RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomAutocontrast(RandomPixelOp):
-    """Stretch each channel to 0..255, with probability `p` (torchvision's `RandomAutocontrast`).
+    """Stretch each channel to 0..255 (torchvision's `RandomAutocontrast`).
 
     On the CPU it costs more than decoding: two passes find the extremes, one stretches, in float32.
+
+    Args:
+        p: Probability per image.
 
     >>> image = np.uint8([[[100] * 3, [110] * 3, [120] * 3, [130] * 3]])  # one row of four grey pixels
     >>> da.batch([image]).then(da.Resize((1, 4)), da.RandomAutocontrast(p=1)).images[0][0, :, 0]
@@ -262,7 +279,10 @@ _INVERTED = np.column_stack([-np.eye(3), np.full(3, 255)]).ravel()
 
 @dataclass(frozen=True)
 class RandomInvert(RandomPixelOp):
-    """Invert the colors, 255 - RGB, with probability `p` (torchvision's `RandomInvert`).
+    """Invert the colors, 255 - RGB (torchvision's `RandomInvert`).
+
+    Args:
+        p: Probability per image.
 
     >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three grey pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomInvert(p=1)).images[0][0, :, 0]
@@ -283,7 +303,11 @@ class RandomInvert(RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomPosterize(RandomPixelOp):
-    """Keep only the highest `bits` of each channel's eight, with probability `p` (torchvision's `RandomPosterize`).
+    """Keep only the highest bits of each channel's eight (torchvision's `RandomPosterize`).
+
+    Args:
+        bits: Number of bits to keep, 1..8.
+        p: Probability per image.
 
     >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three grey pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomPosterize(bits=2, p=1)).images[0][0, :, 0]
@@ -311,9 +335,13 @@ class RandomPosterize(RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomSolarize(RandomPixelOp):
-    """Invert values of at least `threshold`, 0..255, with probability `p` (torchvision's `RandomSolarize`).
+    """Invert large values (torchvision's `RandomSolarize`).
 
     On the CPU it costs more than decoding: several passes over the pixels in float32.
+
+    Args:
+        threshold: The smallest value that is inverted, 0..255.
+        p: Probability per image.
 
     >>> image = np.uint8([[[0] * 3, [100] * 3, [200] * 3]])  # one row of three grey pixels
     >>> da.batch([image]).then(da.Resize((1, 3)), da.RandomSolarize(threshold=128, p=1)).images[0][0, :, 0]

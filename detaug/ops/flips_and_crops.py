@@ -44,7 +44,10 @@ class _RandomFlip(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip(_RandomFlip):
-    """Flip the image left to right with probability `p` (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
+    """Flip the image left to right (torchvision's `RandomHorizontalFlip`; DALI: flip, bb_flip).
+
+    Args:
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomHorizontalFlip(p=1)(samples).boxes[0])
@@ -56,7 +59,10 @@ class RandomHorizontalFlip(_RandomFlip):
 
 @dataclass(frozen=True)
 class RandomVerticalFlip(_RandomFlip):
-    """Flip the image top to bottom with probability `p` (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
+    """Flip the image top to bottom (torchvision's `RandomVerticalFlip`; DALI: flip, bb_flip).
+
+    Args:
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.RandomVerticalFlip(p=1)(samples).boxes[0])
@@ -68,9 +74,10 @@ class RandomVerticalFlip(_RandomFlip):
 
 @dataclass(frozen=True)
 class RandomRotate90(GeometricOp):
-    """Turn by one, two or three quarters, equally likely, with probability `p` (Albumentations' RandomRotate90).
+    """Rotate by 90, 180 or 270 degrees, equally likely (Albumentations' `RandomRotate90`).
 
-    Albumentations draws zero to three quarters; here `p` is the fraction of images that are turned.
+    Args:
+        p: Probability per image of a rotation. Albumentations' op rotates by 0 degrees, too.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> for boxes in da.RandomRotate90(p=1)(samples).boxes:
@@ -98,10 +105,15 @@ class RandomRotate90(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomZoomOut(GeometricOp):
-    """Put the image at a random position on a canvas `min_ratio` to `max_ratio` times as wide and high.
+    """Put the image at a random position on a larger canvas (torchvision's `RandomZoomOut`).
 
-    It happens with probability `p`. SSD's expansion (Liu et al. 2016), torchvision's `RandomZoomOut`, DALI's paste and
-    bbox_paste. The canvas has the image's aspect ratio and the color `fill`, RGB 0..255.
+    SSD's expansion (Liu et al. 2016); DALI: paste and bbox_paste. The canvas has the image's aspect ratio.
+
+    Args:
+        max_ratio: Largest width and height of the canvas, as a multiple of the image's.
+        p: Probability per image.
+        fill: RGB 0..255 of the canvas.
+        min_ratio: Smallest width and height of the canvas.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomZoomOut(max_ratio=2, p=1)(samples)
@@ -134,10 +146,11 @@ class RandomZoomOut(GeometricOp):
 
 @dataclass(frozen=True)
 class Pad(GeometricOp):
-    """Add `padding` pixels of `fill` around the image (torchvision's `Pad`).
+    """Add a border to the image (torchvision's `Pad`).
 
-    `padding`: one number, (left and right, top and bottom), or (left, top, right, bottom). `fill`: RGB 0..255;
-    torchvision's default is black.
+    Args:
+        padding: Pixels: one number, (left and right, top and bottom), or (left, top, right, bottom).
+        fill: RGB 0..255 of the border; torchvision's default is black.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.Pad((5, 10))(samples)
@@ -167,9 +180,13 @@ class Pad(GeometricOp):
 
 @dataclass(frozen=True)
 class PadToMultiple(GeometricOp):
-    """Add `fill`, RGB 0..255, at the right and the bottom until height and width are multiples of `multiple` pixels.
+    """Add a border at the right and the bottom until height and width are multiples of a number of pixels.
 
     Albumentations' `PadIfNeeded(pad_height_divisor=...)`; DALI: pad(align=...).
+
+    Args:
+        multiple: The number of pixels.
+        fill: RGB 0..255 of the border.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.PadToMultiple(64)(samples)
@@ -194,10 +211,14 @@ class PadToMultiple(GeometricOp):
 
 @dataclass(frozen=True)
 class CenterCrop(GeometricOp):
-    """Crop the middle `size` (height, width) pixels; a smaller image is surrounded by `fill`, RGB 0..255.
+    """Crop the middle of the image (torchvision's `CenterCrop`; DALI: crop).
 
-    torchvision's `CenterCrop`; DALI: crop. One number is a square. Boxes are clipped, and dropped if nothing is left.
-    After `Resize(256)` it crops the resized image; both together are one resample.
+    Boxes are clipped, and dropped if they are outside. After `Resize(256)` it crops the resized image; both together
+    are one resample.
+
+    Args:
+        size: (H, W) of the crop in pixels; one number for a square.
+        fill: RGB 0..255 around an image that is smaller.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.CenterCrop(120)(samples)  # 40 from the left, which cuts the box; 10 of fill above and below
@@ -220,11 +241,15 @@ class CenterCrop(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomCrop(GeometricOp):
-    """Crop a window of `size` (height, width) pixels at a random position, with probability `p`.
+    """Crop at a random position (torchvision's `RandomCrop` with `pad_if_needed=True`).
 
-    torchvision's `RandomCrop(pad_if_needed=True)`: a smaller image lies at a random position in a window of `fill`, RGB
-    0..255. One number is a square. Boxes are clipped, and dropped if nothing is left. With p=1 it may come after
-    `Resize(256)`, and crops the resized image.
+    Boxes are clipped, and dropped if they are outside. With p=1 it may come after `Resize(256)`, and crops the resized
+    image.
+
+    Args:
+        size: (H, W) of the crop in pixels; one number for a square.
+        p: Probability per image.
+        fill: RGB 0..255 around an image that is smaller, which lies at a random position in the crop.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomCrop((60, 120))(samples)
@@ -256,10 +281,13 @@ class RandomCrop(GeometricOp):
 
 @dataclass(frozen=True)
 class RandomBoxSafeCrop(GeometricOp):
-    """Crop a random window that contains all boxes, with probability `p`.
+    """Crop a random window that contains all boxes (Albumentations' `BBoxSafeRandomCrop` without erosion).
 
-    Each side of the window lies anywhere between the image's border and the outermost box, as in Albumentations'
-    BBoxSafeRandomCrop without erosion. An image without boxes is not cropped.
+    Each side of the window lies anywhere between the image's border and the outermost box. An image without boxes is
+    not cropped.
+
+    Args:
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomBoxSafeCrop()(samples)
@@ -293,18 +321,16 @@ class RandomSizeCrop(GeometricOp):
     """DETR's crop (Carion et al. 2020): a window of a random size, in pixels of the image resized to a shorter side.
 
     DETR resizes an image to one of three sizes, crops it with `RandomSizeCrop(384, 600)`, and resizes the window. Here
-    these are one resample: put `Resize` after it.
+    these are one resample: put `Resize` after it. Boxes are clipped, and dropped if they are outside.
 
     Args:
         min_size: The smallest side of the window, in pixels of the resized image; of a smaller image all is kept.
         max_size: The largest side.
-        shortest_size: The shorter sides that an image is resized to, one of them drawn for each. None: the image as it
-            is.
+        shortest_size: The shorter sides that an image is resized to, one of them sampled per image. None: the image as
+            it is.
         square: Whether the window is a square, as that of RF-DETR 1.11.2 (`RandomSizedCrop` of its
-            datasets/_torchvision.py) and of Albumentations' `RandomSizedCrop`. Otherwise both sides are drawn.
-        p: The probability.
-
-    Boxes are clipped, and dropped if nothing is left.
+            datasets/_torchvision.py) and of Albumentations' `RandomSizedCrop`. Otherwise both sides are sampled.
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((400, 600, 3), np.uint8)], boxes=[[[200, 40, 360, 200]]])
     >>> after = da.RandomSizeCrop(384, 600, square=True)(samples)
@@ -356,12 +382,16 @@ class RandomSizeCrop(GeometricOp):
 
 @dataclass(frozen=True)
 class ScaleJitter(GeometricOp):
-    """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or pad it to `size` (H, W) pixels.
+    """Large-scale jitter (Ghiasi et al. 2021): scale the image, then crop it or pad it, at a random position.
 
-    The image is scaled to fit in `size`, times a factor drawn from `scale`, then cropped or padded with `fill` at a
-    random position, all with probability `p`. It is `ScaleJitter(target_size, scale_range)` and
-    `FixedSizeCrop(target_size)` of torchvision's references in one; torchvision pads only at the right and the bottom.
-    Put `Resize(size)` after it.
+    It is `ScaleJitter(target_size, scale_range)` and `FixedSizeCrop(target_size)` of torchvision's references in one;
+    torchvision pads only at the right and the bottom. Put `Resize(size)` after it.
+
+    Args:
+        size: (H, W) of the result in pixels. The image is scaled to fit in it, times a factor.
+        scale: (smallest, largest) factor.
+        fill: RGB 0..255 of the padding.
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = samples.then(da.ScaleJitter((100, 200), scale=(0.5, 2.0)), da.Resize((100, 200)))

@@ -26,19 +26,25 @@ NARROW = 1.5
 
 @dataclass(frozen=True)
 class RandomIoUCrop(GeometricOp):
-    """Crop a random window that overlaps some object enough, by SSD's rule, with probability `p`.
+    """Crop a random window that overlaps some object enough, by SSD's rule (torchvision's `RandomIoUCrop`).
 
-    One of `thresholds`, or "no crop" if `allow_no_crop`, is chosen. Up to `attempts` windows are drawn, with sides of
-    `scaling` times the image's and an aspect ratio (width / height) in `aspect_ratio`. The first one is taken that
-    keeps a box whose IoU with the window reaches the threshold. If none does, another threshold is chosen, at most 8
-    times; then the image is not cropped. Source: Liu et al. 2016, section 2.2, and torchvision's `RandomIoUCrop`, whose
-    option 1.0 is "no crop"; as there, an image without boxes is not cropped. DALI: random_bbox_crop. Within a narrow
-    range, up to 1.5 times its smallest, the aspect ratio itself is drawn, then a size that fits `scaling`.
+    One of `thresholds`, or "no crop", is chosen. The first window is taken that keeps a box whose IoU with the window
+    reaches the threshold. Without one, another threshold is chosen, at most 8 times; then the image is not cropped.
+    Source: Liu et al. 2016, section 2.2, and torchvision, whose option 1.0 is "no crop"; as there, an image without
+    boxes is not cropped. DALI: random_bbox_crop.
 
-    A box stays if its center is in the window, or, with `min_visibility`, if at least that fraction of its area is. It
-    is clipped. So an image with boxes keeps at least one.
+    Boxes are clipped. An image with boxes keeps at least one. Windows are widened to whole pixels of the source, as
+    torchvision's are.
 
-    Windows are widened to whole pixels of the source, as torchvision's are.
+    Args:
+        thresholds: The IoUs to choose from.
+        scaling: (smallest, largest) side of the window, as fractions of the image's.
+        aspect_ratio: (smallest, largest) width / height of the window. Within a narrow range, up to 1.5 times its
+            smallest, the aspect ratio itself is sampled, then a size that fits `scaling`.
+        attempts: Windows per threshold, at most.
+        min_visibility: A box stays if at least this fraction of its area is in the window; None: if its center is.
+        allow_no_crop: Whether "no crop" is among the choices.
+        p: Probability per image.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 4, boxes=[[[20, 10, 60, 50]]] * 4)
     >>> after = da.RandomIoUCrop()(samples)

@@ -131,19 +131,24 @@ def whole_rectangles(views: Views) -> Floats:
 
 @dataclass(frozen=True)
 class Mosaic(PasteTiles):
-    """Combine the image and three of its group as 2 x 2 tiles, with probability `p` (Bochkovskiy et al. 2020, YOLOv4).
+    """Combine the image and three of its group as 2 x 2 tiles (Bochkovskiy et al. 2020, YOLOv4).
 
-    The tiles meet at one point, whose x and y are drawn from `center`, as fractions of width and height. Each tile
-    shows a part of an image at full size, not resampled: the part next to the point, as in Ultralytics' mosaic, so the
-    top left tile shows the bottom right of its image. Fill around an image, such as the border of a letterbox, is left
-    out: the images touch, and the fill is at the rim of the mosaic, where an image ends before the rim. With
-    `center=(0, 1)` it is the middle of Ultralytics' mosaic of twice the width and height. The image itself is in any of
-    the four quadrants (Ultralytics: top left); the four images are different ones if the batch has four. A group is 8
-    images of the batch.
+    Each tile shows a part of an image at full size, not resampled: the part next to the point where the tiles meet, as
+    in Ultralytics' mosaic, so the top left tile shows the bottom right of its image. Fill around an image, such as the
+    border of a letterbox, is left out: the images touch, and the fill is at the rim of the mosaic, where an image ends
+    before the rim. The image itself is in any of the four quadrants (Ultralytics: top left); the four images are
+    different ones if the batch has four. A group is 8 images of the batch.
 
-    Boxes are clipped to their tile, and dropped if less than `min_visibility` of their area is in it or what is left is
-    thinner than a pixel. The matrix is that of the image's own tile. From epoch `until_epoch` on, counted from 0, the
-    op does nothing: Ultralytics' `close_mosaic=10` is `until_epoch=epochs - 10`.
+    Boxes are clipped to their tile, and dropped if the rest is thinner than a pixel. The matrix is that of the image's
+    own tile.
+
+    Args:
+        p: Probability per image.
+        center: (smallest, largest) x and y of the point where the tiles meet, as fractions of width and height. (0, 1)
+            gives the middle of Ultralytics' mosaic of twice the width and height.
+        min_visibility: A box is dropped if less than this fraction of its area is in its tile.
+        until_epoch: From this epoch on, counted from 0, the op does nothing; None: never. Ultralytics'
+            `close_mosaic=10` is `until_epoch=epochs - 10`.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
@@ -279,12 +284,16 @@ def with_added(views: Views, own: Views, added: Views, images: Ints, source: Flo
 
 @dataclass(frozen=True)
 class MixUp(PixelOp):
-    """Average the image and one of its group with random weights, with probability `p` (Zhang et al. 2018).
+    """Average the image and one of its group with random weights (Zhang et al. 2018).
 
-    The result is image * lam + partner * (1 - lam), lam drawn from Beta(alpha, alpha); 32 is Ultralytics' alpha. YOLOX
-    has lam = 0.5, as a large alpha nearly has. All boxes of both images stay unchanged, as in YOLOX and MMDetection,
-    also where an alpha below 1 leaves one of the two hardly visible: a `Batch` has no weights. The matrix is that of
-    the image itself.
+    The result is image * lam + partner * (1 - lam). All boxes of both images stay unchanged, as in YOLOX and
+    MMDetection, also where an alpha below 1 leaves one of the two hardly visible: a `Batch` has no weights. The matrix
+    is that of the image itself.
+
+    Args:
+        p: Probability per image.
+        alpha: Of the distribution Beta(alpha, alpha) from which lam is sampled; 32 is Ultralytics'. YOLOX has lam =
+            0.5, as a large alpha nearly has.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])
@@ -363,14 +372,18 @@ class PasteRectangles(PasteTiles):
 
 @dataclass(frozen=True)
 class CutMix(PasteRectangles):
-    """Paste a random rectangle of another image of its group, with probability `p` (Yun et al. 2019).
+    """Paste a random rectangle of another image of its group (Yun et al. 2019).
 
-    The draw is torchvision's: the rectangle's area is 1 - lam of the image's, lam from Beta(alpha, alpha), its center
-    is anywhere, and what would lie outside is cut off. It keeps its position, in whole pixels.
+    The rectangle is torchvision's: its area is 1 - lam of the image's, its center is anywhere, and what would lie
+    outside is cut off. It keeps its position, in whole pixels. Boxes of the other image are added, clipped to the
+    rectangle. A box of the image itself shrinks where the rectangle covers a whole side of it. Boxes thinner than a
+    pixel are dropped. The matrix is the image's own.
 
-    Boxes of the other image are added, clipped to the rectangle, if at least `min_visibility` of their area is in it. A
-    box of the image itself shrinks where the rectangle covers a whole side of it, and is dropped if more than
-    `max_hidden` of its area is covered. Boxes thinner than a pixel are dropped. The matrix is the image's own.
+    Args:
+        p: Probability per image.
+        alpha: Of the distribution Beta(alpha, alpha) from which lam is sampled.
+        min_visibility: A box of the other image is added if at least this fraction of its area is in the rectangle.
+        max_hidden: A box of the image itself is dropped if more than this fraction of its area is covered.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]], seed=1)

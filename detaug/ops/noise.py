@@ -64,12 +64,16 @@ def _number(value: int) -> Node:
 
 @dataclass(frozen=True)
 class GaussianNoise(RandomPixelOp):
-    """Add noise of mean `mean` and standard deviation `sigma`, for images in 0..1, with probability `p`.
+    """Add noise to images in 0..1 (torchvision's `GaussianNoise`).
 
-    torchvision's `GaussianNoise`. The noise of a pixel is a hash of its position and of a drawn seed, so it is the same
-    for any number of pipelines, on the CPU and on a GPU.
+    The noise of a pixel is a hash of its position and of a random seed, so it is the same for any number of pipelines,
+    on the CPU and on a GPU. On the CPU it costs about ten times as much as decoding: two hashes, a logarithm, a root
+    and a cosine per value.
 
-    On the CPU it costs about ten times as much as decoding: two hashes, a logarithm, a root and a cosine per value.
+    Args:
+        mean: Mean of the noise, where 1 is white.
+        sigma: Its standard deviation.
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
     >>> noisy = samples.then(da.Resize((100, 100)), da.GaussianNoise(sigma=0.05, p=1)).images[0]
@@ -108,11 +112,14 @@ class GaussianNoise(RandomPixelOp):
 
 @dataclass(frozen=True)
 class SaltAndPepperNoise(RandomPixelOp):
-    """Make a fraction `amount` of the pixels black or white, half of them each, with probability `p`.
+    """Make some pixels black or white, half of them each (Albumentations' `SaltAndPepper`).
 
-    Albumentations' SaltAndPepper. A hash chooses the pixels, as in `GaussianNoise`.
+    A hash chooses the pixels, as in `GaussianNoise`. On the CPU it costs more than decoding, because of the hash and
+    the passes over the pixels.
 
-    On the CPU it costs more than decoding, because of the hash and the passes over the pixels.
+    Args:
+        amount: (smallest, largest) fraction of the pixels.
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
     >>> noisy = samples.then(da.Resize((100, 100)), da.SaltAndPepperNoise((0.1, 0.1), p=1)).images[0]

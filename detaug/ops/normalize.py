@@ -22,13 +22,17 @@ from detaug.pixel_format import RGB8, PixelFormat
 class Normalize(PixelOp):
     """Return (image / scale - mean) / std, channels first. It is the last op of a recipe.
 
-    `mean`, `std`: three numbers each, for images in 0..1, as in torchvision; divide those for 0..255 by 255. The
-    defaults give images in 0..1, as torchvision's detectors expect: they normalize themselves. `dtype`: "float32",
-    "float16" or, with the default mean and std, "uint8", which leaves 0..255; or torch's dtype. `memory_format`:
-    "contiguous" or "channels_last", or torch's memory format. The batch's images are (N, 3, H, W) in both.
+    The defaults give images in 0..1, as torchvision's detectors expect: they normalize themselves. Of a reader with
+    other bands, mean and std have a number for each band, of any size.
 
-    `scale`: for a reader with other bands or another type than 8-bit RGB, the value that becomes 1, and that other ops
-    take as 1; None: 255, 65535 for uint16, 1 for float32. Mean and std then have a number for each band, of any size.
+    Args:
+        mean: Three numbers, for images in 0..1, as in torchvision; divide those for 0..255 by 255.
+        std: As `mean`.
+        dtype: "float32", "float16" or, with the default mean and std, "uint8", which leaves 0..255; or torch's dtype.
+        memory_format: "contiguous" or "channels_last", or torch's memory format. The batch's images are (N, 3, H, W) in
+            both.
+        scale: For a reader with other bands or another type than 8-bit RGB, the value that becomes 1, and that other
+            ops take as 1; None: 255, 65535 for uint16, 1 for float32.
 
     >>> samples = da.batch([np.full((4, 6, 3), 255, np.uint8)])  # white
     >>> normalize = da.Normalize(da.presets.IMAGENET_MEAN, da.presets.IMAGENET_STD)

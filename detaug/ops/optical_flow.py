@@ -17,8 +17,9 @@ class OpticalFlow(PixelOp):
     For a `Loader` of clips on a GPU, whose optical flow engine computes it (Turing or later). It is the last op, or the
     last before `Normalize`: the motion is that of the finished frames, with their crops, flips and sizes.
 
-    `preset`: 0 is slow and exact, 0.5 is between, 1 is fast. `grid`: 1, 2 or 4, the pixels in x and y that have one
-    vector. Both as in DALI's `fn.optical_flow`.
+    Args:
+        preset: 0 is slow and exact, 0.5 is between, 1 is fast, as in DALI's `fn.optical_flow`.
+        grid: Pixels in x and y that have one vector: 1, 2 or 4.
 
     >>> da.OpticalFlow(grid=2)
     OpticalFlow(preset=1.0, grid=2)

@@ -130,20 +130,21 @@ class OwnSize(Render):
 class Resize(Render):
     """Render the view with one antialiased linear resample to the output's size.
 
-    `size`: (H, W) pixels; or one number for the shorter side, with at most `max_size` for the longer one and the same
-    aspect ratio (torchvision's `Resize(size, max_size=...)`); or a list of (H, W), of which each batch draws one.
-
-    (H, W) stretches the view. With `letterbox` "center" or "top-left" the aspect ratio stays, to a whole pixel, and
-    `fill`, RGB 0..255, fills the rest; of an odd rest the right or bottom has a pixel more (Ultralytics' LetterBox).
-
-    `decode` "scaled": a loader on the CPU decodes large JPEGs at a half, a quarter or an eighth of their size, the
-    smallest that still has twice the pixels of the output: quicker from some 10 megapixels on. Pixels differ by less
-    than 1 of 255 on average; images of other formats are averaged alike. It changes nothing where images come decoded:
-    videos, `da.batch`, `da.Compose`, `da.fn`.
-
     If the view reaches beyond the image, the image takes a whole number of output pixels; boxes and matrix follow that
     rounding, so they stay exact. A box is dropped if it lost more than three quarters of its area and is thinner than a
-    pixel of the output or of the source; a box that lost nothing stays however small.
+    pixel of the output or of the source; a box that was not clipped stays however small.
+
+    Args:
+        size: (H, W) pixels, to which the view is stretched; or one number for the shorter side, with the same aspect
+            ratio; or a list of (H, W), of which each batch samples one.
+        max_size: The largest longer side where `size` is one number (torchvision's `Resize(size, max_size=...)`).
+        letterbox: "center" or "top-left": with (H, W) the aspect ratio stays, to a whole pixel, and the image lies
+            there. Of an odd rest the right or bottom has a pixel more (Ultralytics' LetterBox).
+        fill: RGB 0..255 of the rest.
+        decode: "scaled": a loader on the CPU decodes large JPEGs at a half, a quarter or an eighth of their size, the
+            smallest that still has twice the pixels of the output: quicker from some 10 megapixels on. Pixels differ by
+            less than 1 of 255 on average; images of other formats are averaged alike. It changes nothing where images
+            come decoded: videos, `da.batch`, `da.Compose`, `da.fn`.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> print(da.Resize((300, 300))(samples).boxes[0].round())
@@ -216,10 +217,15 @@ class Resize(Render):
 
 @dataclass(frozen=True)
 class RandomShortestSize(Render):
-    """Resize the shorter side to one of `min_size` pixels, drawn for each batch; the longer side to at most `max_size`.
+    """Resize the shorter side to one of several lengths, sampled per batch, for multi-scale training.
 
-    For multi-scale training; the aspect ratio stays. torchvision's `RandomShortestSize` draws for each image; here the
-    images of a batch have one scale, so that less is padded. `decode`: see `Resize`.
+    The aspect ratio stays. torchvision's `RandomShortestSize` samples for each image; here the images of a batch have
+    one scale, so that less is padded.
+
+    Args:
+        min_size: Lengths of the shorter side in pixels.
+        max_size: The largest longer side; None: without a limit.
+        decode: See `Resize`.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], boxes=[[[20, 10, 60, 50]]])
     >>> after = da.RandomShortestSize((50, 75, 150))(samples)

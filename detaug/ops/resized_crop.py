@@ -19,15 +19,18 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Render):
-    """Crop a random part of the image and resize it to `size` (H, W) pixels, in one resample; one number is a square.
+    """Crop a random part of the image and resize it, in one resample (torchvision's `RandomResizedCrop`).
 
-    Inception's crop (Szegedy et al. 2015), as torchvision's `RandomResizedCrop` draws it; DALI: random_resized_crop.
-    `scale`: the window's area, as a fraction of the image's; `ratio`: its width / height, drawn evenly on a logarithmic
-    scale. Up to ten windows are drawn, until one fits in the image, in whole pixels and at any position with equal
-    chance. If none does, the window is the largest one in the middle whose ratio is in `ratio`. An area above 1 never
-    fits. `decode`: see `Resize`.
+    Inception's crop (Szegedy et al. 2015); DALI: random_resized_crop. Up to ten windows are tried, until one fits in
+    the image, in whole pixels and at any position with equal chance. Otherwise the window is the largest one in the
+    middle whose ratio is in `ratio`. It takes the place of `Resize` in a recipe. Boxes are clipped, and dropped if they
+    are outside.
 
-    It takes the place of `Resize` in a recipe. Boxes are clipped, and dropped if nothing is left.
+    Args:
+        size: (H, W) of the output in pixels; one number for a square.
+        scale: (smallest, largest) area of the window, as a fraction of the image's. An area above 1 never fits.
+        ratio: (smallest, largest) width / height of the window, sampled evenly on a logarithmic scale.
+        decode: See `Resize`.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)] * 3, boxes=[[[20, 10, 60, 50]]] * 3)
     >>> for boxes in da.RandomResizedCrop(100, scale=(0.5, 1.0))(samples).boxes:

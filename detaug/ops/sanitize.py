@@ -18,13 +18,18 @@ class SanitizeBoundingBoxes(PixelOp):
     """Drop boxes, with their labels, that are too small, too thin or show too little of their object. Pixels stay.
 
     Other ops already leave valid boxes only; this one is for stricter rules. It comes after `Resize` and counts output
-    pixels. A box stays if its width and height are at least `min_size` pixels and its area at least `min_area` square
-    pixels (torchvision's `SanitizeBoundingBoxes`), if crops and covers left at least `min_visibility` of the object's
-    area, 0..1 (Albumentations' `BboxParams(min_visibility=...)`), and if its longer side is at most `max_aspect_ratio`
-    times the shorter one (Albumentations, Ultralytics' `ar_thr=100`). For a source with masks, at least `min_mask_area`
-    pixels of the mask must be seen at the end of the recipe, by default 1, as without this op; 0 keeps empty masks.
-    Boxes of `tight=True`, which are made at the end, must be large enough then, too, unless ops that combine images or
-    cover parts of them come after it.
+    pixels. Boxes of `tight=True`, which are made at the end, must be large enough then, too, unless ops that combine
+    images or cover parts of them come after it.
+
+    Args:
+        min_size: Smallest width and height in pixels (torchvision's `SanitizeBoundingBoxes`).
+        min_area: Smallest area in square pixels.
+        min_visibility: Smallest fraction of the object's area that crops and covers left (Albumentations'
+            `BboxParams(min_visibility=...)`).
+        max_aspect_ratio: Largest ratio of the longer side to the shorter one (Albumentations; Ultralytics'
+            `ar_thr=100`).
+        min_mask_area: Of a source with masks: pixels of the mask that must be visible at the end of the recipe, by
+            default 1, as without this op; 0 keeps empty masks.
 
     >>> samples = da.batch([np.zeros((100, 200, 3), np.uint8)], [[[20, 10, 60, 50], [0, 0, 3, 40]]], labels=[[1, 2]])
     >>> print(samples.then(da.Resize((100, 200)), da.SanitizeBoundingBoxes(min_size=5)).labels)

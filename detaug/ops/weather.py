@@ -87,11 +87,17 @@ class WeatherOverlay(RandomPixelOp):
 
 @dataclass(frozen=True)
 class RandomShadow(WeatherOverlay):
-    """Darken random polygons, with probability `p` (Albumentations' `RandomShadow`).
+    """Darken random polygons (Albumentations' `RandomShadow`).
 
-    `region`: XYXY in 0..1 of the image, where the polygons are. `count`: (fewest, most) polygons. `corners`: of each;
-    they are anywhere in the region, so sides cross, and what two loops of a polygon share stays light. `intensity`:
-    (smallest, largest) fraction of the light that a shadow takes away.
+    The corners are anywhere in the region, so sides cross, and where two loops of a polygon overlap the image stays
+    light.
+
+    Args:
+        region: XYXY of the part of the image where the polygons are, in 0..1.
+        count: (fewest, most) polygons.
+        corners: Corners of each polygon.
+        intensity: (smallest, largest) fraction of the light that a shadow takes away.
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((100, 100, 3), 200, np.uint8)])
     >>> image = samples.then(da.Resize((100, 100)), da.RandomShadow(count=(1, 1), p=1)).images[0]
@@ -138,14 +144,16 @@ class RandomShadow(WeatherOverlay):
 
 @dataclass(frozen=True)
 class RandomFog(WeatherOverlay):
-    """Mix with white, most in the middle, and blur, with probability `p` (Albumentations' `RandomFog`).
+    """Mix with white, most in the middle, and blur (Albumentations' `RandomFog`).
 
-    `density`: (smallest, largest) in 0..1. `alpha`: fraction of white in one of the many clouds, at a density of 1. The
-    clouds of Albumentations are discs, whose radius grows with the density; here as many are drawn on average, and as a
-    smooth field. The blur is Albumentations', whose window is a thirtieth of the
-    shorter side.
+    The clouds of Albumentations are discs, whose radius grows with the density; here as many are painted on average,
+    and as a smooth field. The blur is Albumentations', whose window is a thirtieth of the shorter side. On the CPU it
+    costs a few times as much as decoding, because of the blur.
 
-    On the CPU it costs a few times as much as decoding, because of the blur.
+    Args:
+        density: (smallest, largest), in 0..1.
+        alpha: Fraction of white in one of the many clouds, at a density of 1.
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
     >>> image = samples.then(da.Resize((100, 100)), da.RandomFog((1, 1), p=1)).images[0]
@@ -233,15 +241,20 @@ def _sum_of_squares(below: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class RandomRain(WeatherOverlay):
-    """Add blurred streaks, and darken the image, with probability `p` (Albumentations' `RandomRain`).
-
-    `slant`: (smallest, largest), how far a streak goes to the right, in output pixels. `length`: how far it goes down,
-    in output pixels; None: an eighth of the height. `width`: pixels. `color`: RGB 0..255, which is added where a streak
-    is, before the blur. `blur`: side of a square in pixels, over which streaks are averaged; 1: none. `brightness`:
-    factor of the whole image. `density`: streaks for each pixel of the height; Albumentations' types of rain have 1/4
-    ("drizzle"), 1/3, 1 ("heavy") and 2 ("torrential").
+    """Add blurred streaks, and darken the image (Albumentations' `RandomRain`).
 
     The frames of a clip have streaks of their own.
+
+    Args:
+        slant: (smallest, largest): how far a streak goes to the right, in output pixels.
+        length: How far it goes down, in output pixels; None: an eighth of the height.
+        width: Pixels.
+        color: RGB 0..255, which is added where a streak is, before the blur.
+        blur: Side of a square in pixels, over which streaks are averaged; 1: without a blur.
+        brightness: Factor of the whole image.
+        density: Streaks for each pixel of the height; Albumentations' types of rain have 1/4 ("drizzle"), 1/3, 1
+            ("heavy") and 2 ("torrential").
+        p: Probability per image.
 
     >>> samples = da.batch([np.full((100, 100, 3), 100, np.uint8)])
     >>> image = samples.then(da.Resize((100, 100)), da.RandomRain((0, 0), density=0.01, p=1)).images[0]
