@@ -83,7 +83,7 @@ def rates(loader: da.Loader, seconds: float) -> tuple[float, float]:
     """Return images/s of a loader, and of its pipelines without its recipe."""
     settings, images = loader.settings, len(loader.reader)
     made = (len(batch.images) for _ in count() for batch in loader)
-    grouping = grouping_of(settings, loader.recipe)
+    grouping = grouping_of(settings, [loader.recipe])
     decoded = decoded_batches(loader.reader, settings, grouping, loader.batch_size, loader.device)
     return images_per_second(made, images, seconds), images_per_second(decoded, images, seconds)
 

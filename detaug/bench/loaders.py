@@ -20,6 +20,7 @@ from detaug.loading.devices import keep_freed_memory, resolve_device
 from detaug.loading.loader import Loader
 from detaug.loading.plans import Grouping
 from detaug.loading.settings import Settings, grouping_of, settings_for
+from detaug.loading.view_recipes import ViewRecipe
 from detaug.machine.cores import available_cores
 from detaug.pipelines.decoding import decoded, inputs
 from detaug.pipelines.graph import Node
@@ -70,8 +71,9 @@ def decode(job: BenchJob) -> Iterator[MadeBatch]:
     """Decode only, with the loader's pipelines, threads and way of feeding them: no loader can be faster."""
     reader, device = CocoReader(job.images, job.annotations), resolve_device(job.device)
     recipe = make_recipe(job.recipe())
-    settings = settings_for(reader, recipe, chain_for(recipe, device), device, job.batch_size, job.settings)
-    for new in decoded_batches(reader, settings, grouping_of(settings, recipe), job.batch_size, device):
+    view = ViewRecipe(None, recipe, chain_for(recipe, device))
+    settings = settings_for(reader, [view], device, job.batch_size, job.settings)
+    for new in decoded_batches(reader, settings, grouping_of(settings, [recipe]), job.batch_size, device):
         yield MadeBatch(None, None, None, new)
 
 

@@ -96,7 +96,7 @@ def tune(
     if output:
         write_settings(output, winner)
     written = Path(output) if output else None
-    memory = decoded_bytes(loader.reader, winner, loader.recipe, batch_size, loader.device)
+    memory = decoded_bytes(loader.reader, winner, [loader.recipe], batch_size, loader.device)
     return Tuned(
         winner, final_rates[winner], final_rates[default], len(rates), str(chosen), batch_size, written, memory
     )

@@ -447,9 +447,14 @@ def corners(matrix: Floats) -> Floats:
 
 def invert(matrix: Floats) -> Floats:
     """Invert affine (N, 2, 3) or projective (N, 3, 3) maps; the result has the same form."""
+    return inverse(square_maps(matrix))[:, : matrix.shape[1]]
+
+
+def square_maps(matrix: Floats) -> Floats:
+    """Return affine (N, 2, 3) or projective (N, 3, 3) maps as (N, 3, 3)."""
     square = np.tile(np.eye(3), (len(matrix), 1, 1))
     square[:, : matrix.shape[1]] = matrix
-    return inverse(square)[:, : matrix.shape[1]]
+    return square
 
 
 def mirrors(matrix: Floats) -> Bools:

@@ -17,7 +17,7 @@ from detaug.boxes.shape_group import PartOfGroup
 from detaug.drawing.sheet import notebook_png
 from detaug.loading.batch_maps import MapsOfBatch, MapsOfPixels
 from detaug.loading.detr_targets import DetrTargets
-from detaug.loading.source_pixels import InSourcePixels
+from detaug.loading.other_view import InOtherView
 from detaug.loading.trainer_formats import (
     center_and_size,
     padding_mask,
@@ -45,7 +45,7 @@ class OldNames:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(OldNames, MapsOfPixels, DetrTargets, InSourcePixels):
+class Batch(OldNames, MapsOfPixels, DetrTargets, InOtherView):
     """N augmented images with their boxes, padded to M, the largest number of boxes in the batch, or `max_boxes`.
 
     images, boxes, labels, valid and classes are on the loader's device; the other tensors stay on the CPU. They share

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import RLock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -28,8 +28,11 @@ from detaug.loading.plans import BatchPlan, pad_to
 from detaug.loading.renderers import Job
 from detaug.ops.op import select
 from detaug.pipelines.python_functions import no_errors_at_exit
-from detaug.recipes.recipe import Recipe, check_size
+from detaug.recipes.recipe import check_size
 from detaug.video.flow import FlowPipeline
+
+Yielded: TypeAlias = Batch | ClipBatch | dict[str, Batch | ClipBatch]
+"""What a step gives: a batch, or one for each view, by name."""
 
 
 class Position(NamedTuple):
@@ -44,26 +47,27 @@ class RenderedBatch:
     """A rendered batch. Its images are not on the current stream until the batch is yielded."""
 
     plan: BatchPlan
-    images: Tensor
+    images: tuple[Tensor, ...]
+    """Of each view."""
     maps: MapsOfImages
     guard: StreamGuard
 
 
 class BatchStream:
-    """Plans, renders and yields batches. One iterator at a time takes them: the last one that called `claim`."""
+    """Plans, renders and yields batches. One iterator at a time takes them: the last one that called `claim`.
 
-    def __init__(self, planner: Planner, engine: Engine, flow: FlowPipeline | None = None) -> None:
-        self._planner, self._engine, self._flow = planner, engine, flow
+    `views`: their names, where it yields dicts of batches; None where the planner has one recipe. `flows`: of each.
+    """
+
+    def __init__(
+        self, planner: Planner, engine: Engine, views: Sequence[str] | None, flows: Sequence[FlowPipeline | None]
+    ) -> None:
+        self._planner, self._engine, self._views, self._flows = planner, engine, views, flows
         self._jobs: Iterator[Job] = iter(())
-        self._parts: list[tuple[Tensor, MapsOfImages]] = []  # of the batch that is being rendered
+        self._parts: list[Part] = []  # of the batch that is being rendered
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
         self._is_claimed = False
-
-    @property
-    def recipe(self) -> Recipe:
-        """Return the recipe of the batches."""
-        return self._planner.recipe
 
     @property
     def cached_images(self) -> int:
@@ -98,25 +102,26 @@ class BatchStream:
         if not self._is_claimed:
             raise RuntimeError("this loader was closed, or given a state, in the middle of this `for`: begin another")
 
-    def next_batch(self, position: Position) -> Batch | ClipBatch | None:
+    def next_batch(self, position: Position) -> Yielded | None:
         """Return the batch at this position, which is the next one; None if all of its images are skipped."""
         with self._close_on_error():
             self._planner.check_batch(*position)
             while not self._rendered:
                 self._render_next(position)
             rendered = self._rendered.popleft()
-            images = self._engine.renderer.on_current_stream(rendered.images, rendered.guard)
+            renderer, guard = self._engine.renderer, rendered.guard
+            images = tuple(renderer.on_current_stream(of_view, guard) for of_view in rendered.images)
             return self._assemble(rendered.plan, images, rendered.maps)
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...], position: Position) -> Batch | ClipBatch:
-        """Return the batch of these images with the numbers that were drawn before, at a position."""
+    def replay(self, indices: Ints, params: Sequence[tuple[Arrays, ...]], position: Position) -> Yielded:
+        """Return the batch of these images with the numbers that were drawn before for each view, at a position."""
         jobs = self._planner.replay(indices, params, position.epoch)
         try:
             finished = [self._engine.run_alone(job) for job in jobs]
         except BadFilesFound as error:
             raise bad_files_error(error.files, self._planner.reader) from None
         plan = replace(jobs[0].group.batches[0].plan, step=position.step)
-        parts = [(pixels, result.maps) for result in finished for pixels in result.job.images(result.outputs)]
+        parts = [Part(pixels, result.maps) for result in finished for pixels in result.job.images(result.outputs)]
         batch = self._assemble(plan, *joined(parts, plan))
         assert batch is not None, "a replayed batch has no stand-ins"
         return batch
@@ -177,8 +182,8 @@ class BatchStream:
             return
         images, guard = job.images(outputs), StreamGuard(self._engine.device)
         for batch, pixels in zip(job.group.batches, images, strict=True):
-            self._parts.append((pixels, maps))
-            if sum(len(part) for part, _ in self._parts) == len(batch.plan.indices):
+            self._parts.append(Part(pixels, maps))
+            if sum(len(part.images[0]) for part in self._parts) == len(batch.plan.indices):
                 self._rendered.append(RenderedBatch(batch.plan, *joined(self._parts, batch.plan), guard))
                 self._parts = []
 
@@ -190,22 +195,26 @@ class BatchStream:
         self._engine.open()
         self._jobs = self._planner.jobs_from(*position)
 
-    def _assemble(self, plan: BatchPlan, images: Tensor, maps: MapsOfImages) -> Batch | ClipBatch | None:
-        """Build the batch, without stand-ins; None if it has no other images."""
-        indices, params, targets = plan.indices, plan.params, plan.targets
+    def _assemble(self, plan: BatchPlan, images: Sequence[Tensor], maps: MapsOfImages) -> Yielded | None:
+        """Build the batch, or that of each view, without stand-ins; None if it has no other images."""
+        if not plan.wanted.any():
+            return None
+        batches = [self._batch_of(view, plan, of_view, maps) for view, of_view in enumerate(images)]
+        return batches[0] if self._views is None else dict(zip(self._views, batches, strict=True))
+
+    def _batch_of(self, view: int, plan: BatchPlan, images: Tensor, maps: MapsOfImages) -> Batch | ClipBatch:
+        indices, (params, targets, canvas), flow_of = plan.indices, plan.views[view], self._flows[view]
         targets.wait()
-        check_size(images.shape[-2:], plan.canvas)
+        check_size(images.shape[-2:], canvas)
         if not plan.wanted.all():
             wanted = np.flatnonzero(plan.wanted)
-            if not len(wanted):
-                return None
             indices, targets = indices[wanted], targets[wanted]
             params = tuple(select(wanted, drawn) for drawn in params)
-            height, width = pad_to(targets.image_size.amax(0).tolist(), self._planner.pad_multiple)
+            height, width = pad_to(targets.image_size.amax(0).tolist(), self._planner.pad_multiples[view])
             images = images[torch.from_numpy(wanted).to(images.device), :, :height, :width]
         if self._planner.fixed is not None:
             self._planner.fixed.warn(targets.boxes_left_out, targets.counts, self._planner.reader.image_ids[indices])
-        flow = self._flow(images) if self._flow else None
+        flow = flow_of(images) if flow_of else None
         drawn = params if self._planner.return_params else None
         return make_batch(
             self._planner.reader, indices, images, targets, Position(plan.epoch, plan.step), drawn, flow, maps
@@ -225,21 +234,30 @@ class BatchStream:
         self._is_claimed = False
         self._planner.skipped.forget_refused()
         self._engine.close()
-        if self._flow:
-            self._flow.close()
+        for flow in self._flows:
+            if flow:
+                flow.close()
         self._parts.clear()
         self._rendered.clear()
         self._jobs = iter(())
 
 
-def joined(parts: Sequence[tuple[Tensor, MapsOfImages]], plan: BatchPlan) -> tuple[Tensor, MapsOfImages]:
-    """Return the images of all parts of a batch, and their maps, without those of other batches of the group."""
-    images = [part for part, _ in parts]
+class Part(NamedTuple):
+    """Part of a batch: the images of each view, and the maps of the group that they are from."""
+
+    images: tuple[Tensor, ...]
+    maps: MapsOfImages
+
+
+def joined(parts: Sequence[Part], plan: BatchPlan) -> Part:
+    """Return all parts of a batch as one, without the maps of other batches of the group."""
     maps = MapsOfImages()
-    if any(of_part for _, of_part in parts):
+    if any(part.maps for part in parts):
         own = {*plan.indices.tolist()}
-        maps = {index: of_image for _, of_part in parts for index, of_image in of_part.items() if index in own}
-    return images[0] if len(images) == 1 else torch.cat(images), maps
+        maps = {index: of_image for part in parts for index, of_image in part.maps.items() if index in own}
+    if len(parts) == 1:
+        return Part(parts[0].images, maps)
+    return Part(tuple(map(torch.cat, zip(*(part.images for part in parts), strict=True))), maps)
 
 
 T = TypeVar("T")
@@ -294,7 +312,7 @@ class EpochIterator(Iterator[T], Generic[T]):
             self.position = self.position._replace(step=self._steps)
         raise StopIteration
 
-    def _collated(self, batch: Batch | ClipBatch) -> T:
+    def _collated(self, batch: Yielded) -> T:
         """Return collate(batch). A StopIteration inside of it must not end the epoch in silence."""
         try:
             return self._collate(batch)

@@ -45,6 +45,8 @@ class PositionDraws:
 
     seed: int
     global_batch: int
+    view: int = 0
+    """The number of the view, from 0: each has draws of its own, the first those of a loader without views."""
     _last: dict[int, tuple[list[PositionBlock], Arrays]] = field(default_factory=dict)
     """By step of the recipe: blocks, and what its op drew for them, (positions of all blocks, ...) each."""
 
@@ -63,7 +65,8 @@ class PositionDraws:
 
     def _of_block(self, step: int, op: Op, block: PositionBlock) -> Arrays:
         # 1 for what ops draw: the order of an epoch begins with 0, see `training_steps`
-        rng = np.random.default_rng([1, self.seed, block.epoch, block.row, block.column, step])
+        key = [1, self.seed, block.epoch, block.row, block.column, step]
+        rng = np.random.default_rng([*key, self.view] if self.view else key)
         return check_drawn(op.draw(rng, block.size), block.size)
 
 

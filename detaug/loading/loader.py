@@ -30,15 +30,15 @@ from detaug.loading.memory_sizes import MemorySize, check_size
 from detaug.loading.misuse import NoDataLoader, explain_other_names
 from detaug.loading.stages import Streams, make_stages
 from detaug.loading.state import identity_of, mixed_within, read_state
+from detaug.loading.view_recipes import Recipes, has_stages
 from detaug.ops.mixing import GROUP, MixUp
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
 from detaug.pipelines.jpeg_engine import keep_decoder
-from detaug.recipes.stages import Stages
 from detaug.sources.source import Source
 
 T = TypeVar("T", default=Batch)
-AnyBatch = TypeVar("AnyBatch", Batch, ClipBatch)
+AnyBatch = TypeVar("AnyBatch", Batch, ClipBatch, dict[str, Batch], dict[str, ClipBatch])
 LARGEST = 64e6
 """Pixels of an output; a larger one is warned of: 0.77 GB for each image of its batch."""
 
@@ -51,6 +51,10 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     fill up with the next batches and wait; `close`, or leaving a `with` block, ends them.
 
     `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs or steps.
+    A dict of recipes by name, such as {"weak": [...], "strong": [...]}, gives views of the same images: a dict of a
+    batch for each. Each file is read and decoded once. The views have draws of their own: the first those that a loader
+    of its recipe alone has, and each further one others. `Batch.match`, `map_boxes`, `map_points` and `map_masks` lead
+    from one view to another.
     `batch_size`: images of a batch, on each shard. `device`: None (CUDA if there is one, else CPU), "cpu", "cuda",
     "cuda:1" or a torch.device. `seed`: the same seed and global batch (batch size x shards) give every image of every
     step the same boxes and pixels, for any number of shards, threads and pipelines; see docs/reliability.md. `shard`:
@@ -64,7 +68,8 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     this multiple. `on_error`: for a file that cannot be used, "raise" a DataError, or "skip" it with a warning:
     training takes another image of the epoch instead, evaluation continues without it. `max_skipped`: raise DataError
     anyway if more than this fraction of the images, 0 to 1, is skipped; in training of all images, in evaluation of the
-    shard's. Each process counts its own. `collate`: the loader yields collate(batch); None yields the `Batch`.
+    shard's. Each process counts its own. `collate`: the loader yields collate(batch), which gets the dict of views;
+    None yields the `Batch`.
     `last_batch`: for training, what becomes of the images that do not make a full batch: "fill" it with images from the
     start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards each gets
     its part of a partial batch; if it has too few images for all, some are repeated. `accumulate`: for training with
@@ -99,7 +104,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     def __init__(
         self,
         reader: Source,
-        ops: Iterable[Op] | Stages,
+        ops: Recipes,
         batch_size: int,
         *,
         device: torch.device | str | None = None,
@@ -129,7 +134,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         check_cache(cache)
         if memory is not None:
             check_size("memory", memory)
-        _check_for_training(train, sampler, aspect_ratio_grouping or isinstance(ops, Stages), last_batch)
+        _check_for_training(train, sampler, aspect_ratio_grouping or has_stages(ops), last_batch)
         length = _epoch_length(train, last_batch, accumulate, at_least)
         check("seed", seed, is_whole(seed, 0), "a whole number of at least 0")
         self.reader, self.cache = reader, cache
@@ -143,7 +148,8 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
             keep_decoder(self.device)
         options = {"file": settings, "pipelines": pipelines, "threads": threads, "memory": memory}
         stages = make_stages(ops, reader, self.batch_size, self.device, cache, **options)
-        mixing = next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)
+        recipes = [recipe for stage in stages for recipe in stage.recipes]
+        mixing = next((recipe.mixing_op for recipe in recipes if recipe.mixing_op), None)
         items = _items(reader, aspect_ratio_grouping, sampler)
         self._order = EpochOrder(
             *items, self.batch_size, self.shard, int(seed), train, last_batch, 2 if mixing else 1, *length
@@ -156,7 +162,7 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
         )
         _warn_of_repeats(self._order, reader.origin)
         _warn_of_mixing(self._order, mixing)
-        _warn_of_recipes(reader, [stage.recipe.ops for stage in stages])
+        _warn_of_recipes(reader, [recipe.ops for recipe in recipes])
         self._start = Position(0, 0)  # of the first iterator, or the next one after load_state_dict
         self._epoch: EpochIterator[T] | None = None  # Lightning sets an attribute `_iterator` of any loader to None
         self._process = os.getpid()
@@ -224,14 +230,22 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     def replay(self, batch: AnyBatch) -> AnyBatch:
         """Make a batch again, from its `image_id` and the numbers that the ops drew, its `params`.
 
-        Raises DataError for a file that cannot be used any more. Where evaluation skipped an image of the batch, ops
-        that mix images take other partners, since that image counted among them.
+        `batch`: as the loader yielded it, so of views their dict. Raises DataError for a file that cannot be used any
+        more. Where evaluation skipped an image of the batch, ops that mix images take other partners, since that image
+        counted among them.
         """
-        if batch.params is None:
+        views: Any = batch if isinstance(batch, dict) else {None: batch}
+        names: list[str | None] = [view.name for view in self._stage.views]
+        if views.keys() != {*names}:
+            wanted = f"a dict of batches of the views {', '.join(map(repr, names))}" if self.recipes else "a batch"
+            raise InputError(f"batch must be what the loader yielded, {wanted}, got {batch!r:.80}")
+        batches = [views[name] for name in names]
+        if any(own.params is None for own in batches):
             raise InputError("the batch has no params, which replay needs: make its loader with return_params=True")
-        indices = self.reader.indices_of(batch.image_id.flatten().cpu().numpy())
+        first, params = batches[0], [own.params for own in batches]
+        indices = self.reader.indices_of(first.image_id.flatten().cpu().numpy())
         with self._lock:
-            return cast(AnyBatch, self._streams.replay(indices, batch.params, Position(batch.epoch, batch.step)))
+            return cast(AnyBatch, self._streams.replay(indices, params, Position(first.epoch, first.step)))
 
     def close(self) -> None:
         """End the pipelines and free what they hold; the next `for` makes new ones.

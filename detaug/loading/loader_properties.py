@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from detaug.errors import InputError
 from detaug.loading.bad_files import SkippedImages
 from detaug.loading.batch_stream import EpochIterator, Position
 from detaug.loading.epochs import EpochOrder
@@ -33,17 +34,27 @@ class LoaderProperties:
 
     @property
     def recipe(self) -> Recipe:
-        """Return the recipe; of `Stages`, that of the epoch that was begun last, or by step that of the next batch."""
-        return self._stage.recipe
+        """Return the recipe; of `Stages`, that of the epoch that was begun last, or by step that of the next batch.
+
+        Raises InputError for a loader of views, which has `recipes`.
+        """
+        if names := ", ".join(map(repr, self.recipes)):
+            raise InputError(f"the loader has a recipe for each view, {names}: take one of loader.recipes")
+        return self._stage.recipes[0]
+
+    @property
+    def recipes(self) -> dict[str, Recipe]:
+        """Return the recipe of each view, by name, as `recipe` does; none for a loader of one recipe."""
+        return {view.name: view.recipe for view in self._stage.views if view.name is not None}
 
     @property
     def ops(self) -> tuple[Op, ...]:
-        """Return the ops of this recipe."""
+        """Return the ops of `recipe`."""
         return self.recipe.ops
 
     @property
     def settings(self) -> Settings:
-        """Return the settings for this recipe."""
+        """Return the settings for this recipe, or these of the views."""
         return self._stage.settings
 
     @settings.setter
@@ -93,8 +104,8 @@ class LoaderProperties:
         engine = f" {'with' if has_jpeg_engine(self.device) else 'without'} JPEG engine"
         device = f"{self.device}{'' if self.device.type == 'cpu' else engine}"
         images = self.batch_size * self._order.frames
-        decoded = decoded_bytes(self.reader, self.settings, self.recipe, images, self.device)
+        decoded = decoded_bytes(self.reader, self.settings, self._stage.recipes, images, self.device)
         memory = f"{decoded / 1e9:.2g} GB of decoded images"
-        return (
-            f"Loader({kind}, {len(self.reader)} images, {len(self)} batches of {self.batch_size}, {device}, {memory})"
-        )
+        views = f", views {', '.join(self.recipes)}" if self.recipes else ""
+        of_batches = f"{len(self)} batches of {self.batch_size}{views}"
+        return f"Loader({kind}, {len(self.reader)} images, {of_batches}, {device}, {memory})"

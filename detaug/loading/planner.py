@@ -20,7 +20,7 @@ from detaug.loading.batch_targets import Targets, pack_targets
 from detaug.loading.draws import STEPS, PositionDraws
 from detaug.loading.epochs import EpochBatches, EpochOrder
 from detaug.loading.fixed_rows import FixedRows
-from detaug.loading.plans import BatchPlan, Grouping, pad_to
+from detaug.loading.plans import BatchPlan, Grouping, ViewPlan, pad_to
 from detaug.loading.renderers import Job, Renderer
 from detaug.machine.threads import Threads
 from detaug.ops.op import select
@@ -29,6 +29,14 @@ from detaug.sources.source import Source
 
 BLOCK_IMAGES = 2048
 """Images that are planned at once, about, since a NumPy call costs much."""
+
+
+class PlannedView(NamedTuple):
+    """What the recipe of a view does to a block."""
+
+    params: tuple[Arrays, ...]
+    """What each step of the recipe drew; empty unless the loader has return_params."""
+    targets: Targets
 
 
 class PlannedBlock(NamedTuple):
@@ -40,9 +48,7 @@ class PlannedBlock(NamedTuple):
     """The images of each batch, among those of all."""
     inputs: Arrays
     """The renderer's inputs for each image, by name."""
-    params: tuple[Arrays, ...]
-    """What each step of the recipe drew; empty unless the loader has return_params."""
-    targets: Targets
+    views: list[PlannedView]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,25 +56,32 @@ class Planner:
     """Plans the batches of one shard, and makes the renderer's jobs of them."""
 
     reader: Source
-    recipe: Recipe
+    recipes: tuple[Recipe, ...]
+    """One, or one for each view of the images."""
     end: tuple[int, int] | None
-    """The epoch and the step of the first batch that has another recipe."""
+    """The epoch and the step of the first batch that has other recipes."""
     order: EpochOrder
     renderer: Renderer
     device: torch.device
     skipped: SkippedImages
     grouping: Grouping
     """Of the batches of a block."""
-    pad_multiple: int
-    """Batches are padded to a multiple of this many pixels."""
+    pad_to_multiple: int
+    """Batches of images of several sizes are padded to a multiple of this many pixels."""
     return_params: bool
     fixed: FixedRows | None = None
     """The rows that the targets of each image have."""
 
     @cached_property
-    def draws(self) -> PositionDraws:
-        """Return the random numbers of all positions."""
-        return PositionDraws(self.order.seed, self.order.global_batch)
+    def draws(self) -> list[PositionDraws]:
+        """Return the random numbers of all positions, for each recipe."""
+        seed, global_batch = self.order.seed, self.order.global_batch
+        return [PositionDraws(seed, global_batch, view) for view in range(len(self.recipes))]
+
+    @cached_property
+    def pad_multiples(self) -> list[int]:
+        """Return what the batches of each recipe are padded to a multiple of."""
+        return [1 if recipe.uniform else self.pad_to_multiple for recipe in self.recipes]
 
     def jobs_from(self, epoch: int, step: int) -> Iterator[Job]:
         """Yield the jobs of all batches from here on: training continues up to `end`, evaluation ends.
@@ -90,11 +103,12 @@ class Planner:
         upcoming = self.order.upcoming(epoch, step, self.skipped.mask())
         self.renderer.feed.prefetch(upcoming)
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...], epoch: int) -> list[Job]:
-        """Return the jobs of one batch of these images, with the numbers that were drawn before."""
+    def replay(self, indices: Ints, params: Sequence[tuple[Arrays, ...]], epoch: int) -> list[Job]:
+        """Return the jobs of one batch of these images, with the numbers that each recipe drew before."""
         views = replace(self.reader.clip_views(indices), slot=self.grouping.slots([len(indices)]), epoch=epoch)
         batches = EpochBatches(epoch, [indices], [np.ones(len(indices), bool)], [0])
-        block = self._pack(batches, range(1), views, draws_from(np.random.default_rng()), params)
+        unused = [draws_from(np.random.default_rng())] * len(self.recipes)
+        block = self._pack(batches, range(1), views, unused, params)
         return self.renderer.jobs(self.grouping.group(self._batches(block), 0))
 
     def check_batch(self, epoch: int, step: int) -> None:
@@ -126,7 +140,7 @@ class Planner:
         batch, in_batch = np.repeat(np.arange(len(steps)), lengths), np.concatenate([np.arange(n) for n in lengths])
         first_slots, frames = np.array(batches.first_slots[steps.start : steps.stop]), self.order.frames
         positions = steps.start + batch[::frames], first_slots[batch[::frames]] + in_batch[::frames] // frames
-        draws = self.draws.at(batches.epoch, len(batches.first_slots), *positions)
+        draws = [draws.at(batches.epoch, len(batches.first_slots), *positions) for draws in self.draws]
         views = self.reader.clip_views(np.concatenate([batches.indices[step] for step in steps]))
         views = replace(views, batch=batch, slot=self.grouping.slots(lengths), epoch=batches.epoch)
         return self._pack(batches, steps, views, draws)
@@ -137,31 +151,53 @@ class Planner:
         return batches - batches % STEPS if batches >= STEPS else 1 << batches.bit_length() - 1
 
     def _pack(
-        self, batches: EpochBatches, steps: range, views: Views, draws: Draws, drawn: Sequence[Arrays] | None = None
+        self,
+        batches: EpochBatches,
+        steps: range,
+        views: Views,
+        draws: Sequence[Draws],
+        drawn: Sequence[Sequence[Arrays]] | None = None,
     ) -> PlannedBlock:
-        """Plan the images of consecutive batches. `drawn`: what an earlier plan drew, used again."""
+        """Plan the images of consecutive batches, with the `draws` of each recipe.
+
+        `drawn`: what an earlier plan of each recipe drew, used again.
+        """
         indices = [batches.indices[step] for step in steps]
         images, slices = np.concatenate(indices), consecutive_slices([len(batch) for batch in indices])
-        plan = self.recipe.plan(views, draws, drawn)
-        inputs = self.renderer.planned_inputs(plan, self.reader.sizes[images])
-        targets = pack_targets(fit_to_shapes(plan.views), images, slices, self.reader, self.fixed)
-        params = plan.drawn if self.return_params else ()
-        return PlannedBlock(batches, steps, slices, inputs, params, targets)
+        plans = [
+            recipe.plan(views, draws[view], None if drawn is None else drawn[view])
+            for view, recipe in enumerate(self.recipes)
+        ]
+        inputs = self.renderer.planned_inputs(plans, self.reader.sizes[images])
+        planned = [
+            PlannedView(
+                plan.drawn if self.return_params else (),
+                pack_targets(fit_to_shapes(plan.views), images, slices, self.reader, self.fixed),
+            )
+            for plan in plans
+        ]
+        return PlannedBlock(batches, steps, slices, inputs, planned)
 
     def _batches(self, block: PlannedBlock) -> list[BatchPlan]:
         """Return the plans of the batches of a block, with their targets on the device."""
-        starts, targets = [images.start for images in block.slices], block.targets.batches(self.device)
-        largest = np.maximum.reduceat(block.targets.image_size, starts).tolist()
+        views = [self._plans(*parts, block.slices) for parts in zip(block.views, self.pad_multiples, strict=True)]
         return [
             BatchPlan(
                 epoch=block.epoch.epoch,
                 step=step,
                 indices=block.epoch.indices[step],
                 inputs=select(images, block.inputs),
-                params=tuple(select(images, drawn) for drawn in block.params),
-                targets=targets[index],
-                canvas=pad_to(largest[index], self.pad_multiple),
+                views=of_views,
                 wanted=block.epoch.wanted[step],
             )
-            for index, (step, images) in enumerate(zip(block.steps, block.slices, strict=True))
+            for step, images, of_views in zip(block.steps, block.slices, zip(*views, strict=True), strict=True)
+        ]
+
+    def _plans(self, view: PlannedView, pad_multiple: int, slices: list[slice]) -> list[ViewPlan]:
+        """Return the plans of a view for the batches of a block, each a slice of its images."""
+        targets = view.targets.batches(self.device)
+        largest = np.maximum.reduceat(view.targets.image_size, [images.start for images in slices]).tolist()
+        return [
+            ViewPlan(tuple(select(images, drawn) for drawn in view.params), own, pad_to(size, pad_multiple))
+            for images, own, size in zip(slices, targets, largest, strict=True)
         ]

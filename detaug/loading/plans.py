@@ -1,4 +1,4 @@
-"""Plans: what the recipe does to a batch, and to a group of batches, or part of one, that a pipeline gets at once."""
+"""Plans: what the recipes do to a batch, and to a group of batches, or part of one, that a pipeline gets at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,19 @@ from detaug.arrays import Arrays, Bools, Ints, consecutive_slices
 from detaug.loading.batch_targets import Targets
 
 
+class ViewPlan(NamedTuple):
+    """What the recipe of a view does to a batch."""
+
+    params: tuple[Arrays, ...]
+    """What each step of the recipe drew; empty unless the loader has return_params."""
+    targets: Targets
+    canvas: tuple[int, int]
+    """(height, width) that all images of the batch are padded to."""
+
+
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """One batch of n images, and what the recipe does to it."""
+    """One batch of n images, and what the recipes do to it: one, or one for each view."""
 
     epoch: int
     step: int
@@ -22,11 +32,7 @@ class BatchPlan:
     """(n,) the images, as positions in the source."""
     inputs: Arrays
     """The renderer's inputs for each image, by name."""
-    params: tuple[Arrays, ...]
-    """What each step of the recipe drew; empty unless the loader has return_params."""
-    targets: Targets
-    canvas: tuple[int, int]
-    """(height, width) that all images of the batch are padded to."""
+    views: tuple[ViewPlan, ...]
     wanted: Bools
     """(n,) see `EpochBatches`."""
 

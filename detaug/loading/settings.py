@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from detaug.errors import InputError
 from detaug.files.atomic import write_json
 from detaug.loading.memory_sizes import MemorySize, bytes_of, free_bytes
 from detaug.loading.plans import Grouping
+from detaug.loading.view_recipes import ViewRecipe
 from detaug.machine.cores import available_cores
 from detaug.ops.mixing import GROUP
 from detaug.pipelines.jpeg_engine import has_jpeg_engine
@@ -72,8 +74,7 @@ PIXELS_IN_FLIGHT = 350_000_000
 
 def settings_for(
     reader: Source,
-    recipe: Recipe,
-    kernels: KernelChain | None,
+    views: Sequence[ViewRecipe],
     device: torch.device,
     batch_size: int,
     file: str | os.PathLike[str] | None = None,
@@ -82,22 +83,23 @@ def settings_for(
     threads: int | None = None,
     memory: MemorySize | None = None,
 ) -> Settings:
-    """Return `choose_settings` for these images after this recipe. Raises InputError for more memory than is free."""
-    limit, mixing = _limit(reader, device, file, memory), recipe.mixing_op is not None
+    """Return `choose_settings` for these images after these recipes. Raises InputError for more memory than is free."""
+    recipes = [view.recipe for view in views]
+    limit, mixing = _limit(reader, device, file, memory), any(recipe.mixing_op for recipe in recipes)
     settings = choose_settings(
         device,
         batch_size,
-        pixels_in_flight(reader, recipe, kernels),
+        sum(pixels_in_flight(reader, recipe, kernels) for _, recipe, kernels in views),
         file,
         source_pixels=large_source(reader),
-        can_group=can_group(recipe, kernels),
+        can_group=all(can_group(recipe, kernels) for _, recipe, kernels in views),
         decodes_on_host=not reader.pixel_format.is_rgb8,
         pipelines=pipelines,
         threads=threads,
         memory=limit,
         together=GROUP if mixing else 1,
     )
-    needed = 0 if memory is None else decoded_bytes(reader, settings, recipe, batch_size, device)
+    needed = 0 if memory is None else decoded_bytes(reader, settings, recipes, batch_size, device)
     if limit is not None and needed > limit:
         together = f", and ops that mix images keep {GROUP} together" if mixing else ""
         warnings.warn(
@@ -151,14 +153,17 @@ def large_source(reader: Source) -> int:
     return int(size * reader.pixel_format.decoded_bytes / 3)
 
 
-def grouping_of(settings: Settings, recipe: Recipe) -> Grouping:
-    """Return how batches go to the pipelines."""
-    return Grouping(settings.batches_per_group, settings.parts_per_batch, GROUP if recipe.mixing_op else 1)
+def grouping_of(settings: Settings, recipes: Sequence[Recipe]) -> Grouping:
+    """Return how batches go to the pipelines. `recipes`: of each view."""
+    mixed = GROUP if any(recipe.mixing_op for recipe in recipes) else 1
+    return Grouping(settings.batches_per_group, settings.parts_per_batch, mixed)
 
 
-def decoded_bytes(reader: Source, settings: Settings, recipe: Recipe, batch_size: int, device: torch.device) -> int:
+def decoded_bytes(
+    reader: Source, settings: Settings, recipes: Sequence[Recipe], batch_size: int, device: torch.device
+) -> int:
     """Return the bytes of the decoded images in flight if all were large ones."""
-    grouping = grouping_of(settings, recipe)
+    grouping = grouping_of(settings, recipes)
     images = grouping.batches * max(int(part.stop - part.start) for part in grouping.parts_of(batch_size))
     return int(images_held(settings.pipelines, settings.depth, images, device) * 3 * large_source(reader))
 

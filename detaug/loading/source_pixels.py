@@ -80,32 +80,44 @@ class InSourcePixels:
         """Yield for each image what `masks_to_source` returns, as parts (K', height, width) that take less memory."""
         self._check_each_to_source("masks", masks)
         padded, own_sizes = self.images.shape[-2:], self.image_size.tolist()
-        checked = [_as_masks(index, own, padded, own_sizes[index]) for index, own in enumerate(masks)]
+        checked = [as_masks(index, own, padded, own_sizes[index]) for index, own in enumerate(masks)]
         sizes, fields = self.source_size.tolist(), self._fields()
         for of_image, to_output, (height, width), own in zip(checked, self.matrix, sizes, fields, strict=True):
             yield move_masks(of_image, to_output, height, width, own)
 
     def _each_to_source(self, name: str, values: Boxes, move: Callable[..., Tensor]) -> Boxes:
         self._check_each_to_source(name, values)
-        if isinstance(values, Tensor) and self.distortion is None:
-            return move(values, self._to_source())
-        per_image = zip(values, self._to_source(), self._fields(), strict=True)
-        moved = [move(value[None], to_source[None], own)[0] for value, to_source, own in per_image]
+        return self._each_moved(values, move, self._to_source())
+
+    def _each_moved(
+        self, values: Boxes, move: Callable[..., Tensor], matrix: Tensor, onto: Sequence[Field | None] = ()
+    ) -> Boxes:
+        """Return values of N images after the maps, (N, 2, 3) or (N, 3, 3). `onto`: what bends where they lead to."""
+        if isinstance(values, Tensor) and self.distortion is None and not any(onto):
+            return move(values, matrix)
+        per_image = zip(values, matrix, self._fields(), onto or [None] * len(matrix), strict=True)
+        moved = [move(value[None], own[None], field, target)[0] for value, own, field, target in per_image]
         return torch.stack(moved) if isinstance(values, Tensor) else moved
 
     def _check_each_to_source(self, name: str, values: Sequence[Tensor] | Tensor) -> None:
         """Raise InputError if values of N images cannot be moved to their sources."""
+        self._check_not_mixed(
+            f"where a {_ONE[name]} lies in its source is not known: evaluate without Mosaic, MixUp, CutMix and "
+            "CopyPaste; batch.boxes_in_source() returns the batch's own boxes"
+        )
+        self._check_count(name, values)
+
+    def _check_not_mixed(self, consequence: str) -> None:
+        """Raise InputError for a batch in which an image is of several. `consequence`: what follows, and a remedy."""
         if self.matrix is None:
             raise InputError(
                 "the batch has no matrix: give da.fn.augment return_matrix=True, return the matrix from the pipeline, "
                 "and name it in output_map"
             )
         if self.drawing is not None and (mixed := self.drawing.layers.mixed).any():
-            raise InputError(
-                f"{mixed.sum()} images of this batch are mixed of several, so where a {_ONE[name]} lies in its "
-                "source is not known: evaluate without Mosaic, MixUp, CutMix and CopyPaste; batch.boxes_in_source() "
-                "returns the batch's own boxes"
-            )
+            raise InputError(f"{mixed.sum()} images of this batch are mixed of several, so {consequence}")
+
+    def _check_count(self, name: str, values: Sequence[Tensor] | Tensor) -> None:
         if len(values) != len(self.images):
             raise InputError(f"{name} must hold one entry for each of the {len(self.images)} images, got {len(values)}")
 
@@ -142,16 +154,17 @@ class InSourcePixels:
         return torch.from_numpy(invert(self.matrix.cpu().double().numpy()))
 
 
-def move_boxes(boxes: Tensor, matrix: Tensor, field: Field | None = None) -> Tensor:
+def move_boxes(boxes: Tensor, matrix: Tensor, field: Field | None = None, onto: Field | None = None) -> Tensor:
     """Return (N, K, 4) XYXY, float32 at least: the hulls of the boxes after the maps, (N, 2, 3) or (N, 3, 3).
 
     `field`: what bent the N images; their boxes are first moved to those before it, at points along their sides.
+    `onto`: what bends the N images that the maps lead to.
     """
     x0, y0, x1, y1 = boxes.double().unbind(-1)  # autocast does not stack float16
     points = torch.stack([torch.stack([x0, x1, x0, x1], -1), torch.stack([y0, y0, y1, y1], -1)], -1)  # (N, K, 4, 2)
-    if field is not None:
+    if field is not None or onto is not None:
         points = points[..., :1, :] + (points[..., 3:, :] - points[..., :1, :]) * _BORDER.to(boxes.device)
-    moved = move_points(points, matrix, field)
+    moved = move_points(points, matrix, field, onto)
     return torch.cat([moved.amin(-2), moved.amax(-2)], -1).to(torch.promote_types(boxes.dtype, torch.float32))
 
 
@@ -161,10 +174,11 @@ _BORDER = torch.from_numpy(np.array(_POINTS, np.float32))  # whatever torch's de
 """(V, 2) points along the sides of the unit square."""
 
 
-def move_points(points: Tensor, matrix: Tensor, field: Field | None = None) -> Tensor:
+def move_points(points: Tensor, matrix: Tensor, field: Field | None = None, onto: Field | None = None) -> Tensor:
     """Return (N, ..., 2), float32 at least: points x, y after the maps, (N, 2, 3) or (N, 3, 3).
 
-    `field`: what bent the N images of the points; they are moved to those before it first.
+    `field`: what bent the N images of the points; they are moved to those before it first. `onto`: what bends the N
+    images that the maps lead to.
     It adds and multiplies element by element in double precision: autocast and TF32 round products of matrices, by
     several pixels.
     """
@@ -177,10 +191,13 @@ def move_points(points: Tensor, matrix: Tensor, field: Field | None = None) -> T
     if len(moved) == 3:
         moved = [coordinate / moved[2] for coordinate in moved[:2]]
     together = torch.stack(moved, -1)
+    if onto is not None:
+        placed = onto.place(np.arange(len(points)), together.cpu().numpy())
+        together = torch.from_numpy(placed).to(points.device)
     return together.to(torch.promote_types(points.dtype, torch.float32)) + 0.0  # -0.0 + 0.0 is 0.0
 
 
-def _as_masks(index: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]) -> Tensor:
+def as_masks(index: int, masks: Tensor, padded: Sequence[int], size: Sequence[int]) -> Tensor:
     """Return (K, H, W) bool or floats of the masks of image `index`. Raises InputError for what is none.
 
     `padded`, `size`: (height, width) of the batch's images, and of this one without its padding; masks have either.
@@ -217,15 +234,24 @@ def move_masks(
 
     `to_output`: the map of the image, (2, 3) or (3, 3), and `field` what bent it afterwards.
     """
-    axes = [torch.arange(side, dtype=torch.float64, device=masks.device) + 0.5 for side in (height, width)]
-    centers = torch.stack([*torch.meshgrid(*axes, indexing="ij")][::-1], -1)
-    size = centers.new_tensor([masks.shape[2], masks.shape[1]])
-    points = move_points(centers[None], to_output[None])
-    if field is not None:
-        points = torch.from_numpy(field.place(np.zeros(1, np.int64), points.cpu().numpy())).to(points)
-    relative = points / size * 2 - 1  # of the output: -1 to 1
+    yield from sample_masks(masks, move_points(centers_of(height, width, masks.device), to_output[None], onto=field))
+
+
+def centers_of(height: int, width: int, device: torch.device) -> Tensor:
+    """Return (1, height, width, 2): x, y of the centers of an image's pixels, in double precision."""
+    axes = [torch.arange(side, dtype=torch.float64, device=device) + 0.5 for side in (height, width)]
+    return torch.stack([*torch.meshgrid(*axes, indexing="ij")][::-1], -1)[None]
+
+
+def sample_masks(masks: Tensor, points: Tensor) -> Iterator[Tensor]:
+    """Yield the masks (K, H, W) of an image where other pixels see them, in parts: (K', height, width) bool.
+
+    `points`: (1, height, width, 2), where in the masks each of these pixels looks; outside of them it is False.
+    """
+    size = points.new_tensor([masks.shape[2], masks.shape[1]])
+    relative = points / size * 2 - 1  # of the masks: -1 to 1
     seen = (relative.abs() < 1).all(-1)
-    most = max(height * width, masks.shape[1] * masks.shape[2])
+    most = max(points[0, ..., 0].numel(), masks.shape[1] * masks.shape[2])
     for part in torch.split(masks, max(1, PIXELS_AT_ONCE // most)):
         sampled = grid_sample(part[None].float(), relative.float(), padding_mode="border", align_corners=False)
         yield (sampled[0] > 0.5) & seen

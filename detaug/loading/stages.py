@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,7 @@ import torch
 from detaug.arrays import Arrays, Ints
 from detaug.errors import InputError
 from detaug.loading.bad_files import SkippedImages
-from detaug.loading.batch import Batch
-from detaug.loading.batch_stream import BatchStream, Position
-from detaug.loading.clip_batch import ClipBatch
+from detaug.loading.batch_stream import BatchStream, Position, Yielded
 from detaug.loading.engine import Engine
 from detaug.loading.epochs import EpochOrder
 from detaug.loading.fixed_rows import FixedRows
@@ -24,31 +22,35 @@ from detaug.loading.image_feeds import make_feed
 from detaug.loading.planner import Planner
 from detaug.loading.renderers import choose_renderer
 from detaug.loading.settings import Settings, grouping_of, settings_for
+from detaug.loading.view_recipes import NamedRecipe, Recipes, ViewRecipe, recipes_by_start
 from detaug.ops.op import Op
 from detaug.recipes.kernel_chain import KernelChain, chain_for, op_without_kernel
 from detaug.recipes.recipe import Recipe, make_recipe
-from detaug.recipes.stages import By, Stages
+from detaug.recipes.stages import By
 from detaug.sources.source import Source
 from detaug.video.flow import make_flow
 
 
 @dataclass(eq=False)
 class LoaderStage:
-    """A recipe, and what the loader chose for it."""
+    """A recipe, or one for each view, and what the loader chose for it."""
 
-    recipe: Recipe
+    views: tuple[ViewRecipe, ...]
     name: str
     """From where on it is used, such as "from epoch 90"; "" for the first one."""
     start: int
     """The first epoch of the stage, or step of the training."""
     by: By
-    kernels: KernelChain | None
-    """None where the graph of the recipe renders."""
     settings: Settings
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Return the recipes of the views."""
+        return tuple(view.recipe for view in self.views)
 
 
 def make_stages(
-    ops: Iterable[Op] | Stages,
+    ops: Recipes,
     reader: Source,
     batch_size: int,
     device: torch.device,
@@ -57,33 +59,49 @@ def make_stages(
 ) -> list[LoaderStage]:
     """Return the stages of a loader, one if `ops` is a recipe. The arguments are `Loader`'s; `options`: settings.
 
-    Raises InputError for a recipe that the loader cannot use; of several it names the stage.
+    Raises InputError for a recipe that the loader cannot use; of several it names the stage and the view.
     """
-    recipes = ops if isinstance(ops, Stages) else Stages([(0, ops)])
-    pairs, by = recipes.stages, recipes.by
+    recipes, by = recipes_by_start(ops)
     stages = []
-    for start, stage_ops in pairs:
-        with _named(f"from {by} {start}" if len(pairs) > 1 else None):
-            recipe = make_recipe(stage_ops, reader.pixel_format)
-            _check_recipe(recipe, reader, batch_size)
-            _check_decode(recipe, reader, device, cache)
-            frames = _check_clips(reader, recipe, device)
-            kernels = chain_for(recipe, device)
-            _check_kernels(recipe, kernels, device)
-            chosen = settings_for(reader, recipe, kernels, device, batch_size * frames, **options)
-        stages.append(LoaderStage(recipe, f"from {by} {start}" if start else "", start, by, kernels, chosen))
+    for start, by_view in recipes:
+        with _named(f"the stage from {by} {start} on" if len(recipes) > 1 else None):
+            views = []
+            for name, view_ops in by_view.items():
+                with _named(name if name is None else f"the view {name!r}"):
+                    views.append(_view_recipe(name, view_ops, reader, batch_size, device, cache))
+            images = batch_size * int(reader.clips.shape[1])
+            chosen = settings_for(reader, views, device, images, **options)
+        stages.append(LoaderStage(tuple(views), f"from {by} {start}" if start else "", start, by, chosen))
     return stages
 
 
+def _view_recipe(
+    name: str | None,
+    ops: Iterable[Op],
+    reader: Source,
+    batch_size: int,
+    device: torch.device,
+    cache: CacheSizes | None,
+) -> ViewRecipe:
+    """Return the recipe of a view. Raises InputError for one that the loader cannot use."""
+    recipe = make_recipe(ops, reader.pixel_format)
+    _check_recipe(recipe, reader, batch_size)
+    _check_decode(recipe, reader, device, cache)
+    _check_clips(reader, recipe, device)
+    kernels = chain_for(recipe, device)
+    _check_kernels(recipe, kernels, device)
+    return ViewRecipe(name, recipe, kernels)
+
+
 @contextmanager
-def _named(stage: str | None) -> Iterator[None]:
-    """Name a stage in errors, such as "from epoch 90"."""
+def _named(part: str | None) -> Iterator[None]:
+    """Name what is wrong in errors, such as "the stage from epoch 90 on"."""
     try:
         yield
     except InputError as error:
-        if stage is None:
+        if part is None:
             raise
-        raise InputError(f"the stage {stage} on: {error}") from None
+        raise InputError(f"{part}: {error}") from None
 
 
 def _check_recipe(recipe: Recipe, reader: Source, batch_size: int) -> None:
@@ -126,17 +144,15 @@ def _check_kernels(recipe: Recipe, kernels: KernelChain | None, device: torch.de
     )
 
 
-def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> int:
-    """Return the number of images of an item. Raises InputError for a recipe that cannot take these."""
+def _check_clips(reader: Source, recipe: Recipe, device: torch.device) -> None:
+    """Raise InputError for a recipe that cannot take clips, or takes nothing else."""
     if reader.frames is not None and recipe.mixing_op:
         mixing = type(recipe.mixing_op).__name__
         raise InputError(f"{mixing} combines images, and the reader has clips: leave it out of the recipe")
-    frames = int(reader.clips.shape[1])
-    if recipe.optical_flow and (reader.frames is None or frames < 2):
+    if recipe.optical_flow and (reader.frames is None or reader.clips.shape[1] < 2):
         raise InputError("OpticalFlow needs clips of at least 2 frames, as da.ClipReader and da.VideoReader have")
     if recipe.optical_flow and device.type == "cpu":
         raise InputError("OpticalFlow is computed on a GPU, and this loader is on the CPU: leave it out of the recipe")
-    return frames
 
 
 class Streams:
@@ -158,6 +174,7 @@ class Streams:
     ) -> None:
         self.current: BatchStream | None = None
         """The one that has pipelines."""
+        self._stage: LoaderStage | None = None  # of the one that had them last
         self._stages, self._reader, self._order, self._skipped, self._device = stages, reader, order, skipped, device
         self._starts = [
             Position(stage.start, 0) if stage.by == "epoch" else Position(*divmod(stage.start, steps))
@@ -167,9 +184,13 @@ class Streams:
         self._fixed = fixed
 
     @property
-    def recipes(self) -> dict[str, Recipe]:
-        """Return the recipes by the names of their stages."""
-        return {stage.name: stage.recipe for stage in self._stages}
+    def recipes(self) -> list[NamedRecipe]:
+        """Return the recipes of all stages and views."""
+        return [
+            NamedRecipe(" ".join(filter(None, (view.name, stage.name))), number, view.recipe)
+            for stage in self._stages
+            for number, view in enumerate(stage.views)
+        ]
 
     def stage_of(self, position: Position) -> LoaderStage:
         """Return the stage to which a batch belongs."""
@@ -179,20 +200,20 @@ class Streams:
         """Return the stream of the batches from a position on, with pipelines."""
         stage, cache = self.stage_of(position), None
         if self.current:
-            if self.current.recipe is stage.recipe:
+            if self._stage is stage:
                 return self.current
             cache, self.current = self.current.close_but_cache(), None
         elif self._cache is not None:
             cache = make_cache(self._reader, self._order.images_of_shard(), self._cache, self._device)
         stream = self._make(stage, cache)
         stream.open(position)
-        self.current = stream
+        self.current, self._stage = stream, stage
         return stream
 
-    def replay(self, indices: Ints, params: tuple[Arrays, ...], position: Position) -> Batch | ClipBatch:
+    def replay(self, indices: Ints, params: Sequence[tuple[Arrays, ...]], position: Position) -> Yielded:
         """Return the batch of a position again. Closed streams stay closed."""
         stage, stream = self.stage_of(position), self.current
-        if stream is None or stream.recipe is not stage.recipe:
+        if stream is None or self._stage is not stage:
             stream = self._make(stage, None)
         return stream.replay(indices, params, position)
 
@@ -203,24 +224,26 @@ class Streams:
         self.current = None
 
     def _make(self, stage: LoaderStage, cache: ImageCache | None) -> BatchStream:
-        recipe, settings, order = stage.recipe, stage.settings, self._order
+        recipes, settings, order = stage.recipes, stage.settings, self._order
         feed = make_feed(self._reader, self._device, settings.hw_decoder_load, cache)
-        renderer = choose_renderer(recipe, stage.kernels, feed, self._device)
-        grouping = grouping_of(settings, recipe)
+        renderer = choose_renderer(stage.views, feed, self._device)
+        grouping = grouping_of(settings, recipes)
         following = self._stages.index(stage) + 1
         planner = Planner(
             reader=self._reader,
-            recipe=recipe,
+            recipes=recipes,
             end=self._starts[following] if following < len(self._stages) else None,
             order=order,
             renderer=renderer,
             device=self._device,
             skipped=self._skipped,
             grouping=grouping,
-            pad_multiple=1 if recipe.uniform else self._pad_to_multiple,
+            pad_to_multiple=self._pad_to_multiple,
             return_params=self._return_params,
             fixed=self._fixed,
         )
         images = grouping.most_images(order.batch_size * order.frames)
-        flow = make_flow(recipe, order.batch_size, order.frames, self._device)
-        return BatchStream(planner, Engine(renderer, self._reader, settings, images, self._device), flow)
+        flows = [make_flow(recipe, order.batch_size, order.frames, self._device) for recipe in recipes]
+        engine = Engine(renderer, self._reader, settings, images, self._device)
+        names = [view.name for view in stage.views if view.name is not None]
+        return BatchStream(planner, engine, names or None, flows)

@@ -17,8 +17,8 @@ from detaug.files.image_file import short_digest
 from detaug.loading.batch_stream import Position
 from detaug.loading.draws import PositionDraws
 from detaug.loading.epochs import EpochOrder, training_steps
+from detaug.loading.view_recipes import NamedRecipe
 from detaug.ops.mixing import GROUP
-from detaug.recipes.recipe import Recipe
 from detaug.sources.source import Source
 
 VERSION = 3
@@ -39,14 +39,14 @@ _BEFORE = {"accumulate": 1, "at_least": 1, "max_boxes": None}
 
 
 def identity_of(
-    reader: Source, recipes: Mapping[str, Recipe], order: EpochOrder, max_boxes: int | None
+    reader: Source, recipes: Sequence[NamedRecipe], order: EpochOrder, max_boxes: int | None
 ) -> dict[str, Any]:
     """Return the data, the arguments and the version that a state is valid for.
 
-    `recipes`: by the name of the stage, which says from where on each is used. `max_boxes`: of `Loader`.
+    `recipes`: of all stages and views. `max_boxes`: of `Loader`.
     """
-    ops = [(f"{stage}: " if stage else "") + repr(op) for stage, recipe in recipes.items() for op in recipe.ops]
-    mixes = any(recipe.mixing_op for recipe in recipes.values())
+    ops = [(f"{name}: " if name else "") + repr(op) for name, _, recipe in recipes for op in recipe.ops]
+    mixes = any(recipe.mixing_op for _, _, recipe in recipes)
     return {
         "version": VERSION,
         "data": reader.fingerprint,
@@ -63,7 +63,7 @@ def identity_of(
         "max_boxes": max_boxes,
         "stretches": None if order.stretches is None else short_digest(order.stretches.tobytes()),
         "mixed_within": mixed_within(order) if mixes else None,
-        "draws": _draws_fingerprint(reader, recipes.values()),
+        "draws": _draws_fingerprint(reader, recipes),
     }
 
 
@@ -127,7 +127,7 @@ def _recipe_difference(saved: Any, here: list[str]) -> str:
     return f"the recipe is not that of this state: op {number} is {now}, was {before}; make them equal"
 
 
-def _draws_fingerprint(reader: Source, recipes: Iterable[Recipe]) -> str:
+def _draws_fingerprint(reader: Source, recipes: Iterable[NamedRecipe]) -> str:
     """Return a hash of example draws, which changes when a version draws other numbers from the same seed.
 
     Rounded, since the last bits of floats differ between processors.
@@ -136,7 +136,9 @@ def _draws_fingerprint(reader: Source, recipes: Iterable[Recipe]) -> str:
     positions = 0, 150, np.arange(8) * 20, np.arange(8) * 3
     # PositionDraws keeps draws by the step of a recipe, so each recipe needs its own
     of_steps = [
-        arrays for recipe in recipes for arrays in recipe.plan(views, PositionDraws(0, 22).at(*positions)).drawn
+        arrays
+        for _, view, recipe in recipes
+        for arrays in recipe.plan(views, PositionDraws(0, 22, view).at(*positions)).drawn
     ]
     drawn = [array for arrays in of_steps for _, array in sorted(arrays.items())]
     order = training_steps(None, np.zeros(8, np.int64), 4, 0, 0)

@@ -291,7 +291,7 @@ def test_decoded_values_lie_one_behind_the_other(tmp_path: Path) -> None:
     recipe = make_recipe([WHOLE], reader.pixel_format)
     kernels, feed = chain_of(recipe, DEVICE), ImageFeed(reader, DEVICE, 1.0, None)
     assert kernels
-    worker = PipelineWorker(KernelRenderer(kernels, feed, DEVICE).graph, 3, 2, DEVICE)
+    worker = PipelineWorker(KernelRenderer([kernels], feed, DEVICE).graph, 3, 2, DEVICE)
     rows = np.array([2, 0, 1])
     worker.start(inputs(reader, rows))
     memory, starts = feed.decoded_memory(rows, worker.finish()), feed.find(rows).starts

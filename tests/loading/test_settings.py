@@ -96,7 +96,7 @@ def test_bands_count_by_their_memory(tmp_path: Path) -> None:
     assert pixels_in_flight(reader, large, None) == 1000 * 1000
     settings = Settings(pipelines=2, threads=1, depth=2)
     held = 2 * (3 * 4 + 2.5 * 4)  # images: two pipelines with three jobs of four, and what a decoder holds
-    assert decoded_bytes(reader, settings, large, 4, gpu) == held * 600 * 800 * (12 + 24)
+    assert decoded_bytes(reader, settings, [large], 4, gpu) == held * 600 * 800 * (12 + 24)
 
 
 def test_another_value_for_the_jpeg_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
