@@ -503,8 +503,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/loading/loader.py",
-        "next((stage.recipe.mixing_op for stage in stages if stage.recipe.mixing_op), None)",
-        "stages[0].recipe.mixing_op",
+        "next((recipe.mixing_op for recipe in recipes if recipe.mixing_op), None)",
+        "recipes[0].mixing_op",
         "tests/loading/test_stages.py::test_the_partial_batch_of_each_stage",
     ),
     Mutant(

@@ -32,7 +32,7 @@ STRONG = [da.RandomIoUCrop(), da.RandomHorizontalFlip(), da.Resize((300, 300)), 
 
 
 def draw(folder: Path, count: int, size: tuple[int, int]) -> da.CocoReader:
-    """Write images whose detail takes about as many bytes as that of photographs, with five boxes each."""
+    """Write images whose detail takes about as many bytes as that of images of a camera, with five boxes each."""
     rng = np.random.default_rng(0)
     height, width = size
     content: dict[str, list[dict[str, Any]]] = {"images": [], "annotations": []}

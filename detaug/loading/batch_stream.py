@@ -64,7 +64,7 @@ class BatchStream:
     ) -> None:
         self._planner, self._engine, self._views, self._flows = planner, engine, views, flows
         self._jobs: Iterator[Job] = iter(())
-        self._parts: list[Part] = []  # of the batch that is being rendered
+        self._parts: list[BatchPart] = []  # of the batch that is being rendered
         self._rendered: deque[RenderedBatch] = deque()
         self._claims = 0
         self._is_claimed = False
@@ -121,7 +121,7 @@ class BatchStream:
         except BadFilesFound as error:
             raise bad_files_error(error.files, self._planner.reader) from None
         plan = replace(jobs[0].group.batches[0].plan, step=position.step)
-        parts = [Part(pixels, result.maps) for result in finished for pixels in result.job.images(result.outputs)]
+        parts = [BatchPart(pixels, result.maps) for result in finished for pixels in result.job.images(result.outputs)]
         batch = self._assemble(plan, *joined(parts, plan))
         assert batch is not None, "a replayed batch has no stand-ins"
         return batch
@@ -182,7 +182,7 @@ class BatchStream:
             return
         images, guard = job.images(outputs), StreamGuard(self._engine.device)
         for batch, pixels in zip(job.group.batches, images, strict=True):
-            self._parts.append(Part(pixels, maps))
+            self._parts.append(BatchPart(pixels, maps))
             if sum(len(part.images[0]) for part in self._parts) == len(batch.plan.indices):
                 self._rendered.append(RenderedBatch(batch.plan, *joined(self._parts, batch.plan), guard))
                 self._parts = []
@@ -242,22 +242,22 @@ class BatchStream:
         self._jobs = iter(())
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Part of a batch: the images of each view, and the maps of the group that they are from."""
 
     images: tuple[Tensor, ...]
     maps: MapsOfImages
 
 
-def joined(parts: Sequence[Part], plan: BatchPlan) -> Part:
+def joined(parts: Sequence[BatchPart], plan: BatchPlan) -> BatchPart:
     """Return all parts of a batch as one, without the maps of other batches of the group."""
     maps = MapsOfImages()
     if any(part.maps for part in parts):
         own = {*plan.indices.tolist()}
         maps = {index: of_image for part in parts for index, of_image in part.maps.items() if index in own}
     if len(parts) == 1:
-        return Part(parts[0].images, maps)
-    return Part(tuple(map(torch.cat, zip(*(part.images for part in parts), strict=True))), maps)
+        return BatchPart(parts[0].images, maps)
+    return BatchPart(tuple(map(torch.cat, zip(*(part.images for part in parts), strict=True))), maps)
 
 
 T = TypeVar("T")

@@ -44,7 +44,10 @@ NAVIGATION = {
         "docs/trainers/lightning_fit",
         "docs/trainers/torch_compile",
     ],
-    "Tasks": ["docs/masks", "docs/maps", "docs/points", "docs/large-pictures", "docs/bands", "docs/video"],
+    "Tasks": [
+        *("docs/masks", "docs/maps", "docs/points", "docs/views"),
+        *("docs/large-pictures", "docs/bands", "docs/video"),
+    ],
     "DALI and other frameworks": ["docs/dali-pipelines", "docs/interop"],
     "Reference": ["docs/errors-and-troubleshooting", "docs/commands", "docs/findings", "api"],
     "About": [

@@ -560,6 +560,22 @@ def test_the_loaders_batches_with_other_options(both: Any, options: dict[str, An
     compare_loaders(both, options)
 
 
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("cache", [None, SOME])
+def test_views_are_rendered_from_the_same_decoded_images(painted: Folder, cache: Any) -> None:
+    """Of one size and of several, with passes, bit for bit what the kernels make of each recipe alone."""
+    reader, names = da.CocoReader(*painted), ("several sizes", "passes")
+    recipes: Any = {name: IN_LOADER[name] for name in names}
+    options: dict[str, Any] = {"device": DEVICE, "cache": cache, "return_params": True}
+    views: da.Loader[Any] = da.Loader(reader, recipes, 4, **options)
+    plain = {name: da.Loader(reader, IN_LOADER[name], 4, **options) for name in names}
+    for _ in range(2 if cache else 1):
+        for batches, first in zip(views, plain["several sizes"], strict=True):
+            assert same(batches["several sizes"], first)
+            assert same(plain["passes"].replay(batches["passes"]), batches["passes"])
+    assert views.cached_images == plain["several sizes"].cached_images
+
+
 def compare_loaders(both: Any, options: dict[str, Any]) -> None:
     ours, others = both(**options)
     for _ in range(2 if "cache" in options else 1):

@@ -129,18 +129,17 @@ def test_bent_points_go_to_the_source_and_back(discs: da.CocoReader) -> None:
 
 
 def test_boxes_onto_a_bent_view_are_hulls_of_bent_sides(discs: da.CocoReader) -> None:
-    """A lens bends the sides of a centered box outwards most in their middles."""
+    """A lens pulls corners inwards more than the middles of the sides, which then decide the box."""
     plain = [da.Resize((300, 400))]
-    recipes = {"weak": plain, "strong": [*plain, da.OpticalDistortion((-0.25, -0.25), **FILL)]}
+    recipes = {"weak": plain, "strong": [*plain, da.OpticalDistortion((0.25, 0.25), **FILL)]}
     weak, strong = views_of(discs, recipes).values()
     boxes = torch.tensor([[[100.0, 75, 300, 225]]] * 8)
     middles = torch.tensor([[[200.0, 75], [300, 150], [200, 225], [100, 150]]] * 8)
     x, y = weak.map_points(middles, strong).unbind(-1)
     hulls = weak.map_boxes(boxes, strong)[:, 0]
     corners = weak.map_points(torch.tensor([[[100.0, 75], [300, 225]]] * 8), strong)
-    assert (hulls[:, 0] <= x[:, 3] + 0.01).all()
-    assert (hulls[:, 3] >= y[:, 2] - 0.01).all()
-    assert (corners[:, 0].min(-1).values > 0).all()
+    assert (hulls - torch.stack([x[:, 3], y[:, 0], x[:, 1], y[:, 2]], -1)).abs().max() < 0.01
+    assert (corners[:, 0] - hulls[:, :2]).min() > 1
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +182,8 @@ def _wide(mask: Tensor) -> Tensor:
     return torch.nn.functional.max_pool2d(mask[None].float(), 5, 1, 2)[0] > 0
 
 
-def test_padding_and_fill_have_no_mask(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [da.RandomSizeCrop(40, 50, None), da.RandomZoomOut(p=1, min_ratio=1.5, **FILL)])
+def test_padding_and_fill_have_no_mask(tmp_path: Path, first: da.Op) -> None:
     """A wide image and a high one: the second, rotated view shows fill around, and both are padded."""
     content: dict[str, Any] = {"annotations": [], "categories": [{"id": 1, "name": "a"}]}
     sizes = {1: (60, 100), 2: (100, 60)}
@@ -195,9 +195,9 @@ def test_padding_and_fill_have_no_mask(tmp_path: Path) -> None:
         Image.fromarray(np.full((*size, 3), 255, np.uint8)).save(tmp_path / f"{number}.png")
     (tmp_path / "a.json").write_text(json.dumps(content))
     reader = da.CocoReader(tmp_path, tmp_path / "a.json")
-    rotation, crop = da.RandomRotation((30, 30), expand=True, **FILL), da.RandomSizeCrop(40, 50, None)
+    rotation = da.RandomRotation((30, 30), expand=True, **FILL)
     recipes = {
-        "weak": [crop, da.RandomShortestSize((48,), 96)],
+        "weak": [first, da.RandomShortestSize((48,), 96)],
         "strong": [rotation, da.RandomShortestSize((64,), 128)],
     }
     weak, strong = views_of(reader, recipes, train=False).values()
@@ -208,7 +208,7 @@ def test_padding_and_fill_have_no_mask(tmp_path: Path) -> None:
     for index, (moved,) in enumerate(weak.map_masks(everywhere, strong)):
         bright = strong.images[index, 0] > 127
         cropped = ((in_weak[index] > 0) & (in_weak[index] < weak.image_size[index].flip(0))).all(-1)
-        assert cropped.sum() < 0.9 * bright.sum() < 0.8 * bright.numel()
+        assert bright.sum() < 0.8 * bright.numel()
         assert moved.sum() > 0.2 * bright.sum()
         wrong = moved ^ (bright & cropped)
         assert not (wrong & (_wide(bright) == ~_wide(~bright))).any()

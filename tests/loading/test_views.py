@@ -57,7 +57,7 @@ def test_the_first_view_is_what_a_loader_of_its_recipe_gives(
 
 @pytest.mark.parametrize("name", ["ssd", *slow("several sizes", "affine", "mixing")])
 def test_every_view_is_replayed_by_a_loader_of_its_recipe(folder: Folder, name: str, device: str) -> None:
-    recipes = {"weak": WEAK, "other": RECIPES[name], "turned": TURNED}
+    recipes = {"other": RECIPES[name], "weak": WEAK, "turned": TURNED}
     views = loader(folder, recipes, device=device, return_params=True)
     plain = {view: loader(folder, ops, device=device, return_params=True) for view, ops in recipes.items()}
     for batches in views:

@@ -56,6 +56,8 @@ PICTURES = {README: REPOSITORY / "docs/sheet.jpg"} | {
     REPOSITORY / f"docs/{name}.md": REPOSITORY / f"docs/{name}.jpg" for name in ("masks", "points")
 }
 """The image that a command of each document draws."""
+DRAWN_IN_PYTHON = {REPOSITORY / "docs/views.md": REPOSITORY / "docs/views.jpg"}
+"""The image that a Python block of a document draws."""
 
 GUIDES = [README, *sorted(REPOSITORY.glob("docs/*.md"))]
 """The documents for users."""
@@ -120,6 +122,7 @@ def test_a_document_runs_and_trains(path: Path, folder: Path) -> None:
     """Blocks and commands that train, too: an epoch of two images, batches of one image."""
     skip_without_torchvision()
     assert run_document(path, not_run=NOT_RUN, train=True) == path.read_text(), WRITE_AGAIN
+    assert path not in DRAWN_IN_PYTHON or is_drawn(DRAWN_IN_PYTHON[path]), WRITE_AGAIN
     if any("evaluate" in block.kind for block in blocks(path.read_text())):
         found = json.loads((folder / "detections.json").read_text())
         assert set(found[0]) == {"image_id", "category_id", "bbox", "score"}
@@ -441,6 +444,7 @@ def write_again() -> None:
         for path in RUNNABLE:
             os.chdir(shutil.copytree(Path(folder, "first"), Path(folder, name_of(path))))
             path.write_text(run_document(path, not_run=NOT_RUN))
-            if path in PICTURES and not is_drawn(PICTURES[path]):
-                shutil.copyfile(PICTURES[path].name, PICTURES[path])
+            picture = {**PICTURES, **DRAWN_IN_PYTHON}.get(path)
+            if picture and not is_drawn(picture):
+                shutil.copyfile(picture.name, picture)
         os.chdir(REPOSITORY)
