@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
@@ -88,6 +88,12 @@ def listed(ops: Iterable[Op] | Stages) -> tuple[Op, ...]:
     """Return the ops of a recipe. Raises TypeError for what is not a list of them."""
     if isinstance(ops, Stages):
         raise TypeError("Stages are for a Loader: give the ops of an epoch, stages.at(epoch)")
+    if isinstance(ops, Mapping):
+        names = ", ".join(map(repr, ops))
+        raise TypeError(
+            f"a recipe is a list of ops, got a dict of {names}: only a Loader takes one, with a recipe for each view, "
+            "which may be Stages"
+        )
     if isinstance(ops, str) or not isinstance(ops, Iterable):
         raise TypeError(f"a recipe is a list of ops, such as da.presets.ssd300(), got {ops!r}")
     ops = tuple(ops)

@@ -283,6 +283,15 @@ def test_views_that_are_refused(folder: Folder, name: str) -> None:
         loader(folder, recipes)
 
 
+def test_views_belong_into_a_loader_and_stages_into_them() -> None:
+    message = (
+        "got a dict of 'weak', 'strong': only a Loader takes one, with a recipe for each view, which may be Stages"
+    )
+    for call in (lambda: da.Stages([(0, VIEWS)]), lambda: da.Compose(VIEWS)):  # type: ignore[list-item, arg-type]
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
 @pytest.mark.parametrize("wrong", [{"weak": {"a": WEAK}}, {"weak": RESIZE}, {"weak": "flip"}])
 def test_a_view_that_is_not_a_recipe(folder: Folder, wrong: Any) -> None:
     with pytest.raises(TypeError, match=re.escape("a recipe is a list of ops")):
