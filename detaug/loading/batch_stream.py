@@ -199,8 +199,12 @@ class BatchStream:
         """Build the batch, or that of each view, without stand-ins; None if it has no other images."""
         if not plan.wanted.any():
             return None
-        batches = [self._batch_of(view, plan, of_view, maps) for view, of_view in enumerate(images)]
-        return batches[0] if self._views is None else dict(zip(self._views, batches, strict=True))
+        if self._views is None:
+            return self._batch_of(0, plan, images[0], maps)
+        batches: dict[str, Batch | ClipBatch] = {}
+        for view, name in enumerate(self._views):  # a comprehension is a frame before Python 3.12, for warnings
+            batches[name] = self._batch_of(view, plan, images[view], maps)
+        return batches
 
     def _batch_of(self, view: int, plan: BatchPlan, images: Tensor, maps: MapsOfImages) -> Batch | ClipBatch:
         indices, (params, targets, canvas), flow_of = plan.indices, plan.views[view], self._flows[view]

@@ -56,7 +56,7 @@ class FixedRows:
             f"max_boxes={self.rows} is less than the {shown} boxes that image_id {image_ids[image]} shows: the "
             "largest of each image stay, batch.boxes_left_out counts the others, and this is said once; give a larger "
             "max_boxes",
-            stacklevel=6,
+            stacklevel=7,
         )
 
 
