@@ -32,6 +32,7 @@ from detaug.outputs.summary import Summary
 _DECIMALS = 6  # of a pixel and of a degree
 _CROWD = "is_crowd"
 """The attribute of crowds, by which CVAT's own COCO JSON file has them, too."""
+_OF_CATEGORIES = frozenset({"keypoints", "skeleton"})
 
 Element = tuple[str, str]
 """Its tag, and its attributes as text."""
@@ -78,7 +79,7 @@ def coco_to_cvat(
         findings.append(Finding(str(export.source), "key-dropped", before=[f"annotations.{key}", lost], note=note))
     counts = (Finding(str(export.source), kind, count=count) for kind, count in text.counts.items() if count)
     known = SHAPE_KEYS | frozenset(text.columns)
-    findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known, frozenset({"tags"}))]
+    findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known, frozenset({"tags"}), _OF_CATEGORIES)]
     export.stop_on_errors(rows, findings)
     file, image_folder = export.folder / "annotations.xml", export.folder / "images"
     with export.writing(findings):

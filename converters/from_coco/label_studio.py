@@ -94,7 +94,8 @@ def coco_to_label_studio(
         note = f"annotations.corners, in {lost:,} of its rows, are beside a polygon"
         findings.append(Finding(str(export.source), "key-dropped", before=["annotations.corners", lost], note=note))
     known = SHAPE_KEYS | frozenset(tasks.columns) | ({_SCORE} if tasks.has_scores else frozenset())
-    findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known), *shapes.unordered_points()]
+    findings += [*faults, *counts, *clipped(rows), *dropped_keys(rows, known, of_categories=frozenset({"keypoints"}))]
+    findings += shapes.unordered_points()
     export.stop_on_errors(rows, findings)
     names = [*map(joined_spaces, rows.table.categories.values())]
     file, classes = export.folder / "tasks.json", export.folder / "classes.txt"

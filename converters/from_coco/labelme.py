@@ -105,7 +105,8 @@ def coco_to_labelme(
     labels = export.folder / "labels.txt"
     texts[labels] = "".join(f"{joined_spaces(name)}\n" for name in rows.table.categories.values())
     findings += [*faults, *([Finding(str(export.source), "box-outline", count=own_boxes)] if own_boxes else [])]
-    findings += [*clipped(rows), *dropped_keys(rows, SHAPE_KEYS | shapes.columns, frozenset({"flags"}))]
+    of_objects, of_images, of_categories = SHAPE_KEYS | shapes.columns, frozenset({"flags"}), frozenset({"keypoints"})
+    findings += [*clipped(rows), *dropped_keys(rows, of_objects, of_images, of_categories)]
     findings += shapes.unordered_points()
     export.stop_on_errors(rows, findings)
     with export.writing(findings):

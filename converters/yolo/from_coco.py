@@ -12,7 +12,7 @@ from detaug.coco.key_points import Pairs
 from detaug.coco.rows import clipped, dropped_keys
 from detaug.converters.export.folder_export import FolderExport, folder_export
 from detaug.converters.yolo.files import label_file, load_yaml
-from detaug.converters.yolo.label_rows import KEYS, LabelRows, label_rows, label_text
+from detaug.converters.yolo.label_rows import KEYS, OF_CATEGORIES, LabelRows, label_rows, label_text
 from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError
 from detaug.files.atomic import write_atomically
@@ -125,7 +125,9 @@ def _read(export: FolderExport, task: YoloTask, flip_pairs: Pairs | None) -> tup
     except ConversionError as error:  # nothing of the task is left, perhaps since those that have it are invalid
         export.stop_on_errors(rows, [*findings, *error.findings])
         raise
-    return written, [*findings, *written.findings, *clipped(rows), *dropped_keys(rows, KEYS[task])]
+    of_categories = frozenset(key for key, name in OF_CATEGORIES.items() if name in written.yaml)
+    dropped = dropped_keys(rows, KEYS[task], of_categories=of_categories)
+    return written, [*findings, *written.findings, *clipped(rows), *dropped]
 
 
 def _data_yaml(path: Path, split: str, names: list[str], more: dict[str, Any]) -> str:

@@ -36,6 +36,8 @@ KEYS: dict[YoloTask, frozenset[str]] = {
     "obb": frozenset({"corners", "segmentation", "area"}),
 }
 """The keys of annotations that rows of a task have a place for."""
+OF_CATEGORIES = {"keypoints": "kpt_names", "flip_idx": "flip_idx"}
+"""Keys of categories, and those of data.yaml that have them."""
 
 
 class LabelRows(NamedTuple):

@@ -16,6 +16,7 @@ from detaug.arrays import Bools, Ints
 from detaug.coco.examine import examine_file
 from detaug.coco.repair import REPAIRS
 from detaug.coco.table import Table
+from detaug.coco.unused_parents import NO_PARENT
 from detaug.coco.writer import ANNOTATION_FILE, TOOL_ID
 from detaug.errors import AnnotationError, ConversionError
 from detaug.files.text import is_plain, is_utf8, joined_spaces
@@ -24,6 +25,7 @@ from detaug.findings.finding import Finding, shown
 
 _IMAGE_KEYS = frozenset({"id", "file_name", "width", "height", ANNOTATION_FILE, TOOL_ID})
 _BOX_KEYS = frozenset({"id", "image_id", "category_id", "bbox", "area", "iscrowd", TOOL_ID})
+_CATEGORY_KEYS = frozenset({"id", "name"})
 _OUTLINES = "segmentation", "corners"
 _UNUSED_IDS = frozenset({"annotation-id", "annotation-id-repeated"})  # conversions assign new ones, or none
 _NO_FAULTS = _UNUSED_IDS.union(REPAIRS)
@@ -158,13 +160,17 @@ def clipped(rows: CocoRows) -> Iterator[Finding]:
 
 
 def dropped_keys(
-    rows: CocoRows, supported: frozenset[str] = frozenset(), of_images: frozenset[str] = frozenset()
+    rows: CocoRows,
+    supported: frozenset[str] = frozenset(),
+    of_images: frozenset[str] = frozenset(),
+    of_categories: frozenset[str] = frozenset(),
 ) -> Iterator[Finding]:
     """Yield a finding, with the number of rows, for each key with a value that the other format has no place for.
 
-    supported: keys of annotations that it has a place for. of_images: those of images.
+    supported: keys of annotations that it has a place for. of_images, of_categories: those of images and categories.
     """
-    counts: Counter[str] = Counter()
+    categories = rows.table.coco.document["categories"]
+    counts = Counter(f"categories.{key}" for row in categories for key in _keys_with_value(row) - of_categories)
     known = _IMAGE_KEYS | of_images, _BOX_KEYS | supported
     for where, positions, keys in zip(("images", "annotations"), (rows.images, rows.boxes), known, strict=True):
         for position in positions.tolist():
@@ -178,6 +184,15 @@ def dropped_keys(
         lost = "is not its box's and becomes it" if key == "annotations.area" else "has no place in the other format"
         note = f"{key}, in {count:,} of its rows, {lost}"
         yield Finding(str(rows.table.path), "key-dropped", before=[key, count], note=note)
+
+
+def _keys_with_value(category: dict[str, Any]) -> set[str]:
+    """Return the keys of a category, beside its name, that say something."""
+    keys = {key for key, value in category.items() if _has_value(key, value)} - _CATEGORY_KEYS
+    parent = category.get("supercategory")
+    if isinstance(parent, str) and (parent in NO_PARENT or parent == category["name"]):
+        keys.discard("supercategory")
+    return keys
 
 
 def _has_value(key: str, value: Any) -> bool:

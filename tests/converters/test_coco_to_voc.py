@@ -282,6 +282,7 @@ def test_keys_that_voc_does_not_have_are_counted(tmp_path: Path) -> None:
         ["annotations.area", 1],
         ["annotations.score", 1],
         ["annotations.segmentation", 2],
+        ["categories.supercategory", 1],
         ["images.license", 3],
     ]
     assert "annotations.area, in 1 of its rows, is not its box's and becomes it" in str(summary.findings[0])
@@ -293,6 +294,7 @@ def test_keys_that_voc_does_not_have_are_counted(tmp_path: Path) -> None:
 def test_an_area_that_is_not_the_boxs_is_reported(tmp_path: Path, area: object, lost: int) -> None:
     content = change("annotations", bbox=[10, 10, 20, 30], area=area)
     content["images"] = [{key: value for key, value in row.items() if key != "license"} for row in content["images"]]
+    content["categories"] = [{key: row[key] for key in ("id", "name")} for row in content["categories"]]
     assert converted(content, tmp_path)[1].kind_counts.get("key-dropped", 0) == lost
 
 

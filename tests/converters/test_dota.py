@@ -119,7 +119,7 @@ def test_from_coco(tmp_path: Path) -> None:
     content["annotations"][0] |= {"segmentation": [[50, 10, 55, 15, 70, 30, 60, 40, 45, 25, 40, 20]], "difficult": 1}
     images = write_images(tmp_path / "images")
     summary = coco_to_dota(write(tmp_path / "a.json", content), tmp_path / "dota", images=images)
-    assert summary.kind_counts == {"outline-missing": 1, "key-dropped": 1}
+    assert summary.kind_counts == {"outline-missing": 1, "key-dropped": 2}
     first, second = (tmp_path / "dota/labelTxt/a.txt").read_text().splitlines()
     assert second == "40 10 60 10 60 40 40 40 cat 0"
     numbers = np.array(first.split()[:8], float).reshape(4, 2).tolist()

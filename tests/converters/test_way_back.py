@@ -148,7 +148,7 @@ def test_labelme(tmp_path: Path, with_images: str) -> None:
     for name, rows in expected.items():
         assert same(rows, found[name]), (name, rows, found[name])
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
-    assert kinds(summary) == {"points-order": 1}
+    assert kinds(summary) == {"key-dropped": 1, "points-order": 1}  # the skeleton
     assert (tmp_path / "out dir/sub dir/b & <c>.jpg").is_symlink() == (with_images == "link")
     written = json.loads((tmp_path / "out dir/sub dir/ö/b.json").read_bytes())
     assert (tmp_path / "out dir/sub dir/ö" / written["imagePath"]).is_file()
@@ -188,7 +188,7 @@ def test_label_studio(tmp_path: Path, with_images: str) -> None:
     for name, rows in expected.items():
         assert same(rows, found[name]), (name, rows, found[name])
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
-    assert kinds(summary) == {"rings-joined": 1, "key-dropped": 1, "points-order": 1}
+    assert kinds(summary) == {"rings-joined": 1, "key-dropped": 2, "points-order": 1}
     config = ET.parse(tmp_path / "out dir/label_config.xml").getroot()
     assert [label.get("value") for label in config.iterfind("RectangleLabels/Label")] == [*CLASSES]
     tasks = json.loads((tmp_path / "out dir/tasks.json").read_bytes())
@@ -236,10 +236,10 @@ def test_csv(tmp_path: Path, style: str) -> None:
     )
     if style == "tensorflow":
         assert expected.pop("empty.jpg") == []
-        assert kinds(summary) == {"image-without-row": 1, "key-dropped": 4}
+        assert kinds(summary) == {"image-without-row": 1, "key-dropped": 6}
     else:
         expected["sub dir/b & <c>.jpg"] = [row for row in expected["sub dir/b & <c>.jpg"] if not row["iscrowd"]]
-        assert kinds(summary) == {"crowd-dropped": 1, "key-dropped": 6}
+        assert kinds(summary) == {"crowd-dropped": 1, "key-dropped": 8}
     assert same(expected, found)
     assert [row["name"] for row in again["categories"]] == [*CLASSES]
 
@@ -248,6 +248,7 @@ def test_csv(tmp_path: Path, style: str) -> None:
 def test_any_boxes_come_back(tmp_path: Path, convert: Callable[..., Summary]) -> None:
     chance = np.random.default_rng(1)
     content = everything() | {"annotations": []}
+    content["categories"] = without_points(content)
     for number in range(200):
         x, y = chance.uniform(0, 60, 2)
         box = [round(float(value), int(chance.integers(0, 7))) for value in (x, y, *chance.uniform(0.5, 20, 2))]
@@ -259,10 +260,16 @@ def test_any_boxes_come_back(tmp_path: Path, convert: Callable[..., Summary]) ->
     assert kinds(summary) == {}
 
 
+def without_points(content: Document) -> list[dict[str, Any]]:
+    """Return the categories without the names and the skeleton of keypoints."""
+    return [{key: row[key] for key in ("id", "name")} for row in content["categories"]]
+
+
 def lost(tmp_path: Path, convert: Callable[..., Summary], *annotations: dict[str, Any]) -> dict[str, int]:
     """Return what is counted for a JSON file of these annotations."""
     tmp_path.mkdir()
     content = everything() | {"annotations": [*annotations]}
+    content["categories"] = without_points(content)
     return kinds(convert(write(tmp_path / "a.json", content), tmp_path / "out"))
 
 
@@ -296,6 +303,39 @@ def test_the_area_of_a_box_is_counted(tmp_path: Path, convert: Callable[..., Sum
     content["annotations"] = [annotation(1, 1, 1, [10, 10, 20, 30], area=310, **points)]
     summary = convert(write(tmp_path / "a.json", content), tmp_path / "out")
     assert ["annotations.area", 1] in [finding.before for finding in summary.findings]
+
+
+KEPT_OF_CATEGORIES: list[tuple[Callable[..., Summary], dict[str, Any], set[str]]] = [
+    (coco_to_labelme, {}, {"keypoints"}),
+    (coco_to_cvat, {}, {"keypoints", "skeleton"}),
+    (coco_to_label_studio, {}, {"keypoints"}),
+    (coco_to_csv, {}, set()),
+    (coco_to_voc, {}, set()),
+    (coco_to_dota, {}, set()),
+    (coco_to_yolo, {}, set()),
+    (coco_to_yolo, {"task": "pose"}, {"keypoints", "flip_idx"}),
+]
+
+
+@pytest.mark.parametrize(("convert", "options", "kept"), KEPT_OF_CATEGORIES)
+def test_keys_of_categories_without_a_place_are_counted(
+    tmp_path: Path, convert: Callable[..., Summary], options: dict[str, Any], kept: set[str]
+) -> None:
+    content = everything()
+    points = {"keypoints": ["nose", "tail"], "skeleton": [[1, 2]], "flip_idx": [0, 1]}
+    content["categories"] = [
+        {"id": 1, "name": "fish", "supercategory": "animal", **points},
+        {"id": 2, "name": "ship", "supercategory": "vehicle", "color": [1, 2, 3], "isthing": 0},
+        {"id": 3, "name": "none", "supercategory": "none"},  # these two say nothing
+        {"id": 4, "name": "self", "supercategory": "self"},
+    ]
+    content["annotations"] = [annotation(1, 1, 1, [10, 10, 20, 30], keypoints=[20, 20, 2, 25, 25, 2])]
+    summary = convert(write(tmp_path / "a.json", content), tmp_path / "out", **options)
+    before = (finding.before for finding in summary.findings if finding.kind == "key-dropped")
+    counts = {name: count for name, count in before if name.startswith("categories.")}  # type: ignore[misc]
+    lost = {key: 1 for key in points if key not in kept} | {"supercategory": 2, "color": 1}
+    assert counts == {f"categories.{key}": count for key, count in lost.items()}
+    assert "categories.supercategory" in str(summary)
 
 
 def test_groups_of_cvat(tmp_path: Path) -> None:

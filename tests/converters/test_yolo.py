@@ -612,7 +612,7 @@ def test_crowds_and_keys_are_left_out_and_counted(tmp_path: Path) -> None:
     content["annotations"][1] |= {"difficult": 1, "pose": "Unspecified", "truncated": 0}
     output, summary = exported(content, tmp_path)
     assert (output / "labels/train/a.txt").read_text() == "0 0.5 0.3125 0.2 0.375\n"
-    assert summary.kind_counts == {"crowd-dropped": 1, "key-dropped": 2}
+    assert summary.kind_counts == {"crowd-dropped": 1, "key-dropped": 3}
     assert summary.findings[1].before == ["annotations.difficult", 1]
 
 
