@@ -101,7 +101,7 @@ def verify_onnx(
     session = onnxruntime.InferenceSession(str(Path(file)), providers=["CPUExecutionProvider"])
     count = session.get_inputs()[0].shape[0]
     batch_size = count if isinstance(count, int) else batch_size
-    reader = CocoReader(images, annotations, **READS[trained.finds])
+    reader = CocoReader(images, annotations, unused_parents=trained.unused_parents, **READS[trained.finds])
     if reader.class_names != trained.class_names:
         ours, theirs = listed(trained.class_names[1:]), listed(reader.class_names[1:])
         raise InputError(f"the model finds the classes {ours}, and {annotations} has {theirs}; {SAME_CLASSES}")

@@ -109,8 +109,12 @@ class ClassMap:
     @property
     def rule(self) -> str:
         """Return text that differs where the same files have other values, or cannot be maps."""
-        table = None if self._numbers is None else sorted(self._numbers.items())
-        return repr((self.ignore, table, self._has_colors, None if self.classes is None else len(self.classes)))
+        return repr((self.numbering, None if self.classes is None else len(self.classes)))
+
+    @property
+    def numbering(self) -> tuple[Any, ...]:
+        """Return what is equal for two maps in whose files a number, or a color, means the same."""
+        return self.ignore, None if self._numbers is None else sorted(self._numbers.items()), self._has_colors
 
     def class_name(self, number: int) -> str:
         """Return the name of a class: its number, if `classes` has none."""

@@ -14,6 +14,7 @@ from typing import Any
 from detaug.coco.classes_and_images import read_class_names
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically, write_json
+from detaug.findings.finding import listed, shown
 from detaug.maps.kinds import PRESETS, ClassMap, DepthMap, MapKind, PanopticMap
 
 KINDS: Mapping[str, type[MapKind]] = {"classes": ClassMap, "depth": DepthMap, "panoptic": PanopticMap}
@@ -94,6 +95,31 @@ def map_text(name: str, kind: ClassMap, folder: Path) -> str:
         keys = [",".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in kind.table]
         write_json(settings["table"], dict(zip(keys, kind.table.values(), strict=True)))
     return ",".join([f"{name}={os.fspath(kind.folder)}", *(f"{key}={value}" for key, value in settings.items())])
+
+
+def refuse_other_classes(kind: ClassMap, trained: ClassMap, what: str) -> None:
+    """Raise InputError for maps whose numbers may mean other classes than those that a model was trained with.
+
+    The names of the classes must be the same, if `kind` has some, and the numbers in the files must mean the same,
+    unless it has both names and a table of its own. `what`: what has the maps, for the message.
+    """
+    classes, own = trained.classes or (), kind.classes
+    if own is not None and tuple(own) != tuple(classes):
+        raise InputError(
+            f"{what} has the classes {listed(own)}, and the model those of its training, {listed(classes)}; give the "
+            "map these, in their order, with classes="
+        )
+    if kind.numbering != trained.numbering and (kind.table is None or own is None):
+        raise InputError(
+            f"{what} has {_numbering_text(kind)}, and the model was trained with {_numbering_text(trained)}: a number "
+            "in a file would mean another class; give the map the same, or, if its files have other numbers for the "
+            "classes of the training, their table= and classes="
+        )
+
+
+def _numbering_text(kind: ClassMap) -> str:
+    table = dict(kind.table) if isinstance(kind.table, Mapping) else kind.table
+    return f"ignore={kind.ignore} and {'no table' if table is None else f'table={shown(table)}'}"
 
 
 def _settings(kind: ClassMap) -> dict[str, Any]:

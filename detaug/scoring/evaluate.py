@@ -176,10 +176,7 @@ def evaluate_model(
             f"{os.fspath(model)} finds the class of each pixel, which a map is compared with; give it: --map "
             "semantic=FOLDER, in Python evaluate_semantic"
         )
-    reader = CocoReader(images, annotations, **READS[trained.finds])
-    if reader.class_names != trained.class_names:  # those of a training with --unused-parents drop
-        without = CocoReader(images, annotations, unused_parents="drop", **READS[trained.finds])
-        reader = without if without.class_names == trained.class_names else reader
+    reader = CocoReader(images, annotations, unused_parents=trained.unused_parents, **READS[trained.finds])
     if reader.class_names != trained.class_names:
         raise InputError(
             f"{os.fspath(model)} finds the classes {listed(trained.class_names[1:])}, and {os.fspath(annotations)} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,11 @@ from detaug.evaluation.pycoco import score_text
 from detaug.evaluation.semantic import SemanticCounts, SemanticMetrics
 from detaug.files.atomic import write_json
 from detaug.files.paths import PathLike
-from detaug.findings.finding import counted, listed, short_name
+from detaug.findings.finding import counted, short_name
 from detaug.loading.loader import Loader
 from detaug.machine.parallel import Progress
 from detaug.maps.kinds import ClassMap
+from detaug.maps.named import refuse_other_classes
 from detaug.outputs.guards import output_files
 from detaug.scoring.reports import file_names, most_confused, without_nan
 from detaug.sheets import maps_sheet
@@ -115,18 +116,16 @@ def evaluate_semantic(
 ) -> SemanticEvaluation:
     """Score a model.pt of `detaug train` that finds the class of each pixel, in the pixels of the maps.
 
-    `map`: of the images; with names of classes, they must be those of the model. `draw`: the number of images, evenly
-    spaced, whose found classes are kept in `SemanticEvaluation.drawn`. Raises InputError for other classes, and for
-    images that have no pixel of a known class.
+    `map`: of the images; with names of classes, they must be those of the model, and its numbers must mean what they
+    mean in the maps of the training: `ignore` and `table` are the same, or it has both a table and names. `draw`: the
+    number of images, evenly spaced, whose found classes are kept in `SemanticEvaluation.drawn`. Raises InputError for
+    other classes, and for images that have no pixel of a known class.
     """
     trained = load_model(model, device)
     if trained.finds != "semantic":
         raise InputError(f"{os.fspath(model)} finds boxes, and a map is of pixels: leave --map out")
-    if map.classes is not None and tuple(map.classes) != trained.class_names:
-        raise InputError(
-            f"{os.fspath(model)} finds the classes {listed(trained.class_names)}, and the map has "
-            f"{listed(map.classes)}; give it those of the training, in their order: --map semantic=FOLDER,classes=..."
-        )
+    of_training = trained.map or replace(map, classes=trained.class_names)  # an older file does not have it
+    refuse_other_classes(map, of_training, f"the map {os.fspath(map.folder)}")
     reader = CocoReader(images, annotations, maps={MAP: map})
     chosen = np.linspace(0, len(reader) - 1, min(draw, len(reader))).astype(int)
     ids = {*reader.image_ids[chosen].tolist()}

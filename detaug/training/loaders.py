@@ -18,6 +18,7 @@ from detaug.errors import InputError
 from detaug.findings.finding import counted, listed
 from detaug.loading.loader import Loader
 from detaug.maps.kinds import ClassMap
+from detaug.maps.named import refuse_other_classes
 from detaug.ops.color_ops import RandomPhotometricDistort
 from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
@@ -221,6 +222,8 @@ def read_of_data(options: TrainOptions) -> OfData:
     """
     if options.map is not None:
         assert options.map.classes is not None, "the options have been checked"
+        if options.val_map is not None:
+            refuse_other_classes(options.val_map, options.map, f"the map {options.val_map.folder} of the evaluation")
         return OfData(tuple(options.map.classes), 0)
     finds = MODELS[options.model].finds
     train = _of_reader(read_train(options), finds)

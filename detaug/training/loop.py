@@ -36,7 +36,7 @@ from detaug.training.loaders import evaluation_resize, make_train_loader, make_v
 from detaug.training.metrics_log import read_metrics
 from detaug.training.model_table import MODELS, READS, Detector
 from detaug.training.options import TrainOptions
-from detaug.training.predict import code_to_predict, keypoints_entry
+from detaug.training.predict import code_to_predict, keypoints_entry, map_entry
 from detaug.training.pretrained import pretrained_file
 from detaug.training.processes import is_first_rank, process_group
 from detaug.training.progress import Bar, TrainingProgress
@@ -322,6 +322,8 @@ def _write_model(training: Training, name: str) -> None:
             "std": detector.std,
             "class_names": training.class_names,
             "versions": versions(),
+            "unused_parents": training.options.unused_parents,
+            **map_entry(training.options.map),
             **keypoints_entry(training.loader.reader.shapes.keypoints),
         }
         write_torch_file(content, training.options.output / name)

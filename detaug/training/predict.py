@@ -30,12 +30,14 @@ from detaug.loading.batch import Batch
 from detaug.loading.batch_shapes import marks_of_classes
 from detaug.loading.devices import resolve_device
 from detaug.loading.source_pixels import move_boxes, move_masks, move_points
+from detaug.maps.kinds import ClassMap
 from detaug.ops.normalize import Normalize
 from detaug.ops.op import Op
 from detaug.ops.resize import Resize
 from detaug.samples.images import read_image
 from detaug.samples.samples import batch
 from detaug.sheets import Detections
+from detaug.sources.coco_reader import UnusedParents
 from detaug.tiles.windows import check_grid, plan_tiles
 from detaug.training.detectors import images_for, make_detector, place_model
 from detaug.training.loaders import make_resize
@@ -73,6 +75,10 @@ class TrainedModel:
     finds: Finds = "bbox"
     """What it finds beside boxes: "segm" masks, "keypoints" keypoints, "rotated" corners, "bbox" nothing else; or, in
     the place of objects, "semantic": the class of each pixel."""
+    unused_parents: UnusedParents = "keep"
+    """That of the training: whether its labels leave out categories that only group others, see `CocoReader`."""
+    map: ClassMap | None = None
+    """Of "semantic": what numbers in the files of the training's maps mean. Its folder is "". None: not known."""
 
     def predict(
         self,
@@ -216,6 +222,17 @@ def keypoints_entry(key_points: KeyPoints | None) -> dict[str, Any]:
     return {"keypoints": entry | {"swapped": key_points.swapped.tolist(), "flips_unknown": key_points.flips_unknown}}
 
 
+def map_entry(map: ClassMap | None) -> dict[str, Any]:
+    """Return the entry of model.pt for what the numbers in the files of maps mean, {} without maps."""
+    if map is None:
+        return {}
+    table: Any = map.table
+    if isinstance(table, Mapping):  # of plain numbers, which `read_torch_file` takes
+        keys = (tuple(int(band) for band in key) if isinstance(key, tuple) else int(key) for key in table)
+        table = dict(zip(keys, [int(value) for value in table.values()], strict=True))
+    return {"map": {"ignore": int(map.ignore), "table": table}}
+
+
 def _read_keypoints(entry: dict[str, Any] | None) -> KeyPoints | None:
     """Return what `keypoints_entry` made an entry of."""
     if entry is None:
@@ -265,7 +282,17 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
         size = content["size"]
         resize = make_resize(int(size) if isinstance(size, int) else (int(size[0]), int(size[1])))
     ops = (resize, Normalize(detector.mean, detector.std))
-    return TrainedModel(place_model(detector.model, chosen).eval(), ops, class_names, chosen, keypoints, finds)
+    of_map = content.get("map")  # so has no file of 0.2.0 or before, as no `unused_parents`
+    return TrainedModel(
+        place_model(detector.model, chosen).eval(),
+        ops,
+        class_names,
+        chosen,
+        keypoints,
+        finds,
+        content.get("unused_parents", "keep"),
+        None if of_map is None else ClassMap("", classes=class_names, **of_map),
+    )
 
 
 def code_to_predict(model: Path, image: Path, finds: Finds) -> str:

@@ -24,6 +24,7 @@ from detaug.errors import DataError, InputError
 from detaug.scoring import evaluate_maps, evaluate_semantic, predict_maps, semantic, write_page
 from detaug.training import load_model
 from detaug.training import predict as predict_module
+from detaug.training.predict import map_entry
 
 Model = tuple[Path, Path]
 
@@ -130,14 +131,58 @@ def test_the_page_the_report_and_the_sheet(made: Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        (("ground", "blue", "red"), "finds the classes ground, red, blue, and the map has ground, blue, red"),
-        (NAMES[:2], "give it those of the training, in their order"),
+        (
+            ("ground", "blue", "red"),
+            "masks has the classes ground, blue, red, and the model those of its training, ",
+        ),
+        (NAMES[:2], "give the map these, in their order, with classes="),
     ],
 )
 def test_other_classes_are_refused(made: Model, classes: tuple[str, ...], message: str) -> None:
     root, model = made
     with pytest.raises(InputError, match=message):
         evaluate_semantic(model, root / "all.json", root / "images", da.ClassMap("masks", classes=classes))
+
+
+def shifted(tmp_path: Path, root: Path, shift: int) -> Path:
+    """Write the maps with numbers that are higher by `shift`, but for what is ignored."""
+    for number, true in enumerate(truth(root)):
+        Image.fromarray(np.where(true == IGNORED, true, true + np.uint8(shift))).save(tmp_path / f"{number}.png")
+    return tmp_path
+
+
+TABLE = {1: 0, 2: 1, 3: 2, IGNORED: IGNORED}
+
+
+def test_maps_whose_numbers_mean_other_classes_are_refused(made: Model, tmp_path: Path) -> None:
+    """Where class 0 is 1 in the files, scores without its table are wrong, and nobody sees it."""
+    root, plain = made
+    folder = shifted(tmp_path, root, 1)
+    wanted = evaluate_semantic(plain, root / "all.json", root / "images", da.ClassMap("masks"), device="cpu")
+    content = torch.load(plain, weights_only=True) | map_entry(da.ClassMap("", table=TABLE, classes=NAMES))
+    model = tmp_path / "model.pt"
+    torch.save(content, model)
+
+    def scored(**settings: Any) -> NDArray[Any]:
+        map = da.ClassMap(folder, **settings)
+        return evaluate_semantic(model, root / "all.json", root / "images", map, device="cpu").confusion
+
+    numbers = re.escape("the model was trained with ignore=255 and table={1: 0, 2: 1, 3: 2, 255: 255}")
+    for settings in ({}, {"classes": NAMES}, {"table": {**TABLE, 3: 0}}, {"table": TABLE, "ignore": 0}):
+        with pytest.raises(InputError, match=numbers):
+            scored(**settings)
+    with pytest.raises(InputError, match="has ignore=255 and no table"):
+        scored()
+    for settings in ({"table": TABLE}, {"table": TABLE, "classes": NAMES}):  # the remedy
+        assert scored(**settings).tolist() == wanted.confusion.tolist()
+    own = {number: number for number in (*range(3), IGNORED)}  # files of other numbers, with both
+    again = da.ClassMap("masks", table=own, classes=NAMES)
+    found = evaluate_semantic(model, root / "all.json", root / "images", again, device="cpu")
+    assert found.confusion.tolist() == wanted.confusion.tolist()
+    words = ("evaluate", str(root / "all.json"), str(root / "images"), "--model", str(model), "--map")
+    (tmp_path / "table.json").write_text(json.dumps({str(key): value for key, value in TABLE.items()}))
+    assert "give the map the same, or" in error_line(detaug(*words, f"semantic={folder}"))
+    assert detaug(*words, f"semantic={folder},table={tmp_path / 'table.json'}", "--device", "cpu").code == 0
 
 
 def test_maps_that_are_all_ignored(made: Model, tmp_path: Path) -> None:

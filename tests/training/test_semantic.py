@@ -22,6 +22,7 @@ from detaug.training import evaluation as evaluation_module
 from detaug.training import predict as predict_module
 from detaug.training.detectors import make_detector
 from detaug.training.loaders import evaluation_resize, train_recipe
+from detaug.training.predict import map_entry
 from detaug.training.semantic_models import SemanticModel
 
 MODEL = "lraspp_mobilenet_v3_large"
@@ -249,6 +250,22 @@ def test_the_maps_of_the_evaluation_may_be_in_another_folder(tmp_path: Path) -> 
     assert found["evaluation"]["semantic"]["pixels"] == sum(int(each.sum()) for each in known)
 
 
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"classes": NAMES[::-1]}, "masks of the evaluation has the classes blue, red, ground, and"),
+        (
+            {"classes": NAMES, "ignore": 7},
+            "of the evaluation has ignore=7 and no table, and the model",
+        ),
+    ],
+)
+def test_the_maps_of_the_evaluation_have_the_same_classes(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+    settings = options(paint_folder(tmp_path, 2), tmp_path / "run", val_map=da.ClassMap("masks", **other))
+    with pytest.raises(InputError, match=message):
+        train(settings, make_model=tiny_semantic, say=lambda line: None)
+
+
 def test_the_default_recipe_and_the_evaluation(tmp_path: Path) -> None:
     settings = options(paint_folder(tmp_path, 2), tmp_path / "run", size=None)
     _, window, *_ = train_recipe(settings, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))  # type: ignore[misc]
@@ -263,6 +280,17 @@ def test_evaluate_and_predict_of_a_detector_say_what_to_give(
     root, _ = trained
     words = ("evaluate", str(root / "all.json"), str(root / "images"), "--model", str(root / "run/model.pt"))
     assert "finds the class of each pixel, which a map is compared with; give it: --map" in error_line(detaug(*words))
+
+
+def test_the_model_knows_the_maps_of_its_training(trained: tuple[Path, dict[str, Any]], tiny: None) -> None:
+    root, _ = trained
+    assert load_model(root / "run/model.pt", "cpu").map == da.ClassMap("", classes=NAMES)
+    of_colors = da.ClassMap("masks", table={(90, 110, 90): 0, (220, 40, 30): 1}, ignore=3, classes=NAMES)
+    content = torch.load(root / "run/model.pt", weights_only=True)
+    torch.save(content | map_entry(of_colors), root / "colors.pt")
+    map = load_model(root / "colors.pt", "cpu").map
+    assert map is not None
+    assert map.numbering == of_colors.numbering
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

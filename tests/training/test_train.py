@@ -668,13 +668,13 @@ def test_without_unused_parents(painted: Folder, tmp_path: Path) -> None:
     train(replace(settings, resume=True), make_model=make, say=lambda _: None)
     assert counts == [len(names)] * 2
     content = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
-    assert tuple(content["class_names"]) == names
+    assert (tuple(content["class_names"]), content["unused_parents"]) == (names, "drop")
     weights = make_detector(RETINANET, len(names)).model.state_dict()
     torch.save({**content, "model": weights}, tmp_path / "model.pt")
     scores = evaluate_model(tmp_path / "model.pt", annotations, painted[0], device="cpu").metrics
     assert scores.images == 21
     torch.save({**content, "class_names": ("background", *names[:0:-1]), "model": weights}, tmp_path / "model.pt")
-    with pytest.raises(InputError, match=f"has toy, {names[1]}"):
+    with pytest.raises(InputError, match=f"has {names[1]}, {names[2]}"):
         evaluate_model(tmp_path / "model.pt", annotations, painted[0], device="cpu")
 
 
