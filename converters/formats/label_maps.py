@@ -38,12 +38,13 @@ from detaug.files.large_images import ANY_NUMBER, allow_pixels
 from detaug.files.matching import OTHER_FOLDER
 from detaug.files.namesakes import SPLITS
 from detaug.files.paths import last_part, list_files, stem_of
-from detaug.findings.finding import Finding
+from detaug.findings.finding import Finding, counted, listed
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import map_ahead
 from detaug.maps.kinds import CITYSCAPES, IDS, ClassMap, MapError, Table
 from detaug.maps.kinds import pixels_of as map_pixels_of
 from detaug.maps.values import is_scaled
+from detaug.named_options import option
 
 VOC_CLASSES = (
     "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
@@ -84,8 +85,8 @@ def pixels_of(path: Path) -> NDArray[Any]:
 # ------------------------------------------------------------------------------------------------ images and maps
 
 
-def _pairs(source: AnnotationFiles, stem_of_image: Callable[[str], str]) -> dict[str, str]:
-    """Return the image of each map that has one: of its name, and of several the one in the most alike folder."""
+def _pairs(source: AnnotationFiles, stem_of_image: Callable[[str], str]) -> dict[str, list[str]]:
+    """Return the image of each map that has one, of its name, and of several those in the most alike folder."""
     by_stem: dict[str, list[str]] = defaultdict(list)
     for name in _images(source):
         by_stem[stem_of(last_part(name))].append(name)
@@ -93,10 +94,8 @@ def _pairs(source: AnnotationFiles, stem_of_image: Callable[[str], str]) -> dict
     for file in source.files:
         candidates = by_stem.get(stem_of_image(last_part(file)), [])
         alike = [_common(file, name) for name in candidates]
-        best = [name for name, number in zip(candidates, alike, strict=True) if number == max(alike)]
-        if len(best) == 1:
-            pairs[file] = best[0]
-    return pairs
+        pairs[file] = [name for name, number in zip(candidates, alike, strict=True) if number == max(alike)]
+    return {file: names for file, names in pairs.items() if names}
 
 
 def _images(source: AnnotationFiles) -> list[str]:
@@ -117,25 +116,45 @@ def _common(one: str, other: str) -> int:
 
 def _contents(
     source: AnnotationFiles,
-    pairs: Mapping[str, str],
+    pairs: Mapping[str, list[str]],
     read: Callable[[Record, Path, tuple[int, int]], None],
+    split: str | None,
     **more: Any,
 ) -> Contents:
-    """Return the contents of maps. read: fills a record from a map, for an image of size (height, width)."""
+    """Return the contents of maps. read: fills a record from a map, for an image of size (height, width).
+
+    Images without a map are counted, unless they may be of other splits than `split`.
+    """
     if not pairs:
         raise ConversionError(
             f"{source.images} has the image of none of {len(source.files)} maps, the first is {source.files[0]}; give "
-            "the folder of the images, --images"
+            f"the folder of the images, {option('images')}"
         )
+    images = sorted({name for names in pairs.values() for name in names})
+    unlisted = [] if split else sorted({*_images(source)} - {*images})
+    note = f"{counted(len(unlisted), 'image')} without a map, the first is {''.join(unlisted[:1])}"
+    findings = [Finding("", "image-unlisted", note=note, count=len(unlisted))] if unlisted else []
     contents = contents_of_files(
-        source, partial(_read, fill=read), images=sorted(pairs.values()), find=_no_image, **more
+        source, partial(_read, fill=read), images=images, find=_no_image, findings=findings, **more
     )
-    return contents._replace(records=(Record(file, image=pairs.get(file, "")) for file in source.files))
+    return contents._replace(records=(_record(file, pairs.get(file, [])) for file in source.files))
+
+
+def _record(file: str, images: Sequence[str]) -> Record:
+    """Return the record of a map, with its image, or a finding for several."""
+    if len(images) < 2:
+        return Record(file, image="".join(images))
+    folders = {os.path.dirname(name) for name in images}
+    remedy = "rename all but one, and give each a map of its name"
+    if len(folders) > 1:
+        remedy = f"give the folder that has the images of the maps, {option('images')}"
+    note = f"several images have the name of the map, {listed(images)}; {remedy}"
+    return Record(file, findings=[Finding(file, "image-unclear", after=images[0], note=note)])
 
 
 def _no_image(_: Images, record: Record) -> tuple[str | None, int]:
     if not record.findings:
-        note = "no image, or several, have the name of the map; give the folder of the images, --images"
+        note = f"no image has the name of the map; give the folder of the images, {option('images')}"
         record.findings.append(Finding(record.file, "image-missing", note=note))
     return None, OTHER_FOLDER
 
@@ -209,10 +228,11 @@ def read_voc_masks(source: AnnotationFiles, split: str | None = None) -> Content
     """
     source, names = _of_split(source, split), names_of_classes(source.folder, source.files[0])
     pairs = _pairs(source, stem_of)
-    table = _table_of_colors(source.folder, _class_file(source.files[0]), names)
-    map = _class_map(source, [_class_file(file) for file in source.files], names, table=table)
+    files = [_class_file(file) for file in source.files]
+    table = _table_of_colors(source, files, names, strict=False)  # a file that is at fault is a finding
+    map = _class_map(source, files, names, table=table)
     read = partial(_read_voc, names=names, map=map)
-    return _contents(source, pairs, read, class_names=_without_background(names), keeps_unused=False, map=map)
+    return _contents(source, pairs, read, split, class_names=_without_background(names), keeps_unused=False, map=map)
 
 
 def _class_file(file: str) -> str:
@@ -304,7 +324,7 @@ def read_cityscapes(source: AnnotationFiles, split: str | None = None) -> Conten
     pairs = _pairs(source, _stem_of_city)
     kind = stem_of(source.files[0]).removesuffix("_instanceIds").rpartition("_")[2]  # gtFine or gtCoarse
     map = _class_map(source, source.files, CITYSCAPES_CLASSES, suffix=f"_{kind}_labelIds", table="cityscapes")
-    return _contents(source, pairs, _read_city, class_names=list(INSTANCES.values()), map=map)
+    return _contents(source, pairs, _read_city, split, class_names=list(INSTANCES.values()), map=map)
 
 
 def _stem_of_city(name: str) -> str:
@@ -340,51 +360,65 @@ def read_semantic(source: AnnotationFiles, split: str | None = None) -> Contents
     Category n + 1 is number n of the map. Maps are read with `maps=` of a reader; here only their sizes are compared.
     """
     names = names_of_classes(source.folder, source.files[0])
-    table: Table | None = None
-    if not names:
-        numbers = _numbers_of_maps(source)  # of all splits
+    colors = _table_of_colors(source, source.files, names, strict=True)
+    numbers = {*(colors or {}).values()}
+    table: Table | None = colors
+    if table is None and len(names) in (0, 2):
+        numbers = _numbers_of_maps(source, source.files, strict=not names)  # of all splits
         if numbers == {0, voc.VOID}:  # a binary mask: 255, which is ignored elsewhere, is its other class
             numbers, table = {0, 1}, {0: 0, voc.VOID: 1}
+    if not names:
         largest = max(numbers - {voc.VOID}, default=0)
-        if largest >= IDS:
-            raise ConversionError(
-                f"{source.folder} has maps with the value {largest}, where a class is in 0..{IDS - 1}; read such maps "
-                "with da.MapReader(images, masks, table=)"
-            )
         names = [f"class {number}" for number in range(largest + 1)]
     source = _of_split(source, split)
     pairs = _pairs(source, stem_of)
     is_ade = any(_first(above, "objectInfo150.txt") for above in (source.folder / source.files[0]).parents[:4])
-    table = "ade20k" if is_ade else table or _table_of_colors(source.folder, source.files[0], names)
-    map = _class_map(source, source.files, names, table=table)
-    return _contents(source, pairs, _read_semantic, class_names=names, map=map)
+    map = _class_map(source, source.files, names, table="ade20k" if is_ade else table)
+    return _contents(source, pairs, _read_semantic, split, class_names=names, map=map)
 
 
-def _numbers_of_maps(source: AnnotationFiles) -> set[int]:
-    """Return the numbers in all maps. Raises ConversionError for colors."""
+def _numbers_of_maps(source: AnnotationFiles, files: Sequence[str], *, strict: bool) -> set[int]:
+    """Return the numbers in maps, of VOC's colors their positions; -1 for a file that cannot be read.
+
+    strict: raise ConversionError for such a file, and for one with a number above `IDS` - 1, the largest of a class.
+    """
 
     def of_file(file: str) -> set[int]:
         numbers = voc.read_masks(str(source.folder / file), None)
-        if isinstance(numbers, str):
+        why = numbers if isinstance(numbers, str) else ""
+        own = {-1} if isinstance(numbers, str) else {*np.unique(numbers).tolist()}
+        if max(own, default=0) >= IDS:
+            why = f"has the value {max(own)}, where a class is in 0..{IDS - 1}"
+        if why and strict:
             raise ConversionError(
-                f"{source.folder / file} {numbers}; read such maps with da.MapReader(images, masks, table=)"
+                f"{source.folder / file} {why}; read such maps with da.MapReader(images, masks, table=)"
             )
-        return set(np.unique(numbers).tolist())
+        return own
 
-    return set().union(*map_ahead(of_file, source.files, available_cores()))
+    return set().union(*map_ahead(of_file, files, available_cores()))
 
 
-def _table_of_colors(folder: Path, file: str, names: Sequence[str]) -> dict[tuple[int, int, int], int] | None:
-    """Return the class of each color, of labelmap.txt or VOC's; None if a map has numbers or a palette."""
+def _has_colors(path: Path) -> bool:
+    """Return whether a map has colors, in place of numbers or a palette."""
     from PIL import Image  # slow to import, and only maps need it
 
-    first = folder / file
     try:
-        with Image.open(first, formats=("PNG",)) as image:
-            if image.mode not in ("RGB", "RGBA"):
-                return None
+        with Image.open(path, formats=("PNG",)) as image:
+            return image.mode in ("RGB", "RGBA")
     except PILLOW_ERRORS:
-        return None  # it becomes a finding when it is read
+        return False  # it becomes a finding when it is read
+
+
+def _table_of_colors(
+    source: AnnotationFiles, files: Sequence[str], names: Sequence[str], *, strict: bool
+) -> dict[tuple[int, int, int], int] | None:
+    """Return the class of each color, of labelmap.txt or VOC's; None if the first map has numbers or a palette.
+
+    strict: as of `_numbers_of_maps`, which is asked where there are no names.
+    """
+    first = source.folder / files[0]
+    if not _has_colors(first):
+        return None
     for above in first.parents:
         if path := _first(above, "labelmap.txt"):
             try:
@@ -393,9 +427,10 @@ def _table_of_colors(folder: Path, file: str, names: Sequence[str]) -> dict[tupl
                 return {voc.color_of(voc.VOID): voc.VOID} | table
             except (IndexError, ValueError):
                 raise ConversionError(f"{path} must have lines of name:r,g,b:parts:actions") from None
-        if above == folder:
+        if above == source.folder:
             break
-    return {voc.color_of(number): number for number in (*range(len(names)), voc.VOID)} if names else None
+    numbers = range(len(names)) if names else sorted(_numbers_of_maps(source, files, strict=strict) - {-1})
+    return {voc.color_of(number): number for number in (*numbers, voc.VOID)}
 
 
 def _read_semantic(record: Record, path: Path, size: tuple[int, int]) -> None:

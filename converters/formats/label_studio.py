@@ -45,7 +45,7 @@ from detaug.converters.records.record import (
 from detaug.converters.records.rle_pack import unpack_mask
 from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.paths import last_part, list_files
-from detaug.findings.finding import Finding, shown
+from detaug.findings.finding import Finding, listed, shown
 
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-")
 """What Label Studio puts in front of the names of uploaded files."""
@@ -454,6 +454,9 @@ def _object(record: Record, kind: str, result: dict[str, Any], about: list[dict[
         rule = "a region must have a label, or one choice of one tag"
         raise ObjectError(f"{rule}: use RectangleLabels or the like in the labeling interface", "object-no-name")
     name, columns = text_of(labels[0], "its label"), _columns(about, labels)
+    if "labels" in columns:
+        note = f"a region has the labels {listed(labels)}: its class is the first, and the key labels has all"
+        record.findings.append(Finding(record.about(None), "labels-several", note=note))
     if result.get("score") is not None:  # of a model
         columns["score"] = result["score"]
     annotation = Object(name, columns=columns, tool_id=id_of(result.get("id")))

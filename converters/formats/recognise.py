@@ -14,6 +14,7 @@ from detaug.files.image_headers import IMAGE_EXTENSIONS
 from detaug.files.known_files import form_of_file, what_table_is
 from detaug.files.paths import PathLike, list_files
 from detaug.findings.finding import counted
+from detaug.named_options import option
 
 _MOST_TRIED = 20
 """Files of one extension that are looked into."""
@@ -45,7 +46,7 @@ def recognise(path: PathLike, name: str | None = None, images: PathLike | None =
     """
     path = Path(path)
     if name is not None and name not in BY_NAME:
-        raise InputError(f"from must be one of {', '.join(BY_NAME)}, got {name!r}")
+        raise InputError(f"{_named()} must be one of {', '.join(BY_NAME)}, got {name!r}")
     if images is not None:
         check_images(images)
     if path.is_dir():
@@ -59,7 +60,8 @@ def recognise(path: PathLike, name: str | None = None, images: PathLike | None =
     if form is None:
         if what := what_table_is(path):
             raise ConversionError(f"{path} {what}")
-        raise ConversionError(f"{path} is in no format that is known; detaug formats lists them, --from NAME names it")
+        named = _named("NAME")
+        raise ConversionError(f"{path} is in no format that is known; detaug formats lists them, {named} names it")
     if not form.format:
         raise ConversionError(f"{path} is {form.name}; {form.remedy}")
     return Recognised(BY_NAME[form.format], path, path.parent, [path.name])
@@ -81,7 +83,7 @@ def _recognise_folder(folder: Path, name: str | None, images: PathLike | None) -
     if name is not None and BY_NAME[name].folders:
         if recognised := _of_folders(folder, [BY_NAME[name]], images):
             return recognised
-        raise ConversionError(f"{folder} has no maps in the folders of {BY_NAME[name].title}; leave --from out")
+        raise ConversionError(f"{folder} has no maps in the folders of {BY_NAME[name].title}; leave {_named()} out")
     groups: dict[tuple[str, str], list[str]] = {}
     for file in list_files(folder, ("",), regular=False):
         if not file.lower().endswith(IMAGE_EXTENSIONS):
@@ -102,7 +104,7 @@ def _recognise_folder(folder: Path, name: str | None, images: PathLike | None) -
     keys = keys or {key for key in groups if key[1] in BY_NAME[name].extensions}
     files = sorted(file for key in keys for file in groups[key] if file not in others)
     if not files:
-        raise ConversionError(f"{folder} has no file that may be {BY_NAME[name].title}; leave --from out")
+        raise ConversionError(f"{folder} has no file that may be {BY_NAME[name].title}; leave {_named()} out")
     extensions = {key[1] for key in keys}
     unused = [file for key in groups if key not in keys and key[1] in extensions for file in groups[key]]
     unused = [file for file in unused if file not in others]
@@ -125,9 +127,13 @@ def _of_folders(folder: Path, formats: Sequence[Format], images: PathLike | None
     return None
 
 
-def recognise_maps(path: PathLike) -> Recognised | None:
-    """Return the folders of images and of maps of classes in a folder, also beside annotations; None without such."""
-    return _of_folders(Path(path), [BY_NAME[name] for name in MAPS_OF_CLASSES]) if os.path.isdir(path) else None
+def recognise_maps(path: PathLike, images: PathLike | None = None) -> Recognised | None:
+    """Return the folders of images and of maps of classes in a folder, also beside annotations; None without such.
+
+    images: as of `recognise`.
+    """
+    formats = [BY_NAME[name] for name in MAPS_OF_CLASSES]
+    return _of_folders(Path(path), formats, images) if os.path.isdir(path) else None
 
 
 def _some_of(files: Sequence[str]) -> Iterable[str]:
@@ -142,11 +148,15 @@ def _is_output(path: Path) -> bool:
         return b"converted by detaug" in file.read(256)
 
 
+def _named(name: str = "") -> str:
+    return option("format", name, command="from")
+
+
 def _why_unclear(folder: Path, by_format: dict[str, list[str]], forms: dict[str, Form | None]) -> str:
     if by_format:
         names = [row.name for row in FORMATS if row.name in by_format]
         parts = " and ".join(f"{BY_NAME[name].title} ({by_format[name][0]})" for name in names)
-        choices = " or ".join(f"--from {name}" for name in names)
+        choices = " or ".join(_named(name) for name in names)
         return f"{folder} has {parts}; choose one, {choices}, or give the file or folder of one"
     for file, form in forms.items():
         if form:

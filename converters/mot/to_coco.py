@@ -32,6 +32,7 @@ from detaug.files.paths import PathLike
 from detaug.files.video_file import index_or_reason
 from detaug.findings.finding import Finding, counted, has_error
 from detaug.machine.parallel import Progress
+from detaug.named_options import option
 from detaug.outputs.guards import OnError, check_choice
 from detaug.outputs.part import check_part
 from detaug.outputs.summary import Summary
@@ -134,7 +135,8 @@ def _refuse_mixed(sequences: Sequence[_Sequence]) -> None:
     folders = [sequence.video for sequence in sequences if sequence.frames and not sequence.video_size]
     if videos and folders:
         raise ConversionError(
-            f"{videos[0]} is a video file and {folders[0]} has images; convert them one by one with --sequences"
+            f"{videos[0]} is a video file and {folders[0]} has images; convert them one by one with "
+            f"{option('sequences')}"
         )
 
 

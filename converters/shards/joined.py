@@ -18,6 +18,7 @@ from detaug.converters.shards.extract import Extract, extracted
 from detaug.converters.shards.samples import ClassLabel, EncodedSample, Row, ShardContent
 from detaug.errors import ConversionError
 from detaug.findings.finding import Finding, shown
+from detaug.named_options import option
 
 _REFERENCE = re.compile(r'"(tile_of|video_id|\w*(?:image|annotation)_ids?)":')
 _text = json.JSONEncoder(ensure_ascii=False).encode
@@ -108,9 +109,8 @@ class JoinedShards:
         numbers = [number for number, row in rows.items() if row["name"] == f"class {number}" and number not in named]
         folders = dict.fromkeys(Path(content.shard.path).parent for content in self.contents) if numbers else {}
         for path in [path for folder in folders for path in sorted(folder.glob("*.pbtxt"))][:1]:
-            note = (
-                f"classes {', '.join(map(str, numbers[:8]))} have no names in the shards; give them: --classes {path}"
-            )
+            remedy = f"give them: {option('classes', str(path), python=f'read_class_names({str(path)!r})')}"
+            note = f"classes {', '.join(map(str, numbers[:8]))} have no names in the shards; {remedy}"
             self.findings.append(Finding("", "class-numbered", note=note, count=len(numbers)))
 
     def box_counts(self) -> dict[str, int]:

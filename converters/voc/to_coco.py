@@ -17,6 +17,7 @@ from detaug.converters.voc.xml import Origin
 from detaug.errors import ConversionError
 from detaug.files.paths import PathLike
 from detaug.machine.parallel import Progress
+from detaug.named_options import option
 from detaug.outputs.guards import OnError, check_choice, output_files
 from detaug.outputs.part import check_part
 from detaug.outputs.summary import Summary
@@ -125,5 +126,5 @@ def _contents(
     folders: Folders, split: str | None, origin: Origin, difficult: Difficult, unlabeled: Unlabeled, *, masks: bool
 ) -> Contents:
     if masks and not (folders.root / FOLDER).is_dir():
-        raise ConversionError(f"{folders.root / FOLDER} is not a folder; leave masks out (--masks)")
+        raise ConversionError(f"{folders.root / FOLDER} is not a folder; leave {option('masks')} out")
     return contents_of(folders, split, VocRules(origin, difficult, masks), keeps_unlabeled=unlabeled == "keep")

@@ -20,6 +20,7 @@ from detaug.files.paths import PathLike
 from detaug.files.text import read_text
 from detaug.findings.finding import Finding
 from detaug.machine.parallel import Progress
+from detaug.named_options import option
 from detaug.outputs.folder import label_files
 from detaug.outputs.guards import OnError, WithImages, check_choice
 from detaug.outputs.summary import Summary
@@ -81,7 +82,7 @@ def coco_to_yolo(
       mug           28
       tree          20
      dropped       3  key-dropped: a key of the JSON file has no place in the other format: annotations.difficult, ...
-    each of these, with its file: --report FILE
+    each of these, with its file: report="FILE"
     written: yolo
     train with it: yolo detect train data=yolo/data.yaml
     >>> print(Path("yolo/labels/train/000001.txt").read_text())
@@ -106,7 +107,11 @@ def coco_to_yolo(
         yaml_text = _data_yaml(yaml_file, split, list(rows.table.categories.values()), written.yaml)
         export.write(rows, labels, image_folder, progress, labels=label_files(export.folder / "labels" / split, ".txt"))
         write_atomically(yaml_file, [yaml_text])
-    put = "" if export.brings_images else f", after putting the images into {image_folder} (or --with-images link)"
+    put = (
+        ""
+        if export.brings_images
+        else f", after putting the images into {image_folder} (or {option('with_images', 'link')})"
+    )
     train = f"yolo {task} train data={shlex.quote(str(yaml_file))}"
     return export.summary(rows, findings, image_folder, f"train with it: {train}{put}")
 

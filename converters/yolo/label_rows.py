@@ -25,6 +25,7 @@ from detaug.converters.yolo.labels import YoloTask
 from detaug.errors import ConversionError, InputError
 from detaug.files.text import decimal
 from detaug.findings.finding import Finding, shown
+from detaug.named_options import option
 
 _DECIMALS = 9  # so that the boxes of any image come back to a thousandth of a pixel
 _ROUNDING = 0.01  # pixels by which a point may leave its image because of the decimals it is written with
@@ -60,7 +61,7 @@ def label_rows(rows: CocoRows, task: YoloTask, flip_pairs: Pairs | None = None) 
     rows, outlines, findings = outlines_of(rows)
     if not outlines.rings and not outlines.corners and len(rows.boxes):
         what = "corners, and no segmentation" if task == "obb" else "segmentation"
-        raise ConversionError(f"{rows.table.path}: no annotation has {what}; --task detect writes the boxes", findings)
+        raise ConversionError(f"{rows.table.path}: no annotation has {what}; {_boxes_alone()}", findings)
     numbers, counts = {}, Counter[str]()
     counts["mask-traced"] = len(outlines.runs)
     for box in rows.boxes.tolist():
@@ -86,6 +87,10 @@ def label_rows(rows: CocoRows, task: YoloTask, flip_pairs: Pairs | None = None) 
     return LabelRows(rows, numbers, {"task": task}, [*findings, *_counted(rows, counts)])
 
 
+def _boxes_alone() -> str:
+    return f"{option('task', 'detect')} writes the boxes"
+
+
 def _counted(rows: CocoRows, counts: Mapping[str, int]) -> Iterable[Finding]:
     return (Finding(str(rows.table.path), kind, count=count) for kind, count in counts.items() if count)
 
@@ -94,7 +99,7 @@ def _poses(rows: CocoRows, flip_pairs: Pairs | None) -> LabelRows:
     rows, points, findings = key_points_of(rows)
     count = max((len(own_points) for own_points in points.values()), default=0)
     if not count:
-        rule = f"{rows.table.path}: no annotation has keypoints; --task detect writes the boxes"
+        rule = f"{rows.table.path}: no annotation has keypoints; {_boxes_alone()}"
         raise ConversionError(rule, findings)
     yaml = {"task": "pose", "kpt_shape": [count, 3], **_sides(rows, points, flip_pairs, findings)}
     numbers, outside = {}, 0

@@ -14,6 +14,7 @@ from detaug.coco.boxes import box_iou
 from detaug.coco.table import Table
 from detaug.findings.entries import Findings, about_json, from_messages
 from detaug.findings.finding import counted, shown
+from detaug.named_options import option
 
 SAME_IOU = 0.9
 IMBALANCE = 100
@@ -183,10 +184,18 @@ def _distances(values: Floats) -> Floats:
     return np.asarray(distance / spread)
 
 
-def _no_object(table: Table, number: int) -> str:
-    """Return the message about a class without objects; Roboflow writes one above the others, with the id 0."""
+def _no_object(table: Table, number: int, *, alone: bool) -> str:
+    """Return the message about a class without objects; Roboflow writes one above the others, with the id 0.
+
+    alone: no other split was given, which may have objects of it: a class must then stay in all.
+    """
     name = table.categories[number]
-    return f"{shown(name)}; if it is not a class of yours, --clean FILE --drop-class {shlex.quote(name)} leaves it out"
+    dropped = option("drop_classes", shlex.quote(name), python=repr([name]), command="drop-class")
+    without = f"{dropped} with {option('clean', 'FILE')} leaves it out"
+    if not alone:
+        return f"{shown(name)}; if it is not a class of yours, {without}"
+    against = option("against", "OTHER.json", python='["OTHER.json"]')
+    return f"{shown(name)}; if another split has objects of it, it must stay: {against} tells; if none has, {without}"
 
 
 def _elsewhere(name: str, others: Sequence[Table]) -> str:
@@ -206,7 +215,11 @@ def _classes(table: Table, others: Sequence[Table]) -> Iterator[Findings]:
     elsewhere = {positions[number]: text for number in unused if (text := _elsewhere(table.categories[number], others))}
     if elsewhere:
         yield from_messages("class-elsewhere", "categories", elsewhere)
-    empty = {positions[number]: _no_object(table, number) for number in unused if positions[number] not in elsewhere}
+    empty = {
+        positions[number]: _no_object(table, number, alone=not others)
+        for number in unused
+        if positions[number] not in elsewhere
+    }
     if empty:
         yield from_messages("class-empty", "categories", empty)
     if similar := _similar(table, counts, positions):

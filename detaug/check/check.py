@@ -41,6 +41,7 @@ from detaug.findings.finding import shown
 from detaug.findings.kinds import CHECK_KINDS
 from detaug.machine.parallel import Progress
 from detaug.maps.kinds import MapKind
+from detaug.named_options import option
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder, output_files
 from detaug.outputs.part import Part, check_part
 from detaug.packages import require
@@ -95,16 +96,18 @@ def check_coco(
     """
     check_json_and_folder(annotations, images, IMAGES_ORDER)
     if decode:
-        require("decoding every image (--decode)", "torch", "nvidia.dali")
+        require(f"decoding every image ({option('decode')})", "torch", "nvidia.dali")
     if isolated and not decode:
-        raise InputError("isolated is about how images are decoded; give decode (--decode), too")
+        raise InputError(f"{option('isolated')} is about how images are decoded; give {option('decode')}, too")
     if drop_classes and clean is None:
-        raise InputError("drop_classes are left out of the JSON file that is written; give clean (--clean), too")
+        name = option("drop_classes", command="drop-class")
+        raise InputError(f"{name} is about the JSON file that is written; give {option('clean')}, too")
     own = check_part(part)
     if own and not decode:
-        raise InputError("part is about which images are decoded; give decode (--decode), too")
+        raise InputError(f"{option('part')} is about which images are decoded; give {option('decode')}, too")
     if own and clean is not None:
-        raise InputError("part decodes only some images, and clean must know all; leave one of them out")
+        two = option("part"), option("clean")
+        raise InputError(f"{two[0]} decodes only some images, and {two[1]} must know all; leave one of them out")
     if channels < 1 or dtype not in DTYPES:
         rule = f"channels must be at least 1, and dtype one of {', '.join(DTYPES)}"
         raise InputError(f"{rule}; got {channels} and {dtype!r}")
@@ -112,7 +115,7 @@ def check_coco(
     if clean is not None:
         refuse_part(annotations)
     if not (group_key is None and group_name is None) and not against:
-        raise InputError("groups are looked for in other splits; give against (--against), too")
+        raise InputError(f"groups are looked for in other splits; give {option('against')}, too")
     groups = GroupRule(group_key, group_name)
     paths = output_files({"clean": clean, "report": report}, annotations, folder, *against)
     others = [_other_split(path, folder) for path in against]

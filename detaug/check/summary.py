@@ -12,6 +12,7 @@ from detaug.coco.table import Table
 from detaug.findings.entries import Findings
 from detaug.findings.finding import counted, on_one_line, short_name
 from detaug.findings.kinds import CHECK_KINDS, Severity
+from detaug.named_options import option
 
 _EXAMPLES = 3
 _MOST_CLASSES = 40
@@ -165,13 +166,13 @@ def _last_lines(summary: CheckSummary) -> Iterator[str]:
     elif not summary.errors:
         left = f"; part {summary.part} of the images decoded" if summary.part else ""
         if summary.table.videos.files and not summary.opened:
-            left = "; videos not opened" + ("" if summary.decoded else " (--decode)")
+            left = "; videos not opened" + ("" if summary.decoded else f" ({option('decode', python='True')})")
         elif not summary.decoded:
-            left = "; images not decoded (--decode)"
+            left = f"; images not decoded ({option('decode', python='True')})"
         yield f"{counts}: ready for training{left}"
     elif isinstance(summary.cleaned, Cleaned):
         yield f"{counts} in {summary.annotations}; train with {summary.cleaned.path}"
     elif summary.cleaned or any(CHECK_KINDS[kind].clean == "cannot" for kind in summary.kind_counts):
         yield f"{counts}: training would stop or learn wrongly"
     else:
-        yield f"{counts}: training would stop or learn wrongly; --clean FILE writes the JSON without these"
+        yield f"{counts}: training would stop or learn wrongly; {option('clean', 'FILE')} writes the JSON without these"

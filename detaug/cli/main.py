@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 
 import click
 
@@ -45,6 +46,7 @@ from detaug.cli.shards import convert_tfrecord, convert_webdataset, pack
 from detaug.cli.tiles import tile
 from detaug.cli.train import train
 from detaug.errors import InputError, printable
+from detaug.named_options import on_command_line
 from detaug.packages import missing_module, needs
 
 
@@ -107,6 +109,22 @@ class _Sections(click.Group):
                 echo(f"warning: {old} is called {RENAMED[old]} now", err=True)
                 words[index] = RENAMED[old] + equals + value
         return name, command, words
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with on_command_line():
+                return super().invoke(ctx)
+        except InputError as error:
+            command = self.commands[ctx.invoked_subcommand or ""]
+            error.args = (_with_options(str(error), command), *error.args[1:])
+            raise
+
+
+def _with_options(message: str, command: click.Command) -> str:
+    """Return a message "NAME must be RULE" about an argument in Python with the option that gives it."""
+    name, rest = message.partition(" must be ")[::2]
+    options = {str(param.name): param.opts[-1] for param in command.params if isinstance(param, click.Option)}
+    return f"{options[name]} must be {rest}" if rest and name in options else message
 
 
 @click.group(cls=_Sections, context_settings={"help_option_names": ["-h", "--help"]})

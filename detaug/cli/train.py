@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -249,13 +248,12 @@ def train(annotations: Path, images: Path | None, device: str | None, **more: An
             more |= {name: read_class_map(more[name]) for name in ("map", "val_map") if more[name]}
             run_train(TrainOptions(annotations, images, device=device, **more), say=output.say, bar=output.draw)
             return
-        from detaug.workflow import FolderOptions, learns_maps, train_folder
+        from detaug.workflow import FolderOptions, train_folder
         from detaug.workflow.prepare import DataOptions
 
         of_path["images"] = of_path.pop("image_folder")
         chosen = {name: value for name, value in more.items() if name in named - {"output", "map", "val_map"}}
         data = DataOptions(annotations, **of_path, map=more["map"], val_map=more["val_map"])
-        data = replace(data, semantic=learns_maps(data, chosen.get("model")))
         folder = FolderOptions(data, more["output"], {**chosen, "device": device})
         train_folder(folder, say=output.say, bar=output.draw)
 

@@ -13,6 +13,7 @@ from detaug.arrays import Bools, Floats, Ints
 from detaug.coco.outlines import LARGEST
 from detaug.errors import InputError
 from detaug.findings.finding import shown
+from detaug.named_options import option
 
 Fault = tuple[str, str]
 """The kind of a finding of `detaug check`, and what is wrong."""
@@ -108,9 +109,10 @@ def places_in_mirror(category: Mapping[str, Any], count: int) -> Ints:
     except InputError as error:
         identity = shown([*range(max(count, len(names)))])
         raise InputError(
-            f"{error}: which keypoints swap when an image is flipped? Give flip_pairs, such as [(1, 2), (3, 4)], or [] "
-            "if none do (commands: --flip-pairs 1:2,3:4, or none); or in the JSON file flip_idx of the category, such "
-            f"as {identity} if none do"
+            f"{error}: which keypoints swap when an image is flipped? Give "
+            f"{option('flip_pairs', '1:2,3:4', python='[(1, 2), (3, 4)]')}, or "
+            f"{option('flip_pairs', 'none', python='[]')} if none do; or in the JSON file flip_idx of the category, "
+            f"such as {identity} if none do"
         ) from None
 
 

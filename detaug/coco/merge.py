@@ -29,6 +29,7 @@ from detaug.errors import ConversionError, InputError
 from detaug.files.atomic import write_atomically
 from detaug.files.paths import PathLike, absolute, identity
 from detaug.findings.finding import Finding, counted, shown
+from detaug.named_options import option
 from detaug.outputs.guards import OnError, check_choice, check_classes, output_files
 from detaug.outputs.summary import (
     Summary,
@@ -369,7 +370,7 @@ class _Merged:
                 raise ConversionError(f"{having[0]} has {what}, {lacking[0]} has none; merge files of one kind")
         if self.join and any(self.with_videos.values()):
             (first, *_) = self.with_videos
-            raise ConversionError(f"{first} has videos, whose frames cannot be joined; leave out --join")
+            raise ConversionError(f"{first} has videos, whose frames cannot be joined; leave out {option('join')}")
 
     def _image_id(
         self, rows: CocoRows, image: int, row: _Entry, prefix: str, video_ids: Mapping[int, int]
@@ -401,8 +402,8 @@ class _Merged:
         if self.join:
             return ""
         repeated = any(finding.kind == "image-in-two-files" for finding in self.findings[-1:])
-        joins = "" if any(self.with_videos.values()) else "--join combines its boxes; "
-        remedy = f"{joins}if these are different images, give --images for each file"
+        joins = "" if any(self.with_videos.values()) else f"{option('join', python='True')} combines its boxes; "
+        remedy = f"{joins}if these are different images, give {option('images')} for each file"
         return ", too" if repeated else f"; {remedy}"
 
     def summary(self, paths: dict[str, Path], folder: Path) -> Summary:

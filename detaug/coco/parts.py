@@ -21,6 +21,7 @@ from detaug.coco.writer import Row, category_rows, coco_text, document_text
 from detaug.errors import ConversionError, InputError
 from detaug.files.atomic import write_atomically
 from detaug.findings.finding import Finding
+from detaug.named_options import option
 from detaug.outputs.part import Part
 
 Document = dict[str, Any]
@@ -265,6 +266,6 @@ def check_options_of_parts(images: Sequence[object], *, join: bool, classes: Seq
     """Raise InputError for options of `merge_coco` that parts do not have."""
     if images or join or classes is not None:
         raise InputError(
-            "parts of one dataset have one folder, the same classes, and each image once; leave out --images, --join "
-            "and --classes"
+            "parts of one dataset have one folder, the same classes, and each image once; leave out "
+            f"{option('images')}, {option('join')} and {option('classes')}"
         )

@@ -29,6 +29,7 @@ from detaug.findings.finding import rate_text
 from detaug.loading.devices import resolve_device
 from detaug.loading.loader import Loader
 from detaug.machine.cores import available_cores
+from detaug.named_options import option
 from detaug.ops.affine import RandomAffine
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
 from detaug.ops.resize import Resize
@@ -182,9 +183,11 @@ def _check_out(out: Path) -> None:
     if not out.parent.is_dir():
         raise InputError(f"folder {out.parent} does not exist; make it first")
     if not os.access(out.parent, os.W_OK):
-        raise InputError(f"folder {out.parent} cannot be written to; choose another --out")
+        raise InputError(f"folder {out.parent} cannot be written to; choose another {option('out')}")
     if not _is_ours(out):
-        raise InputError(f"{out} exists and was not made by detaug demo; nothing was written: choose another --out")
+        raise InputError(
+            f"{out} exists and was not made by detaug demo; nothing was written: choose another {option('out')}"
+        )
 
 
 def _is_ours(out: Path) -> bool:
@@ -218,7 +221,7 @@ def _merge(folder: Path, out: Path) -> None:
             here, there = ("file", "folder") if target.is_dir() else ("folder", "file")
             raise InputError(
                 f"{target} is a {there}, and detaug demo makes a {here} of this name; nothing was written: move it "
-                "away, or choose another --out"
+                f"away, or choose another {option('out')}"
             )
     for path, target in targets.items():
         target.mkdir(exist_ok=True) if path.is_dir() else path.replace(target)

@@ -17,6 +17,7 @@ from detaug.evaluation.kind import DetectionKind
 from detaug.evaluation.predictions import ImageDetections
 from detaug.files.text import read_json
 from detaug.findings.finding import counted, shown
+from detaug.named_options import option
 
 _FORM = "COCO's results are a list of {image_id, category_id, score} with bbox, segmentation, keypoints or corners"
 
@@ -114,8 +115,8 @@ def _odd_values(by_image: Mapping[int, ImageDetections], kind: DetectionKind[Any
     if outside := int(((scores < 0) | (scores > 1)).sum()):
         example = shown(float(scores[(scores < 0) | (scores > 1)][0]))
         yield (
-            f"{counted(outside, 'score')} outside 0..1, such as {example}: AP needs their order only, but --min-score "
-            "and the errors need 0..1; divide percents by 100, or apply the sigmoid to logits"
+            f"{counted(outside, 'score')} outside 0..1, such as {example}: AP needs their order only, but "
+            f"{option('min_score')} and the errors need 0..1; divide percents by 100, or apply the sigmoid to logits"
         )
     if kind.key.name != "boxes" or not len(scores):
         return

@@ -21,6 +21,7 @@ from detaug.export.graph import OUTPUTS, SHAPES, DetectorGraph, DetrGraph, OneSt
 from detaug.export.two_stage_graph import TwoStageGraph
 from detaug.files.atomic import replacing
 from detaug.files.paths import PathLike
+from detaug.named_options import option
 from detaug.ops.normalize import Normalize
 from detaug.ops.resize import Resize
 from detaug.outputs.guards import MARK, output_files
@@ -131,13 +132,15 @@ def _resize(trained: TrainedModel, name: str, size: tuple[int, int] | None) -> R
         return resize if size is None else replace(resize, size=size)
     if size is None:
         raise InputError(
-            f"size must be given for {name}, whose shorter side is {resize.size} and whose longer side is any; such "
-            "as --size 800x1344: larger images are shrunk to fit, with their aspect ratio"
+            f"{option('size')} must be given for {name}, whose shorter side is {resize.size} and whose longer side is "
+            f"any; such as {option('size', '800x1344', python='(800, 1344)')}: larger images are shrunk to fit, with "
+            "their aspect ratio"
         )
     divisible: int = getattr(trained.model.transform, "divisible", 1)  # of PassThrough
     if size[0] % divisible or size[1] % divisible:
-        wanted = "x".join(str(-(-side // divisible) * divisible) for side in size)
-        raise InputError(f"size of {name} must be multiples of {divisible}, got {size}; such as --size {wanted}")
+        height, width = (-(-side // divisible) * divisible for side in size)
+        wanted = option("size", f"{height}x{width}", python=f"({height}, {width})")
+        raise InputError(f"size of {name} must be multiples of {divisible}, got {size}; such as {wanted}")
     # torchvision's zeros after the normalization: its mean color.
     fill = tuple(round(255 * value, 3) for value in _normalize(trained).mean)
     return Resize(size, letterbox="top-left", fill=fill)

@@ -193,6 +193,7 @@ KINDS: dict[str, Kind] = {
     "flips-unknown": Kind(
         "noted", "which keypoints are swapped in a flipped image is not known, so data.yaml has no flip_idx"
     ),
+    "labels-several": Kind("noted", "a region has several labels: the first is its class, and the key labels has all"),
     "label-missing": Kind("noted", "an image has no label file and was kept as an image without boxes"),
     "label-name": Kind(
         "noted", "a label file's name is its image's in another case or Unicode form, or with the image's extension"
@@ -533,8 +534,8 @@ CHECK_KINDS: dict[str, Kind] = {
     "class-empty": Kind(
         "warning",
         "a class has no object to train on",
-        remedy="annotate it, or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it. Keep it "
-        "if another split has it, which --against OTHER.json tells.",
+        remedy="keep it if another split has objects of it, which --against OTHER.json tells. Otherwise annotate it, "
+        "or take it out: --clean FILE.json --drop-class CLASS; a detector cannot learn it.",
     ),
     "class-elsewhere": Kind(
         "warning",

@@ -9,6 +9,7 @@ from detaug.arguments import FILL, RGB
 from detaug.errors import InputError
 from detaug.importing.rules import CropSize, Holes, PadTo
 from detaug.importing.translate import Piece, name_of
+from detaug.named_options import option
 from detaug.ops import color_ops, flips_and_crops
 from detaug.ops.affine import RandomAffine, RandomPerspective, RandomRotation
 from detaug.ops.camera import RandomGamma
@@ -39,10 +40,12 @@ _POINTWISE = (
 """Pixel ops that look at one pixel at a time, but for the mean gray that contrast is about."""
 _TURNING = (RandomAffine, RandomPerspective, RandomRotation)
 
-NO_SIZE = (
-    "no op sets the size of the images. da.Compose takes the recipe as it is; a Loader needs a size: "
-    "give it with --size, such as --size 640x640"
-)
+
+def _no_size() -> str:
+    return (
+        "no op sets the size of the images. da.Compose takes the recipe as it is; a Loader needs a size: give one, "
+        f"such as {option('size', '640x640', python='(640, 640)')}"
+    )
 
 
 @dataclass
@@ -199,14 +202,14 @@ class Arrangement:
         """Add a Resize where there is none: to the size of the last crop, which changes nothing, or to `size`."""
         if self.render:
             if size is not None:
-                raise InputError("--size is for pipelines that set no size, and this one does: leave it out")
+                raise InputError(f"{option('size')} is for pipelines that set no size, and this one does: leave it out")
             return []
         crops = [piece.op for piece in self.before if not _is(piece.op, _FLIPS)]
         last = crops[-1] if crops else None
         if size is None and isinstance(last, RandomCrop | CenterCrop) and last.size_after == "fixed":
             size = last.size if isinstance(last.size, tuple) else (last.size, last.size)
         elif size is None:
-            return [NO_SIZE]
+            return [_no_size()]
         self.render = Piece(Resize(size), [])
         return []
 

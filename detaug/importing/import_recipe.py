@@ -11,7 +11,7 @@ from detaug.arguments import checks_names
 from detaug.errors import InputError
 from detaug.importing import rf_detr_config, ultralytics_settings
 from detaug.importing.arrange import Size, arrange
-from detaug.importing.library_ops import SAVED, read_pipeline, read_saved_file
+from detaug.importing.library_ops import SAVED, LibraryOp, read_pipeline, read_saved_file
 from detaug.importing.python_file import pipeline_name, run_file, split_name
 from detaug.importing.rules import Entry, Status
 from detaug.importing.translate import Translator
@@ -97,32 +97,37 @@ def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None =
     RandomHorizontalFlip(p=0.5)
     """
     title = name or (str(pipeline) if isinstance(pipeline, str | Path) else "")
-    if ultralytics_settings.is_settings(pipeline):
-        recipe, entries, hints = ultralytics_settings.recipe_of(pipeline, size)
-        return ImportedRecipe(
-            title or "Ultralytics' augmentation settings", tuple(recipe), tuple(entries), tuple(hints)
-        )
-    is_aug_config = rf_detr_config.is_aug_config(pipeline)
     if isinstance(pipeline, str | Path) and (named := split_name(pipeline)):
         pipeline = run_file(named[0], pipeline_name(*named), {})
     try:
-        if is_aug_config:
-            source, size = rf_detr_config.read_aug_config(pipeline, size)
-        else:
-            source = _read_file(Path(pipeline)) if isinstance(pipeline, str | Path) else read_pipeline(pipeline)
-        translator = Translator()
-        ops, notes = arrange(translator.pipeline(source), size)
+        if ultralytics_settings.is_settings(pipeline):
+            recipe, entries, hints = ultralytics_settings.recipe_of(pipeline, size)
+            own = title or "Ultralytics' augmentation settings"
+            return ImportedRecipe(own, tuple(recipe), tuple(entries), tuple(hints))
+        if rf_detr_config.is_aug_config(pipeline):
+            return _of_aug_config(pipeline, size, title or "RF-DETR's aug_config")
+        source = _read_file(Path(pipeline)) if isinstance(pipeline, str | Path) else read_pipeline(pipeline)
+        return _translated(source, size, title or f"{source.library}.{source.name}")
     except (InputError, RecursionError) as error:
         reason = "its values are nested too deep" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{title}: {reason}" if title else reason) from None
-    default = "RF-DETR's aug_config" if is_aug_config else f"{source.library}.{source.name}"
-    if is_aug_config and (missing := next((entry for entry in translator.entries if entry.left_out), None)):
+
+
+def _of_aug_config(config: Any, size: Size | None, title: str) -> ImportedRecipe:
+    """Translate RF-DETR's `aug_config`. Raises InputError for an op without a counterpart, as RF-DETR does."""
+    imported = _translated(*rf_detr_config.read_aug_config(config, size), title)
+    if missing := next((entry for entry in imported.entries if entry.left_out), None):
         nearest = f"take {missing.became}, which is near, in a recipe" if missing.became else "leave it out"
         raise InputError(
-            f"{title or 'aug_config'} must have ops that detaug has, got {missing.name}: {'; '.join(missing.reasons)}; "
-            f"{nearest}"
+            f"aug_config must have ops that detaug has, got {missing.name}: {'; '.join(missing.reasons)}; {nearest}"
         )
-    return ImportedRecipe(title or default, tuple(ops), tuple(translator.entries), tuple(notes))
+    return imported
+
+
+def _translated(source: LibraryOp, size: Size | None, title: str) -> ImportedRecipe:
+    translator = Translator()
+    ops, notes = arrange(translator.pipeline(source), size)
+    return ImportedRecipe(title, tuple(ops), tuple(translator.entries), tuple(notes))
 
 
 def _read_file(path: Path) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from detaug.errors import ConversionError
 from detaug.machine.child_process import Process, child_process
 from detaug.machine.threads import Threads
+from detaug.named_options import option
 
 Progress = Callable[[int, int], None]
 """Called with (items done, items in all)."""
@@ -61,7 +62,9 @@ def map_in_jobs(function: Callable[[T], R], items: Iterable[T], jobs: int) -> It
     try:
         yield from map_in_processes(function, items, jobs)
     except EOFError as error:
-        raise ConversionError("a reading process was killed (out of memory?); give a smaller --jobs") from error
+        raise ConversionError(
+            f"a reading process was killed (out of memory?); give a smaller number of {option('jobs')}"
+        ) from error
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:

@@ -17,6 +17,7 @@ from detaug.files.image_file import digest
 from detaug.files.paths import RUN_MARK
 from detaug.findings.finding import counted
 from detaug.machine.parallel import Progress, with_progress
+from detaug.named_options import option
 from detaug.outputs.guards import WithImages, check_choice
 
 _MOST_SHOWN = 5
@@ -53,7 +54,8 @@ def refuse_training(output: Path, *, resume: bool) -> None:
     """Raise InputError for a folder that cannot be written to, or holds a training which is not to be resumed."""
     check_folder(output)
     if checkpoint_path(output).exists() and not resume:
-        raise InputError(f"{output} holds a training; --resume continues it, or choose another --output")
+        again = option("resume", python="True")
+        raise InputError(f"{output} holds a training; {again} continues it, or choose another {option('output')}")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from detaug.findings.finding import (
     short_name,
 )
 from detaug.findings.kinds import KINDS
+from detaug.named_options import option
 from detaug.outputs.guards import OnError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def refuse_no_object_left(objects: int, source: object, findings: Sequence[Findi
     ]
     if lost and not objects:
         counts = [_lost_of_kind(kind, lost) for kind in count_kinds(lost)]
-        where = f"each of them is in {report}" if report else "--report FILE lists each of them"
+        where = f"each of them is in {report}" if report else f"{option('report', 'FILE')} lists each of them"
         message = f"{source}: no object is left to write, of {', '.join(counts)}; nothing was written; {where}"
         refuse(ConversionError(message, findings), findings, report)
 
@@ -167,15 +168,17 @@ def reported(findings: Sequence[Finding], report: Path | None) -> Iterator[None]
         yield
 
 
-SKIP_REMEDY = "repair them, or leave these files out: --on-error skip"
+def skip_remedy() -> str:
+    """Return what a person does about errors."""
+    return f"repair them, or leave these files out: {option('on_error', 'skip')}"
 
 
 def _problem_lines(errors: Sequence[Finding], report: Path | None) -> Iterator[str]:
     yield from map(str, errors[:_MOST_PROBLEMS_SHOWN])
     if len(errors) > _MOST_PROBLEMS_SHOWN:
-        where = f"all of them are in {report}" if report else "--report FILE lists all of them"
+        where = f"all of them are in {report}" if report else f"{option('report', 'FILE')} lists all of them"
         yield f"... and {len(errors) - _MOST_PROBLEMS_SHOWN:,} more; {where}"
-    yield f"{counted(len(errors), 'problem')}, nothing written; {SKIP_REMEDY}"
+    yield f"{counted(len(errors), 'problem')}, nothing written; {skip_remedy()}"
 
 
 def _lines(summary: Summary) -> Iterator[str]:
@@ -198,9 +201,10 @@ def _lines(summary: Summary) -> Iterator[str]:
         again = "if so, run convert-voc or convert-mot --origin zero"
         yield f"Coordinates of 0 mean that the tool counted pixels from 0: {again}"
     if summary.findings and not summary.report:
-        yield "each of these, with its file: --report FILE"
+        yield f"each of these, with its file: {option('report', 'FILE')}"
     if summary.other_splits:
-        yield f"not converted: {', '.join(summary.other_splits)}; for one of these: --split {summary.other_splits[0]}"
+        first = option("split", summary.other_splits[0])
+        yield f"not converted: {', '.join(summary.other_splits)}; for one of these: {first}"
     yield f"written: {summary.output}" + (f", every finding: {summary.report}" if summary.report else "")
     yield summary.next_step
 

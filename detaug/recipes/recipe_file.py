@@ -28,6 +28,7 @@ from detaug.arguments import check_names, checks_names
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
 from detaug.files.text import parse_yaml, unique_keys
+from detaug.named_options import option
 from detaug.ops.op import GeometricOp, Op, PixelOp
 from detaug.recipes.public_names import name_here, public_names
 from detaug.recipes.stages import By, Stages
@@ -135,13 +136,13 @@ def import_ops(module: str) -> list[type[Op]]:
     try:
         content = _run_file(path) if is_file else import_module(module)
     except Exception as error:  # of the user's code
-        raise InputError(f"--ops {module} cannot be imported ({type(error).__name__}: {error})") from error
+        raise InputError(f"{option('ops', module)} cannot be imported ({type(error).__name__}: {error})") from error
     finally:
         sys.path.remove(folder)
     ours = {*library().values(), Op, GeometricOp, PixelOp}
     ops = [member for member in vars(content).values() if isinstance(member, type) and issubclass(member, Op)]
     if not {*ops} - ours:
-        raise InputError(f"--ops {module} has no op: a dataclass derived from da.GeometricOp or da.PixelOp")
+        raise InputError(f"{option('ops', module)} has no op: a dataclass derived from da.GeometricOp or da.PixelOp")
     return [op for op in ops if op not in ours]
 
 

@@ -28,9 +28,10 @@ from detaug.files.image_headers import DECODED_FORMATS
 from detaug.files.paths import PathLike, absolute, list_files
 from detaug.findings.finding import counted, listed, short_name
 from detaug.machine.parallel import Progress
+from detaug.named_options import option
 from detaug.outputs.folder import check_folder, files_together, refuse_other_content
 from detaug.outputs.guards import output_files
-from detaug.outputs.summary import SKIP_REMEDY
+from detaug.outputs.summary import skip_remedy
 from detaug.scoring.pictures import ImageFiles, PredictedImages, VideoFiles
 from detaug.sheets import Detections
 from detaug.training.predict import TrainedModel, load_model
@@ -72,7 +73,7 @@ class Predicted(NamedTuple):
         kind = "videos" if self.videos else "images"
         line = f"{counted(self.objects, 'object')} found in {where}"
         if not self.objects:
-            line += f", none with a score of {self.min_score:g} or more: a lower --min-score finds more"
+            line += f", none with a score of {self.min_score:g} or more: a lower {option('min_score')} finds more"
         return f"{line}\nwritten: {self.output}, of {kind} in {self.folder}{also}"
 
 
@@ -263,7 +264,7 @@ def _try_pre_labels(labels: Mapping[Tool, Path], target: Path, document: dict[st
                 TOOLS[tool](empty, trial, images=folder)
             except ConversionError as error:
                 text = str(error).replace(os.fspath(empty), os.fspath(target))
-                raise ConversionError(text.replace(SKIP_REMEDY, "predict these apart from each other")) from None
+                raise ConversionError(text.replace(skip_remedy(), "predict these apart from each other")) from None
             texts = {
                 out / file.relative_to(trial): file.read_text("utf-8") for file in trial.rglob("*") if file.is_file()
             }

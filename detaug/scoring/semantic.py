@@ -123,7 +123,7 @@ def evaluate_semantic(
     """
     trained = load_model(model, device)
     if trained.finds != "semantic":
-        raise InputError(f"{os.fspath(model)} finds boxes, and a map is of pixels: leave --map out")
+        raise InputError(f"{os.fspath(model)} finds boxes, and a map is of pixels: leave the map out")
     of_training = trained.map or replace(map, classes=trained.class_names)  # an older file does not have it
     refuse_other_classes(map, of_training, f"the map {os.fspath(map.folder)}")
     reader = CocoReader(images, annotations, maps={MAP: map})

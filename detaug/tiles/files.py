@@ -20,6 +20,7 @@ from detaug.findings.finding import on_one_line
 from detaug.machine.cores import available_cores
 from detaug.machine.parallel import Progress
 from detaug.machine.threads import Threads
+from detaug.named_options import option
 from detaug.outputs.guards import check_choice
 from detaug.pixel_format import PixelFormat
 from detaug.tiles.jpeg_blocks import JpegBlocks, can_cut, check_package
@@ -107,7 +108,9 @@ class TileFiles(NamedTuple):
         image = image.convert("RGB") if image.mode == "CMYK" else image
         form = "png" if self.quality == "keep" else self.format
         if image.mode not in _MODES[form]:
-            other = "--format png does" if image.mode in _MODES["png"] else "--channels and --dtype do"
+            other = f"{option('format', 'png')} does"
+            if image.mode not in _MODES["png"]:
+                other = f"{option('channels')} and {option('dtype')} do"
             raise _unusable(reader, tiles, f"has pixels of mode {image.mode}, which {form} does not keep; {other}")
 
         def save(tile: int, path: Path) -> None:

@@ -10,6 +10,7 @@ from torch import distributed as dist
 
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
+from detaug.named_options import option
 from detaug.outputs.folder import checkpoint_path
 from detaug.training.processes import is_first_rank
 from detaug.training.state import Training
@@ -73,7 +74,7 @@ def load_checkpoint(training: Training) -> float | None:
 
 def _check(path: Path, content: dict[str, Any], training: Training) -> None:
     if "run" not in content:
-        raise InputError(f"{path} is not a checkpoint of detaug train; choose another --output")
+        raise InputError(f"{path} is not a checkpoint of detaug train; choose another {option('output')}")
     here = {**training.options.must_match(), "class_names": list(training.class_names)}
     then = {**content["run"], "class_names": content["class_names"]}
     if "warm_up" in then:  # as detaug 0.2 wrote it
@@ -82,7 +83,7 @@ def _check(path: Path, content: dict[str, Any], training: Training) -> None:
         if then.get(name) != value:
             raise InputError(
                 f"{path} was made with {name} {then.get(name)!r}, this training has {value!r}; make them equal, or "
-                f"train on from its weights: --weights {path} and another --output"
+                f"train on from its weights: {option('weights', str(path))} and another {option('output')}"
             )
 
 

@@ -19,6 +19,7 @@ from detaug.findings.finding import counted, listed
 from detaug.loading.loader import Loader
 from detaug.maps.kinds import ClassMap
 from detaug.maps.named import refuse_other_classes
+from detaug.named_options import option
 from detaug.ops.color_ops import RandomPhotometricDistort
 from detaug.ops.flips_and_crops import RandomHorizontalFlip, RandomVerticalFlip
 from detaug.ops.iou_crop import RandomIoUCrop
@@ -96,7 +97,7 @@ def _warn_of_late_changes(ops: list[Op] | Stages, epochs: int, steps: int) -> No
         length = counted(epochs, "epoch")
         warnings.warn(
             f"the recipe changes at epoch {min(late)}, counted from 0, and a training of {length} does not reach it: "
-            "give more --epochs, or change the recipe",
+            f"give more {option('epochs')}, or change the recipe",
             stacklevel=3,
         )
 
@@ -113,11 +114,11 @@ def _warn_of_stretching(ops: list[Op] | Stages, reader: CocoReader) -> None:
             factors = np.array(size) / reader.sizes
             stretched = int((factors.max(1) > STRETCHED * factors.min(1)).sum())
             if stretched:
-                text = _size_text(size)
+                text, smaller = _size_text(size), str(min(size))
                 warnings.warn(
                     f"Resize to {text} stretches {counted(stretched, 'image')}, and a stretched rotated box is not a "
-                    "rectangle, so the model learns the smallest one around it: give --size "
-                    f"{min(size)}, or a recipe with Resize({size}, letterbox='center')",
+                    "rectangle, so the model learns the smallest one around it: give "
+                    f"{option('size', smaller, python=smaller)}, or a recipe with Resize({size}, letterbox='center')",
                     stacklevel=3,
                 )
                 return
@@ -142,7 +143,7 @@ def evaluation_resize(options: TrainOptions) -> Resize:
     if final and (resize.size == size or not (fixed or options.size)):
         return replace(resize, decode="whole")
     if final and is_first_rank():
-        remedy = f"change its Resize to {_size_text(size)}" if fixed else "leave out --size"
+        remedy = f"change its Resize to {_size_text(size)}" if fixed else f"leave out {option('size')}"
         warnings.warn(
             f"the recipe resizes to {_size_text(resize.size)}, and {options.model} is evaluated and predicts at "
             f"{_size_text(size)}: {remedy}",
@@ -171,7 +172,7 @@ class _ValInTrainFolder(CocoReader):
     """Evaluation images in the folder of the training images. An error names the option for another folder."""
 
     def _advice_for_folder(self, key: str) -> str:
-        return "give their folder with --val-images FOLDER"
+        return f"give their folder with {option('val_images', 'FOLDER')}"
 
 
 def read_train(options: TrainOptions) -> CocoReader:
@@ -247,7 +248,8 @@ def _of_reader(reader: CocoReader, finds: Finds) -> OfData:
     if not len(labels):
         raise InputError(
             f"{reader.annotations_file} has no objects beside crowds, to train or to evaluate with; give a JSON file "
-            "that has some (--val may be left out), or a --model of maps, lraspp_mobilenet_v3_large, and --map"
+            f"that has some ({option('val')} may be left out), or a {option('model')} of maps, "
+            f"lraspp_mobilenet_v3_large, and {option('map')}"
         )
     if finds == "rotated":
         outlines = read_annotations(reader.json_file, outlines=True).outlines
@@ -255,7 +257,8 @@ def _of_reader(reader: CocoReader, finds: Finds) -> OfData:
         if np.isnan(outlines.corners).any((1, 2)).all() and not len(single_rings_of_four(outlines)[0]):
             raise InputError(
                 f"{reader.annotations_file}: no annotation has corners, or a segmentation of four points, which "
-                "rotated boxes are made from; give a JSON file with rotated boxes, or choose a --model of boxes"
+                "rotated boxes are made from; give a JSON file with rotated boxes, or choose a "
+                f"{option('model')} of boxes"
             )
     key_points = reader.shapes.keypoints
     return OfData(reader.class_names, 0 if key_points is None else key_points.count)

@@ -23,6 +23,7 @@ from detaug.evaluation.pycoco import score_text
 from detaug.files.atomic import remove_leftovers
 from detaug.findings.finding import counted, duration_text, listed
 from detaug.loading.loader import Loader
+from detaug.named_options import option
 from detaug.outputs.folder import check_folder, checkpoint_path, locked_folder, mark_run, refuse_training
 from detaug.outputs.guards import output_files
 from detaug.packages import require
@@ -88,7 +89,7 @@ def train(
             with deferred_interrupt() as interrupt:
                 _run(training, val, progress, interrupt)
         except InterruptedTrainingError as error:
-            progress.say(f"{error}; the same command with --resume continues")
+            progress.say(f"{error}; the same command with {option('resume', python='True')} continues")
             raise KeyboardInterrupt from None
         except KeyboardInterrupt:
             progress.say(_how_to_resume(training))
@@ -115,7 +116,7 @@ def _check_outputs(options: TrainOptions) -> None:
             if (options.output / name).exists() and not checkpoint_path(options.output).exists():
                 raise InputError(
                     f"{options.output / name} exists without a checkpoint.pt, so this training did not write it; move "
-                    "it away, or choose another --output"
+                    f"it away, or choose another {option('output')}"
                 )
 
 
@@ -228,7 +229,7 @@ def _start(training: Training, progress: TrainingProgress, stack: ExitStack) -> 
         if replaced is not None:
             progress.say(
                 f"best.pt has {training.score_name} {replaced:.3f} on other evaluation data, or at another size: the "
-                "next evaluation replaces it, and --patience counts from there"
+                f"next evaluation replaces it, and {option('patience')} counts from there"
             )
     training.log.truncate(training.step)
     if training.step < training.steps:
@@ -297,10 +298,10 @@ def _evaluation_line(evaluation: dict[str, Any]) -> str:
 
 
 def _how_to_resume(training: Training) -> str:
-    path = checkpoint_path(training.options.output)
+    path, again = checkpoint_path(training.options.output), f"the same command with {option('resume', python='True')}"
     if path.exists():
-        return f"stopped at once; the same command with --resume continues from the last checkpoint, {path}"
-    return "stopped before the first checkpoint; the same command with --resume begins the training again"
+        return f"stopped at once; {again} continues from the last checkpoint, {path}"
+    return f"stopped before the first checkpoint; {again} begins the training again"
 
 
 def _how_to_predict(training: Training) -> str:

@@ -13,6 +13,7 @@ from torch import distributed as dist
 
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
+from detaug.named_options import option
 from detaug.packages import require
 from detaug.training.optimization import StepLosses
 from detaug.training.processes import is_first_rank
@@ -51,7 +52,8 @@ class MetricsLog:
         lines[-1] |= rates
         self.write(lines)
         if not values[-1].isfinite().all():
-            raise InputError(f"the loss is {lines[-1]['loss']} at step {step}; lower --lr, or raise --warmup-steps")
+            remedy = f"lower {option('lr')}, or raise {option('warmup_steps')}"
+            raise InputError(f"the loss is {lines[-1]['loss']} at step {step}; {remedy}")
         return lines[-1]
 
     def _means_over_ranks(self) -> torch.Tensor:
@@ -134,4 +136,5 @@ def _is_ours(line: dict[str, Any]) -> bool:
 
 
 def _foreign(path: Path, number: int) -> str:
-    return f"{path} was not written by detaug train, see its line {number}; move it away, or choose another --output"
+    remedy = f"move it away, or choose another {option('output')}"
+    return f"{path} was not written by detaug train, see its line {number}; {remedy}"

@@ -11,12 +11,16 @@ from detaug.arguments import LARGEST_SEED, check, renamed
 from detaug.errors import InputError
 from detaug.loading.devices import rank_and_world
 from detaug.maps.kinds import ClassMap
+from detaug.named_options import option
 from detaug.sources.coco_reader import UnusedParents
 from detaug.sources.coco_shapes import FlipPairs
 from detaug.training.model_table import MODELS, Model
 from detaug.training.pretrained import Pretrained
 
 Size = int | tuple[int, int]
+
+
+_MAP = 'ClassMap("FOLDER", classes=["background", "car"])'
 
 
 @renamed(warm_up="warmup_steps")
@@ -121,12 +125,13 @@ class TrainOptions:
         finds, named = MODELS[self.model].finds, self.map is not None and bool(self.map.classes)
         if finds != "semantic" and self.map is not None:
             others = [name for name, row in MODELS.items() if row.finds == "semantic"]
-            raise InputError(f"{self.model} learns no map; leave it out, or choose --model {' or '.join(others)}")
+            learning = option("model", " or ".join(others))
+            raise InputError(f"{self.model} learns no map; leave it out, or choose {learning}")
         check("val_map", self.val_map, not self.val_map or bool(self.val and self.map), "left out without val and map")
         if finds == "semantic" and not named:
             raise InputError(
                 f"{self.model} learns the class of each pixel: give the folder of the maps and the names of their "
-                "classes, --map semantic=FOLDER,classes=background,car (or a file, one name per line)"
+                f"classes, {option('map', 'semantic=FOLDER,classes=background,car', python=_MAP)}"
             )
 
     @property

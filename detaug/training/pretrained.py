@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 
 from detaug.errors import InputError
+from detaug.named_options import option
 from detaug.training.model_table import MODELS
 
 Pretrained = Literal["coco", "backbone"]
@@ -83,7 +84,8 @@ def _of_hub(model: str, _: Pretrained, say: Say) -> Path:
         return Path(hf_hub_download(repository, name))
     except OSError as error:  # also LocalEntryNotFoundError where there is no network, and HfHubHTTPError
         raise InputError(
-            f"cannot fetch {name} from {url} ({_first_line(error)}); bring the file from there and give it as --weights"
+            f"cannot fetch {name} from {url} ({_first_line(error)}); bring the file from there and give it as "
+            f"{option('weights')}"
         ) from None
 
 

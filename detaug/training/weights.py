@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from detaug.errors import InputError
+from detaug.named_options import option
 from detaug.packages import require
 from detaug.training.model_table import Detector
 from detaug.training.torch_files import read_torch_file
@@ -92,5 +93,5 @@ def _check_same_model(path: Path, own: Any, weights: Mapping[str, Tensor], missi
     if foreign:
         raise InputError(
             f"{path} does not fit the model: {len(foreign)} weights outside the head differ, the first is "
-            f"{foreign[0]!r}; give --model the one it was trained with"
+            f"{foreign[0]!r}; give {option('model')} the one it was trained with"
         )

@@ -22,6 +22,7 @@ from detaug.errors import InputError
 from detaug.files.atomic import write_atomically
 from detaug.findings.finding import counted, listed, shown
 from detaug.maps.named import map_text, read_class_map
+from detaug.named_options import on_command_line
 from detaug.outputs.folder import made_folder, made_run_folder
 from detaug.outputs.guards import output_files
 from detaug.report import check_to_html
@@ -44,12 +45,18 @@ class DataOptions:
     classes: tuple[str, ...] | None = None
     clean: bool = False
     """Whether to leave out or repair what `check` finds wrong."""
-    semantic: bool = False
-    """Whether the class of each pixel is learned, so that maps are looked for, also beside annotations."""
     map: str | None = None
     """The map of classes, as `read_map` takes it; None for that of the format."""
     val_map: str | None = None
     """That of the validation, where its images are in another folder."""
+
+
+class Dataset(NamedTuple):
+    """What the data are made of."""
+
+    recognised: Recognised
+    semantic: bool
+    """Whether the class of each pixel is learned, from maps."""
 
 
 class DataFile(NamedTuple):
@@ -72,23 +79,30 @@ Confirm = Callable[[DataFile], None]
 """Raises InputError for data that the model cannot learn from."""
 
 
-def prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm = lambda file: None) -> Prepared:
+def prepare(
+    options: DataOptions,
+    output: Path,
+    steps: Steps,
+    confirm: Confirm = lambda file: None,
+    *,
+    dataset: Dataset | None = None,
+) -> Prepared:
     """Convert a dataset, check it and split it, unless it has splits of its own.
 
     Writes output/data/train.json, output/data/val.json and output/check.html, of two splits also check-val.html.
     `confirm` is called with the training data as converted, before any image is decoded. Raises InputError for errors
-    that `check` finds, with the remedy. Folders that stay empty are removed after an error.
+    that `check` finds, with the remedy. Folders that stay empty are removed after an error. `dataset`: what
+    `find_dataset` returned; None: it is called.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    with made_run_folder(output), made_folder(output / "data"):
-        return _prepare(options, output, steps, confirm)
+    with on_command_line(), made_run_folder(output), made_folder(output / "data"):
+        return _prepare(options, dataset or find_dataset(options), output, steps, confirm)
 
 
-def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm) -> Prepared:
+def _prepare(options: DataOptions, dataset: Dataset, output: Path, steps: Steps, confirm: Confirm) -> Prepared:
     folder = output / "data"
-    dataset = _recognised(options)
-    steps.say(str(dataset))
-    splits = own_splits(dataset, steps.say)
+    steps.say(str(dataset.recognised))
+    splits = own_splits(dataset.recognised, steps.say)
     val = splits.get("val") or splits.get("test")
     if not val:
         file = _convert(OwnSplit(options.path), dataset, folder / "all.json", options, steps, options.map)
@@ -106,28 +120,36 @@ def _prepare(options: DataOptions, output: Path, steps: Steps, confirm: Confirm)
         train = _check(train, None, output / "check.html", options, steps)
         return Prepared(train, train)
     other = _convert(val, dataset, folder / "val.json", options, steps, options.val_map or options.map)
-    if options.classes is None and not options.semantic:
+    if options.classes is None and not dataset.semantic:
         _share_classes((train, other), steps)
     train = _check(train, other, output / "check.html", options, steps)
     # Against train, since a class that is only there must stay in both. Images in both are errors of train, above.
     return Prepared(train, _check(other, train, output / "check-val.html", options, steps))
 
 
-def _recognised(options: DataOptions) -> Recognised:
-    """Return the format of a dataset. Raises InputError where maps of classes are wanted, and there are none."""
-    if options.semantic and options.classes:
+def find_dataset(options: DataOptions, semantic: bool | None = None) -> Dataset:
+    """Return the format of a dataset, and whether the class of each pixel is learned.
+
+    `semantic`: whether the model learns it, so that maps are looked for, also beside annotations; None: where maps are
+    named, or the dataset has nothing else. Raises InputError where maps of classes are wanted, and there are none.
+    """
+    if semantic is None and options.map is not None:
+        semantic = True
+    maps = recognise_maps(options.path, options.images) if semantic and not (options.format or options.map) else None
+    recognised = maps or recognise(options.path, options.format, options.images)
+    if semantic is None:
+        semantic = recognised.format.name == "semantic"
+    if semantic and options.classes:
         raise InputError(
             "--classes chooses those of boxes; the classes of pixels are chosen by a table of their numbers: --map "
             "semantic=FOLDER,table=FILE.json,classes=background,car"
         )
-    maps = recognise_maps(options.path) if options.semantic and not (options.format or options.map) else None
-    dataset = maps or recognise(options.path, options.format)
-    if options.semantic and not (options.map or dataset.format.folders):
+    if semantic and not (options.map or recognised.format.folders):
         raise InputError(
             f"{options.path} has no folder that is known for maps of classes, such as SegmentationClass or masks; give "
             "it, and the names of the classes: --map semantic=FOLDER,classes=background,car"
         )
-    return dataset
+    return Dataset(recognised, semantic)
 
 
 def _confirm(file: DataFile, confirm: Confirm, options: DataOptions) -> None:
@@ -142,15 +164,16 @@ def _confirm(file: DataFile, confirm: Confirm, options: DataOptions) -> None:
 
 
 def _convert(
-    own: OwnSplit, dataset: Recognised, output: Path, options: DataOptions, steps: Steps, map: str | None
+    own: OwnSplit, dataset: Dataset, output: Path, options: DataOptions, steps: Steps, map: str | None
 ) -> DataFile:
-    images = options.images or own.images
-    if dataset.format.name == "coco":
+    images, recognised = options.images or own.images, dataset.recognised
+    if recognised.format.name == "coco":
         return _take_coco(own, output, options, steps)._replace(map=map)
-    recognised = dataset if own.path == dataset.path else recognise(own.path, dataset.format.name)
+    if own.path != recognised.path:
+        recognised = recognise(own.path, recognised.format.name)
     more: tuple[object, ...] = ("--split", own.split) if own.split else ()
     more += ("--images", images) if images else ()
-    more += ("--from", recognised.format.name) if options.format or options.semantic else ()
+    more += ("--from", recognised.format.name) if options.format or dataset.semantic else ()
     more += ("--classes", ",".join(options.classes)) if options.classes else ()
     on_error: Any = "skip" if options.clean else "stop"
     more += ("--on-error", on_error) if options.clean else ()
@@ -161,7 +184,7 @@ def _convert(
         except InputError as error:
             raise InputError(str(error).replace("--on-error skip", "--clean")) from None
         steps.report(summary)
-    if options.semantic and map is None:
+    if dataset.semantic and map is None:
         assert summary.map is not None, "the format has maps"
         map = map_text("semantic", summary.map, output.parent)
     return DataFile(output, summary.image_folder, map)

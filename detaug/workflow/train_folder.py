@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ from typing import Any
 from detaug import __version__
 from detaug.coco.how_to_load import shapes_of
 from detaug.coco.table import load_coco
-from detaug.converters.formats.recognise import recognise
 from detaug.errors import InputError
 from detaug.files.atomic import write_atomically, write_json
 from detaug.files.text import read_text
 from detaug.loading.devices import resolve_device
 from detaug.maps.named import read_class_map
+from detaug.named_options import on_command_line
 from detaug.outputs.folder import refuse_training
 from detaug.scoring import DRAWN, Evaluation, SemanticEvaluation, evaluate_model, evaluate_semantic, write_page
 from detaug.training import TrainOptions, train
@@ -26,7 +26,7 @@ from detaug.training.model_table import MODELS, READS
 from detaug.training.predict import code_to_predict
 from detaug.training.processes import is_first_rank, on_first_rank, process_group
 from detaug.training.progress import Bar
-from detaug.workflow.prepare import DataFile, DataOptions, Prepared, prepare
+from detaug.workflow.prepare import DataFile, DataOptions, Prepared, find_dataset, prepare
 from detaug.workflow.steps import Steps, command_text
 
 Say = Callable[[str], None]
@@ -83,8 +83,14 @@ class FolderOptions:
     output: Path
     training: Mapping[str, Any]
 
+    @property
+    def learns_maps(self) -> bool | None:
+        """Return whether the model that was chosen learns the class of each pixel; None where none was."""
+        model = self.training.get("model")
+        return MODELS[model].finds == "semantic" if model in MODELS else None
+
     def train_options(self, file: DataFile, val: DataFile | None = None) -> TrainOptions:
-        own = (OF_MAPS if self.data.semantic else DEFAULTS)[resolve_device(self.training.get("device")).type]
+        own = (OF_MAPS if file.map else DEFAULTS)[resolve_device(self.training.get("device")).type]
         if self.training.get("model", own["model"]) != own["model"]:
             own = {}
         elif self.training.get("optimizer", "adamw") != "adamw":
@@ -101,20 +107,6 @@ class FolderOptions:
         )
 
 
-def learns_maps(data: DataOptions, model: str | None) -> bool:
-    """Return whether the class of each pixel is learned: by the model, or where none is named, since maps are there.
-
-    model: the name of one, or None.
-    """
-    if model is not None:
-        return MODELS[model].finds == "semantic"
-    if data.map is not None:
-        return True
-    with suppress(InputError):  # it is said when the data are prepared
-        return recognise(data.path, data.format).format.name == "semantic"
-    return False
-
-
 def train_folder(
     options: FolderOptions, *, say: Say = print, bar: Bar | None = None
 ) -> Evaluation | SemanticEvaluation | None:
@@ -129,7 +121,7 @@ def train_folder(
     >>> options = FolderOptions(DataOptions("VOC2012"), "run", {"model": "fcos_resnet50_fpn"})
     >>> evaluation = train_folder(options)
     """
-    with process_group(options.training.get("device")):
+    with on_command_line(), process_group(options.training.get("device")):
         steps = Steps(say if is_first_rank() else lambda line: None)
         with _says_how_to_go_on(steps, "stopped while preparing the data: the same command prepares them again"):
             prepared = _prepared(options, steps)
@@ -154,8 +146,6 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
     record = options.output / "data" / "prepared.json"
 
     def work() -> None:
-        if options.data.map or not options.data.semantic:  # wrong options are said before all work
-            options.train_options(DataFile(options.data.path, options.data.path, options.data.map))
         resume = bool(options.training.get("resume"))
         refuse_training(options.output, resume=resume)
         wanted = json.loads(json.dumps(asdict(options.data), default=str))  # as the record has it
@@ -165,7 +155,12 @@ def _prepared(options: FolderOptions, steps: Steps) -> Prepared:
             steps.commands += done["commands"]
             steps.say(f"{record}: the data are those prepared before")
         else:
-            prepared = prepare(options.data, options.output, steps, lambda file: _confirm(options, file, steps))
+            dataset = find_dataset(options.data, options.learns_maps)
+            if options.data.map or not dataset.semantic:  # wrong options are said before all work
+                options.train_options(DataFile(options.data.path, options.data.path, options.data.map))
+            prepared = prepare(
+                options.data, options.output, steps, lambda file: _confirm(options, file, steps), dataset=dataset
+            )
             files = {name: [*map(str, filter(None, file))] for name, file in prepared._asdict().items()}
             content = {"version": __version__, "options": wanted, "files": files, "commands": steps.commands}
             write_json(record, content)

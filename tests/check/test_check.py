@@ -387,7 +387,7 @@ def test_a_sound_data_set_has_no_findings(folder: Path) -> None:
     assert (summary.images, summary.images_without_boxes, summary.class_counts) == (3, 1, {"cat": 2, "dog": 3})
     assert list(summary.findings) == []
     line = "0 errors, 0 warnings: ready for training"
-    assert str(summary).splitlines()[-1] == f"{line}; images not decoded (--decode)"
+    assert str(summary).splitlines()[-1] == f"{line}; images not decoded (decode=True)"
 
 
 @pytest.mark.parametrize(("kind", "change", "message", "more"), names_of(JSON_ERRORS))
@@ -1118,7 +1118,7 @@ def test_images_that_are_cut_off_are_found_without_decoding(tmp_path: Path) -> N
     found = [int(Path(found.file_name or "").stem) for found in summary.findings if found.kind == "image-broken"]
     assert found == list(range(len(WHOLE), len(contents)))
     assert summary.errors == len(CUT)
-    assert str(check_coco(clean, tmp_path / "images")).endswith("ready for training; images not decoded (--decode)")
+    assert str(check_coco(clean, tmp_path / "images")).endswith("ready for training; images not decoded (decode=True)")
 
 
 def test_an_image_too_large_to_try(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

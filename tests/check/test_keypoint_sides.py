@@ -84,7 +84,10 @@ def test_names_tell_which_points_swap_or_are_refused(
     assert yolo.code == 0
     data = yaml.safe_load((tmp_path / "yolo/data.yaml").read_text())
     if places is None:
-        with pytest.raises(da.InputError, match=r"'animal'.*Give flip_pairs.*--flip-pairs 1:2,3:4, or none.*flip_idx"):
+        with pytest.raises(
+            da.InputError,
+            match=r"'animal'.*Give flip_pairs=\[\(1, 2\), \(3, 4\)\], or flip_pairs=\[\] if none do.*flip_idx",
+        ):
             da.Loader(reader, FLIP, 1, device="cpu")
         assert kinds["keypoints-sides"] == 1
         assert "flips-unknown" in yolo.out
@@ -186,7 +189,7 @@ def test_wrong_pairs_on_the_command_line(tmp_path: Path, text: str) -> None:
 def test_flip_pairs_are_for_keypoints(tmp_path: Path) -> None:
     path = write(tmp_path, content_of(["a", "b"]))
     run = detaug("convert-coco-to-yolo", path, tmp_path / "yolo", "--flip-pairs", "a:b")
-    assert (run.code, "flip_pairs must be left out without task 'pose'" in run.err) == (2, True)
+    assert (run.code, "--flip-pairs must be left out without task 'pose'" in run.err) == (2, True)
 
 
 def test_the_pairs_of_a_training(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_class_without_objects_can_be_left_out(tmp_path: Path) -> None:
     content = coco([image(1, "a.jpg")], [box(1, 1)]) | {"categories": classes}
     source, clean = write(tmp_path / "in.json", content), tmp_path / "clean.json"
     out = detaug("check", source, folder).out
-    assert "'my objects'; if it is not a class of yours, --clean FILE --drop-class 'my objects' leaves it out" in out
+    assert "if none has, --drop-class 'my objects' with --clean FILE leaves it out" in out
     result = detaug("check", source, folder, "--clean", clean, "--drop-class", "my objects")
     assert (result.code, f"written: {clean}, without 1 category\n" in result.out) == (0, True)
     assert json.loads(clean.read_text())["categories"] == [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
@@ -237,7 +237,9 @@ def test_a_class_without_objects_can_be_left_out(tmp_path: Path) -> None:
         error = usage_error("check", source, folder, "--clean", clean, "--drop-class", name)
         assert f"must be classes without objects, which are 'my objects', 'dog'; {fault}" in error
         assert not clean.exists()
-    assert "give clean (--clean), too" in usage_error("check", source, folder, "--drop-class", "dog")
+    assert "--drop-class is about the JSON file that is written; give --clean, too" in usage_error(
+        "check", source, folder, "--drop-class", "dog"
+    )
 
 
 def test_a_class_that_another_split_has_is_kept(tmp_path: Path) -> None:
@@ -256,7 +258,14 @@ def test_a_class_that_another_split_has_is_kept(tmp_path: Path) -> None:
         assert f"'{name}'; {other} has 1 object of it" in out
         assert f"--drop-class {name}" not in out
         assert "--drop-class bird" in out
-    assert "--drop-class dog" in detaug("check", paths[0], folder).out
+        assert "if it is not a class of yours, --drop-class bird with --clean FILE leaves it out" in out
+    alone = detaug("check", paths[0], folder).out
+    assert "if another split has objects of it, it must stay: --against OTHER.json tells; if none has, --drop-" in alone
+    with pytest.raises(da.InputError, match="drop_classes is about the JSON file that is written; give clean, too"):
+        check_coco(paths[0], folder, drop_classes=["dog"])
+    assert """against=["OTHER.json"] tells; if none has, drop_classes=['dog'] with clean="FILE" leaves""" in str(
+        check_coco(paths[0], folder)
+    )
 
 
 def test_a_video_that_is_left_out_takes_its_frames_and_their_boxes_with_it(tmp_path: Path) -> None:

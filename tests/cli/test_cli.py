@@ -20,7 +20,9 @@ from voc_files import box_xml, devkit, voc_xml
 import detaug as da
 from detaug.cli.main import cli, main
 from detaug.cli.meant_commands import ELSEWHERE
-from detaug.converters import ConversionError
+from detaug.converters import ConversionError, coco_to_yolo, split_coco
+from detaug.errors import InputError
+from detaug.named_options import on_command_line, option
 from detaug.sheets.preview import preset_ops
 
 RUN_AND_LIST = """if True:
@@ -348,3 +350,21 @@ DIGITS = "9" * 5000
 def test_a_value_that_no_parser_takes_is_a_usage_error(order: str) -> None:
     result = detaug(*order.split())
     assert (result.code, result.err.count("\n")) == (2, 1), result.err
+
+
+def test_messages_name_arguments_as_the_user_gave_them(tmp_path: Path) -> None:
+    """An option of a command, an argument in Python, of one fault."""
+    path = write(tmp_path / "a.json", document())
+    message = usage_error("convert-coco-to-yolo", path, tmp_path / "yolo", "--task", "pose")
+    assert message.endswith("no annotation has keypoints; --task detect writes the boxes\n")
+    with pytest.raises(InputError, match=r'no annotation has keypoints; task="detect" writes the boxes$'):
+        coco_to_yolo(path, tmp_path / "yolo", task="pose")
+    ratios = ("split", path, "-o", tmp_path / "b.json", "-o", tmp_path / "c.json", "--ratios", "0,0")
+    assert usage_error(*ratios).startswith("detaug: --ratios must be")
+    with pytest.raises(InputError, match=r"^ratios must be"):
+        split_coco(path, [tmp_path / "b.json", tmp_path / "c.json"], [0, 0])
+    assert option("on_error", "skip") == 'on_error="skip"', "the commands before have ended"
+    with on_command_line():
+        assert option("format", "voc", command="from") == "--from voc"
+        assert option("with_images") == "--with-images"
+    assert (option("size", "8x9", python="(8, 9)"), option("size")) == ("size=(8, 9)", "size")

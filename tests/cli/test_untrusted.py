@@ -31,7 +31,7 @@ def data_set(folder: Path, contents: list[bytes], size: tuple[int, int] = (80, 1
 
 def test_isolated_needs_decode_and_draws_no_pictures(painted: Folder, tmp_path: Path) -> None:
     arguments = ("check", painted[1], painted[0], "--isolated")
-    assert "isolated is about how images are decoded; give decode (--decode), too" in usage_error(*arguments)
+    assert "--isolated is about how images are decoded; give --decode, too" in usage_error(*arguments)
     with pytest.raises(da.InputError, match="html shows images, which this process decodes"):
         check_to_html(painted[1], painted[0], tmp_path / "a.html", decode=True, isolated=True)
 

@@ -156,10 +156,10 @@ def test_a_folder_in_the_other(tmp_path: Path) -> None:
 
 def test_an_image_in_two_files(tmp_path: Path) -> None:
     with pytest.raises(
-        ConversionError, match=r"a\.jpg: is in .*1\.json and in an earlier file; --join combines"
+        ConversionError, match=r"a\.jpg: is in .*1\.json and in an earlier file; join=True combines"
     ) as raised:
         merged(tmp_path, document(), document())
-    assert str(raised.value).count("--join") == 1
+    assert str(raised.value).count("join=True") == 1
     assert "b.jpg: is in" in str(raised.value)
     assert not (tmp_path / "out.json").exists()
     content, summary = merged(tmp_path, document(), document(), join=True)
@@ -327,7 +327,7 @@ def test_videos_stay_apart_and_tracks_stay(tmp_path: Path) -> None:
 
 
 def test_frames_of_videos_are_not_told_to_be_joined(tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match=r"in an earlier file; if these are different images, give --images"):
+    with pytest.raises(ConversionError, match=r"in an earlier file; if these are different images, give images"):
         merged(tmp_path, video("x", "one"), video("x", "two"))
 
 
@@ -338,7 +338,7 @@ def test_files_with_and_without_videos(tmp_path: Path) -> None:
 
 
 def test_frames_are_not_joined(tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match="whose frames cannot be joined; leave out --join"):
+    with pytest.raises(ConversionError, match="whose frames cannot be joined; leave out join"):
         merged(tmp_path, video("x", "one"), video("x", "one"), join=True)
 
 

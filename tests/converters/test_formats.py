@@ -177,10 +177,10 @@ def test_arguments(tmp_path: Path) -> None:
     root = data_set(tmp_path / "set", {"a.json": labelme(BOX), "x.csv": "hello"}, "a.jpg")
     assert "x.csv is in no format that is known" in refused(root / "x.csv")
     assert "does not exist; give a file or a folder" in refused(root / "no")
-    assert "has no file that may be MOTChallenge; leave --from out" in refused(root, format="mot")
+    assert "has no file that may be MOTChallenge; leave format out" in refused(root, format="mot")
     assert "images no is not a folder" in refused(root, images="no")
     for options, message in (
-        ({"format": "word"}, "from must be one of cityscapes, coco, coco-panoptic, createml,"),
+        ({"format": "word"}, "format must be one of cityscapes, coco, coco-panoptic, createml,"),
         ({"split": "train"}, "LabelMe is converted without split; leave it out"),
         ({"classes": "cat"}, "classes must be a list of names"),
         ({"on_error": "no"}, "on_error must be one of"),

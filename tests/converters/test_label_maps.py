@@ -87,7 +87,7 @@ def test_masks_of_voc(tmp_path: Path) -> None:
         y, x = np.nonzero(number == OBJECTS)
         assert row["bbox"] == [x.min(), y.min(), np.ptp(x) + 1, np.ptp(y) + 1]
     assert [row["file_name"] for row in document["images"]] == ["0.jpg"]  # the other one has no masks
-    assert kinds(summary) == {}
+    assert kinds(summary) == {"image-unlisted": 1}
     reader = load_with(summary.next_step)
     assert reader.shapes.has_masks
     batch = next(iter(da.Loader(reader, [da.Resize((80, 100))], 1, train=False, device="cpu")))
@@ -133,7 +133,10 @@ def test_jobs_parts_and_images_elsewhere(tmp_path: Path) -> None:
         ({"SegmentationClass__0.png": png(CLASSES[:40])}, "has 100 x 40 pixels, and its image 100 x 80"),
         ({"SegmentationObject__0.png": png(OBJECTS)[:50]}, "cannot be read"),
         ({"SegmentationClass__0.png": png(CLASSES % 15 % 7)}, "object 1 has no class: SegmentationClass has 0 or 255"),
-        ({"SegmentationObject__1.png": png(OBJECTS), "SegmentationClass__1.png": png(CLASSES)}, "no image, or several"),
+        (
+            {"SegmentationObject__1.png": png(OBJECTS), "SegmentationClass__1.png": png(CLASSES)},
+            "no image has the name of the map; give",
+        ),
     ],
     ids=["size", "size of classes", "cut off", "no class", "no image"],
 )
@@ -263,6 +266,58 @@ def test_binary_masks_have_two_classes(tmp_path: Path) -> None:
     assert convert_to_coco(folder, tmp_path / "b.json", format="semantic").map.table is None
 
 
+@pytest.mark.parametrize("names", [("ground", "water"), ("ground", "water", "ice")])
+def test_binary_masks_with_names(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """With two names, 255 is the second class; with three, it is ignored."""
+    mask, listed = 255 * (CLASSES == 15).astype(np.uint8), "\n".join(names).encode()
+    folder = data_set(tmp_path / "data", {"masks/a.png": png(mask), "class_names.txt": listed}, "images/a.jpg")
+    summary = convert_to_coco(folder, tmp_path / "a.json", format="semantic")
+    reader = load_with(str(summary).splitlines()[-1])
+    values = reader.maps["semantic"].read(0).pixels().reshape(80, 100)
+    assert np.array_equal(values, CLASSES == 15 if len(names) == 2 else mask)
+    (folder / "masks/a.png").write_bytes(png(np.where(CLASSES == 255, 255, CLASSES == 15).astype(np.uint8)))
+    assert convert_to_coco(folder, tmp_path / "b.json", format="semantic").map.table is None
+
+
+def test_one_file_of_many_is_named(tmp_path: Path) -> None:
+    """What is wrong with one map, and images that have none, which are counted."""
+    files: dict[str, str | bytes] = {f"masks/{number}.png": png(CLASSES) for number in range(4)}
+    folder = data_set(tmp_path / "data", files, *(f"images/{number}.jpg" for number in range(6)))
+    summary = convert_to_coco(folder, tmp_path / "a.json", format="semantic")
+    assert (summary.images, summary.kind_counts) == (4, {"image-unlisted": 2})
+    assert "2 images without a map, the first is images/4.jpg" in str(summary.findings[0])
+    Image.fromarray(np.full((80, 100), 999, np.uint16)).save(folder / "masks/2.png")
+    assert f"{folder / 'masks/2.png'} has the value 999, where a class is in 0..255; read" in refused(folder)
+
+
+def test_colored_classes_without_names(tmp_path: Path) -> None:
+    """Colors of VOC's map, and no file of names: the line that loads them has the table."""
+    colors = np.array([[0, 0, 0], [128, 0, 0], [0, 128, 0]], np.uint8)
+    objects = np.where(OBJECTS == 255, 0, OBJECTS)
+    classes = np.array([0, 1, 2, 1])[objects]
+    files = {"SegmentationObject/a.png": png(objects.astype(np.uint8)), "SegmentationClass/a.png": png(colors[classes])}
+    summary = convert_to_coco(data_set(tmp_path / "data", files, "JPEGImages/a.jpg"), tmp_path / "a.json")
+    reader = load_with(str(summary).splitlines()[-1])
+    assert np.array_equal(reader.maps["semantic"].read(0).pixels().reshape(80, 100), classes)
+
+
+def test_images_that_share_a_map(tmp_path: Path) -> None:
+    """The remedy works: each image with a name and a map of its own."""
+    folder = data_set(tmp_path / "data", {"masks/a.png": png(CLASSES), "masks/b.png": png(CLASSES)}, "images/a.jpg")
+    for name in ("images/a.png", "images/b.jpg"):
+        data_set(folder, {}, name)
+    message = refused(folder, format="semantic")
+    assert (
+        "several images have the name of the map, images/a.jpg, images/a.png; rename all but one, and give" in message
+    )
+    (folder / "images/a.png").rename(folder / "images/c.png")
+    (folder / "masks/c.png").write_bytes((folder / "masks/a.png").read_bytes())
+    document, _ = converted(folder)
+    assert {row["file_name"] for row in document["images"]} == {"a.jpg", "b.jpg", "c.png"}
+    data_set(folder, {}, "images/x/b.png")
+    assert "images/b.jpg, images/x/b.png; give the folder that has the images of the maps, images" in refused(folder)
+
+
 @pytest.mark.parametrize("listed", [False, True])
 def test_maps_of_colors_load_with_their_table(tmp_path: Path, listed: bool) -> None:
     """CVAT writes colors, those of labelmap.txt, and VOC's otherwise."""
@@ -303,7 +358,7 @@ def test_numbers_that_are_not_classes_of_maps(tmp_path: Path) -> None:
     files = {"masks/a.png": png(np.full((80, 100), 300, np.uint16))}
     folder = data_set(tmp_path / "data", files, "images/a.jpg")
     message = refused(folder, format="semantic")
-    assert "has maps with the value 300, where a class is in 0..255" in message
+    assert "masks/a.png has the value 300, where a class is in 0..255" in message
 
 
 def test_splits_of_class_maps(tmp_path: Path) -> None:

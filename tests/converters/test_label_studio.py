@@ -204,9 +204,11 @@ def test_labels_in_a_tag_of_their_own_and_several_labels(tmp_path: Path) -> None
     both = region("labels", None, "r", x=10, y=12.5, width=30, height=25, labels=["cat", "big"])
     for number, (regions, name, column) in enumerate([([shape, labels], "dog", None), ([both], "cat", ["cat", "big"])]):
         root = data_set(tmp_path / f"set{number}", {"a.json": json.dumps([task("a.jpg", regions)])}, "a.jpg")
-        document, _ = converted(root)
+        document, summary = converted(root)
         (row,) = document["annotations"]
         assert (document["categories"][0]["name"], row["bbox"], row.get("labels")) == (name, EXPECTED[0], column)
+        assert kinds(summary).get("labels-several", 0) == number
+        assert ("the first is its class, and the key labels has all" in str(summary)) == bool(number)
 
 
 def test_whose_annotation_counts(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_records_that_cannot_be_used_are_named(tmp_path: Path, more: Any, messag
     line, last = str(raised.value).splitlines()
     assert line.startswith("a.tfrecord record 2: ")
     assert message in line
-    assert "--on-error skip" in last
+    assert 'on_error="skip"' in last
     assert not (tmp_path / "out.json").exists()
     document, summary = convert(path, on_error="skip")
     assert (list(contents(document, tmp_path)), len(summary.findings)) == (["b.jpg"], 1)

@@ -493,7 +493,7 @@ def test_every_bad_file_is_listed_then_the_count_and_the_remedy(tmp_path: Path) 
         "JPEGImages/d.jpg",
     ]
     assert lines[3].startswith("3 problems")
-    assert "--on-error skip" in lines[3]
+    assert 'on_error="skip"' in lines[3]
     assert [f["kind"] for f in json.loads(report.read_bytes())["findings"]] == [
         "xml-broken", "object-no-name", "image-unreadable",
     ]  # fmt: skip
@@ -507,7 +507,7 @@ def test_many_bad_files_are_cut_short(tmp_path: Path) -> None:
     assert len(error.findings) == 150
     lines = str(error).splitlines()
     assert len(lines) == 102
-    assert "50 more; --report FILE" in lines[100]
+    assert '50 more; report="FILE"' in lines[100]
 
 
 def test_a_folder_with_no_image_of_any_xml_is_one_error(tmp_path: Path) -> None:

@@ -383,7 +383,7 @@ def test_samples_that_cannot_be_used_are_named(tmp_path: Path, members: Any, mes
     line, last = str(raised.value).splitlines()
     assert line.startswith("one.tar d/a: ")
     assert message in line
-    assert "--on-error skip" in last
+    assert 'on_error="skip"' in last
     assert os.listdir(tmp_path) == ["one.tar"]
     document, summary = convert(path, on_error="skip")
     assert contents(document, tmp_path) == {"d/b.jpg": jpeg("b")}

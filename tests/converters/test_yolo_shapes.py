@@ -386,5 +386,5 @@ def test_a_shape_that_is_invalid_is_named(tmp_path: Path, task: Any, shape: Any,
     source = write(tmp_path / "a.json", content)
     with pytest.raises(ConversionError, match=message):
         coco_to_yolo(source, tmp_path / "yolo", task=task)
-    with pytest.raises(ConversionError, match="; --task detect writes the boxes"):
+    with pytest.raises(ConversionError, match='; task="detect" writes the boxes'):
         coco_to_yolo(source, tmp_path / "yolo", task=task, on_error="skip")

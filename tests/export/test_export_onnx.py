@@ -207,7 +207,7 @@ def test_other_files_and_models_are_refused(ssdlite: tuple[Path, Path], tmp_path
     fcos = model_file(tmp_path / "fcos.pt", FCOS, 800)
     with pytest.raises(InputError, match=r"size must be given for fcos_resnet50_fpn, whose shorter side is 800"):
         export_onnx(fcos, tmp_path / "x.onnx")
-    with pytest.raises(InputError, match=r"must be multiples of 32, got \(800, 1333\); such as --size 800x1344"):
+    with pytest.raises(InputError, match=r"must be multiples of 32, got \(800, 1333\); such as size=\(800, 1344\)"):
         export_onnx(fcos, tmp_path / "x.onnx", size=(800, 1333))
     name = "fcos_rotated_resnet50_fpn"
     with pytest.raises(InputError, match=rf"{name} is not exported, .* of rotated boxes; export ssd300_vgg16"):

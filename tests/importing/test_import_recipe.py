@@ -860,7 +860,8 @@ def test_the_output_is_another_file_and_a_recipe(save: Any, tmp_path: Path) -> N
 
 def test_a_pipeline_without_a_size_says_how_to_give_one(save: Any, tmp_path: Path) -> None:
     source = save("[A.HorizontalFlip()]")
-    assert "give it with --size" in detaug("import-recipe", source, "-o", tmp_path / "a.yaml").out
+    assert "give one, such as --size 640x640" in detaug("import-recipe", source, "-o", tmp_path / "a.yaml").out
+    assert "give one, such as size=(640, 640)" in str(da.import_recipe(source))
     source = save("[A.Resize(8, 8)]")
     assert "leave it out" in usage_error("import-recipe", source, "-o", tmp_path / "b.yaml", "--size", "64")
     assert "NAME=VALUE" in usage_error("import-recipe", source, "-o", tmp_path / "b.yaml", "--set", "train")

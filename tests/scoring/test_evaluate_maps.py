@@ -433,7 +433,7 @@ def test_depths_that_are_not_known(tmp_path: Path) -> None:
         ("boxes.json images --max-depth 3", "--max-depth is for maps of depths: give --map depth=FOLDER and"),
         ("images --map semantic=maps --predictions found --max-depth 3", "--max-depth is for maps of depths: leave it"),
         ("images --map depth=maps --predictions found --max-depth 0.001", "--max-depth"),
-        ("images --map depth=maps --predictions found --max-depth nan", "max_depth must be None, or of a DepthMap"),
+        ("images --map depth=maps --predictions found --max-depth nan", "--max-depth must be None, or of a DepthMap"),
         ("images --map a=maps --map b=maps --predictions found", "--map must be given once"),
         ("images --map semantic=none --predictions found", "no such folder: none"),
         ("images --map semantic=maps --predictions none", "none: no such folder; it must hold the predictions"),

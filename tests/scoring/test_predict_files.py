@@ -82,7 +82,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def test_nothing_found_names_the_score(folder: Path, tmp_path: Path) -> None:
     found = predict_files(model(), [folder], tmp_path / "found.json", min_score=0.95)
-    expected = "0 objects found in 5 images, none with a score of 0.95 or more: a lower --min-score finds more\n"
+    expected = "0 objects found in 5 images, none with a score of 0.95 or more: a lower min_score finds more\n"
     assert str(found).startswith(expected)
     assert read(tmp_path / "found.json")["annotations"] == []
 

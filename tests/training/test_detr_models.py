@@ -322,7 +322,7 @@ def test_weights_of_the_hub_are_fetched_once(hub: Path, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_hub_without_the_file_is_one_error(hub: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot fetch model.safetensors from http://127.*give it as --weights"):
+    with pytest.raises(InputError, match=r"cannot fetch model.safetensors from http://127.*give it as weights"):
         pretrained_file("rt-detr-v2-r18", "coco", lambda line: None)
 
 

@@ -422,7 +422,7 @@ def test_stretching_is_warned_of(tmp_path: Path) -> None:
     """The images of the demo have several aspect ratios."""
     make_ships(tmp_path, 4)
     device, detector = torch.device("cpu"), tiny_rotated("", 3)
-    with pytest.warns(UserWarning, match=r"Resize to 160x160 stretches \d images?, .* give --size 160, or"):
+    with pytest.warns(UserWarning, match=r"Resize to 160x160 stretches \d images?, .* give size=160, or"):
         make_train_loader(options(tmp_path, tmp_path / "run", size=(160, 160)), device, detector)
     da.save_recipe([da.Resize((160, 160), letterbox="center"), da.Normalize()], tmp_path / "letterbox.yaml")
     make_train_loader(options(tmp_path, tmp_path / "run", size=160), device, detector)

@@ -208,8 +208,8 @@ def test_a_large_image_is_looked_up_in_strips(monkeypatch: pytest.MonkeyPatch) -
     ("more", "message"),
     [
         ({"map": None}, "learns the class of each pixel: give the folder of the maps and the names of their classes"),
-        ({"map": da.ClassMap("masks")}, "give the folder of the maps and the names of their classes, --map semantic="),
-        ({"model": "fcos_resnet50_fpn"}, f"fcos_resnet50_fpn learns no map; leave it out, or choose --model {MODEL}"),
+        ({"map": da.ClassMap("masks")}, "give the folder of the maps and the names of their classes, map=ClassMap("),
+        ({"model": "fcos_resnet50_fpn"}, f'fcos_resnet50_fpn learns no map; leave it out, or choose model="{MODEL}"'),
         ({"val": None, "val_map": da.ClassMap("masks", classes=NAMES)}, "val_map must be left out without val and map"),
     ],
 )

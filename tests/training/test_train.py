@@ -201,7 +201,9 @@ def test_ctrl_c_saves_a_checkpoint_and_names_resume(
         assert "stopping after this step; once more stops at once\n" in iter(training.stderr.readline, "")
         printed, errors = training.communicate(timeout=300)
     assert training.returncode == -signal.SIGINT, errors
-    said = f"stopped after step {step}, saved in {out / 'run/checkpoint.pt'}; the same command with --resume continues"
+    said = (
+        f"stopped after step {step}, saved in {out / 'run/checkpoint.pt'}; the same command with resume=True continues"
+    )
     assert printed.splitlines()[-1] == said
     assert not (out / "run/model.pt").exists()
     resumed = run(painted, out / "run", resume=True)
@@ -245,7 +247,7 @@ def test_a_second_ctrl_c_stops_at_once(
             say=said.append,
         )
     assert torch.load(out / "run/checkpoint.pt", weights_only=True)["step"] == step
-    assert "the same command with --resume continues" in said[-1]
+    assert "the same command with resume=True continues" in said[-1]
     assert signal.getsignal(stop) is signal.default_int_handler
 
 
@@ -295,7 +297,7 @@ def test_a_training_interrupted_after_the_end_of_an_epoch_resumes(
         ("metrics.jsonl", b'{"step": 1, "lr": 1, "loss": 1, "images_per_second": 1}\n[1, 2]\n', r"see its line 2"),
         ("metrics.jsonl", b"\xff\xfe", r"see its line 1"),
         ("metrics.jsonl", b"7\n", r"see its line 1"),
-        ("model.pt", b"mine", r"model\.pt exists without a checkpoint\.pt.*move it away, or choose another --output"),
+        ("model.pt", b"mine", r"model\.pt exists without a checkpoint\.pt.*move it away, or choose another output"),
         ("best.pt", b"mine", r"best\.pt exists without a checkpoint\.pt"),
     ],
 )
@@ -359,7 +361,7 @@ def test_an_error_keeps_no_view_of_what_was_not_written(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path], trained: Trained) -> None:
     painted, out = folder
     shutil.copytree(trained.output, out / "run")
-    with pytest.raises(ValueError, match=r"holds a training; --resume continues it"):
+    with pytest.raises(ValueError, match=r"holds a training; resume=True continues it"):
         run(painted, out / "run")
     with pytest.raises(
         ValueError, match=r"made with model 'retinanet_resnet50_fpn_v2', this training has 'fcos_resnet50"
@@ -368,10 +370,10 @@ def test_a_checkpoint_of_another_training_is_refused(folder: tuple[Folder, Path]
     with pytest.raises(ValueError, match=r"made with lr 0\.05, this training has 0\.1; make them equal"):
         run(painted, out / "run", lr=0.1, resume=True)
     with pytest.raises(
-        ValueError, match=r"epochs 3, this training has 9; .*--weights \S+checkpoint\.pt and another"
+        ValueError, match=r"epochs 3, this training has 9; .*weights=\"\S+checkpoint\.pt\" and another"
     ) as error:
         run(painted, out / "run", epochs=9, resume=True)
-    (remedy,) = re.findall(r"--weights (\S+)", str(error.value))
+    (remedy,) = re.findall(r'weights="(\S+)"', str(error.value))
     run(painted, out / "longer", epochs=4, weights=Path(remedy))
     with pytest.raises(InputError, match=r"train_batch\.jpg is a file, so .*x cannot be made; give another folder"):
         run(painted, out / "run/train_batch.jpg/x")
@@ -588,7 +590,7 @@ BOXED = {"letterbox": "center", "fill": (9.0, 8.0, 7.0)}
             RETINANET,
             (32, 32),
             da.Resize((32, 32)),
-            "recipe resizes to 600, .* at 32x32: leave out --size",
+            "recipe resizes to 600, .* at 32x32: leave out size",
         ),
         ([da.Resize((300, 300), **BOXED)], SSD, None, da.Resize((300, 300), **BOXED), None),
         (
@@ -707,7 +709,7 @@ def test_wrong_arguments(tmp_path: Path, wrong: dict[str, Any], message: str) ->
 
 def test_a_loss_that_is_not_finite_is_an_error(folder: tuple[Folder, Path]) -> None:
     painted, out = folder
-    with pytest.raises(ValueError, match=r"the loss is nan at step \d+; lower --lr, or raise --warmup-steps"):
+    with pytest.raises(ValueError, match=r"the loss is nan at step \d+; lower lr, or raise warmup_steps"):
         run(painted, out / "run", lr=1e30, clip_norm=0.0, warmup_steps=0)
 
 
@@ -1000,12 +1002,12 @@ def test_evaluation_images_in_another_folder_need_val_images(painted: Folder, tm
     for image in data["images"][:renamed]:
         image["file_name"] = "val/" + image["file_name"]
     (tmp_path / "val.json").write_text(json.dumps(data))
-    with pytest.raises(da.AnnotationError, match=f"{renamed} of 21 images are not in .*--val-images") as raised:
+    with pytest.raises(da.AnnotationError, match=f"{renamed} of 21 images are not in .*val_images") as raised:
         run(painted, tmp_path / "run", val=tmp_path / "val.json")
     assert ("--clean" in str(raised.value)) == (renamed < 21)
     with pytest.raises(da.AnnotationError) as raised:
         run(painted, tmp_path / "run", val=tmp_path / "val.json", val_images=painted[0])
-    assert "--val-images" not in str(raised.value)
+    assert "val_images" not in str(raised.value)
 
 
 def test_the_command_names_val_images(painted: Folder, tmp_path: Path) -> None:

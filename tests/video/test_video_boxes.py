@@ -204,14 +204,14 @@ def test_readers_and_commands_of_images_say_what_reads_video_files(files: Files,
 def test_frames_that_are_files_too_are_checked(files: Files) -> None:
     videos, frames = check_coco(files.json, files.videos), check_coco(files.json, files.frames, decode=True)
     assert not videos.kind_counts
-    assert str(videos).endswith("ready for training; videos not opened (--decode)")
+    assert str(videos).endswith("ready for training; videos not opened (decode=True)")
     assert not frames.kind_counts
     Image.new("RGB", (9, 9)).save(files.frames / "v1/004.png")
     assert check_coco(files.json, files.frames).kind_counts == {"size-wrong": 1}
 
 
 def test_check_opens_the_videos_with_decode(files: Files, tmp_path: Path) -> None:
-    assert str(check_coco(files.json, files.videos)).endswith("ready for training; videos not opened (--decode)")
+    assert str(check_coco(files.json, files.videos)).endswith("ready for training; videos not opened (decode=True)")
     good = check_coco(files.json, files.videos, decode=True)
     assert (good.kind_counts, str(good).splitlines()[-1]) == ({}, "0 errors, 0 warnings: ready for training")
     isolated = check_coco(files.json, files.videos, decode=True, isolated=True)

@@ -15,8 +15,13 @@ from PIL import Image
 from semantic_files import NAMES, list_images, paint_folder, tiny_semantic
 
 import detaug.training.loop as loop
+from detaug.converters.formats import recognise as recognise_module
 from detaug.demo.shapes import make_voc
 from detaug.training import predict as predict_module
+from detaug.workflow import FolderOptions
+from detaug.workflow.prepare import DataOptions, find_dataset
+from detaug.workflow.steps import Steps
+from detaug.workflow.train_folder import _prepared
 
 pytest.importorskip("torchvision")
 
@@ -74,6 +79,26 @@ def test_a_folder_of_maps_to_a_model(tmp_path: Path) -> None:
     assert Path("run-2/model.pt").is_file()
     again = detaug("train", "data", "-o", "run", *SHORT, "--resume")
     assert [words[1] for words in commands(again.out)] == ["train", "evaluate"]
+
+
+def test_a_folder_is_recognized_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Listing a large folder takes long: on the first of several processes, and not where --resume goes on."""
+    paint_folder(tmp_path / "data", 6)
+    (tmp_path / "data/class_names.txt").write_text("\n".join(NAMES))
+    listed, list_files = list[str](), recognise_module.list_files
+    monkeypatch.setattr(
+        recognise_module, "list_files", lambda *args, **more: (listed.append(""), list_files(*args, **more))[1]
+    )
+    options = FolderOptions(DataOptions(Path("data")), Path("run"), {"device": "cpu"})
+    find_dataset(options.data)
+    once, listed[:] = len(listed), []
+    for resume in (False, True):
+        options = FolderOptions(options.data, Path("run"), {"device": "cpu", "resume": resume})
+        steps = Steps(lambda line: None)
+        prepared = _prepared(options, steps)
+        assert options.train_options(*prepared).model == "lraspp_mobilenet_v3_large"
+        assert len(listed) == (0 if resume else once), "again"
+        listed.clear()
 
 
 def test_splits_of_folders_have_maps_of_their_own(tmp_path: Path) -> None:
