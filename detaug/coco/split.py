@@ -24,6 +24,7 @@ from detaug.files.image_headers import read_fingerprint
 from detaug.files.paths import PathLike
 from detaug.files.repeated import repeated_files
 from detaug.findings.finding import counted, on_one_line, shown
+from detaug.named_options import option
 from detaug.outputs.guards import output_files
 
 
@@ -198,7 +199,8 @@ def _refuse_empty(table: Table, paths: Sequence[Path], part_of_unit: Ints) -> No
     grouped = len(part_of_unit) < len(table.image_ids)
     if len(part_of_unit) < len(paths):
         has = counted(len(part_of_unit), *("group of images", "groups of images") if grouped else ("image",))
-        remedy = "give fewer outputs" + ", or a group_key or group_name that makes more groups" * grouped
+        others = f", or a {option('group_key')} or {option('group_name')} that makes more groups"
+        remedy = "give fewer outputs" + others * grouped
         raise InputError(f"{table.path} has {has} for {len(paths)} outputs; {remedy}")
     units = "groups of images" if grouped else "images"
     for index, path in enumerate(paths):

@@ -24,6 +24,7 @@ from detaug.files.paths import PathLike
 from detaug.files.pixel_types import DTYPES, PixelType
 from detaug.findings.finding import counted, on_one_line
 from detaug.machine.parallel import Progress
+from detaug.named_options import option
 from detaug.outputs.folder import appearing_folder, check_folder, unfinished_folders
 from detaug.outputs.guards import IMAGES_ORDER, check_json_and_folder
 from detaug.outputs.part import Part, check_part
@@ -174,7 +175,7 @@ def tile_coco(
     if own is None and objects and not len(chosen.boxes):
         raise ConversionError(
             f"{source}: no object is left to write, of {counted(objects, 'object')}; nothing was written; each tile "
-            f"shows less of them than min_visibility, {min_visibility}: lower it, or make the tiles larger"
+            f"shows less of them than {option('min_visibility')}, {min_visibility}: lower it, or make the tiles larger"
         )
     own_names = [names[tile] for tile in chosen.tiles.tolist()]
     json_name = f"{source.stem}{f'-part-{own.number}-of-{own.of}' if own else ''}.json"

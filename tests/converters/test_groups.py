@@ -160,10 +160,10 @@ def test_groups_by_a_key_and_by_a_part_of_the_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--group-key", "patient", "group_key must be a key of every image"),
-        ("--group-name", "^x", "group_name must be a pattern in every file name, got '^x': 6 names"),
-        ("--group-name", "(", "group_name must be a regular expression"),
-        ("--group-key", "", "group_key must be a key of every image"),
+        ("--group-key", "patient", "--group-key must be a key of every image"),
+        ("--group-name", "^x", "--group-name must be a pattern in every file name, got '^x': 6 names"),
+        ("--group-name", "(", "--group-name must be a regular expression"),
+        ("--group-key", "", "--group-key must be a key of every image"),
     ],
 )
 def test_groups_that_are_not_there(tmp_path: Path, option: str, value: str, message: str) -> None:
@@ -172,7 +172,7 @@ def test_groups_that_are_not_there(tmp_path: Path, option: str, value: str, mess
     assert message in usage_error("split", path, *outputs, option, value)
     other = write(tmp_path / "other.json", read(path))
     assert message in usage_error("check", path, tmp_path / "images", "--against", other, option, value)
-    assert "give against" in usage_error("check", path, tmp_path / "images", option, value)
+    assert "give --against" in usage_error("check", path, tmp_path / "images", option, value)
 
 
 @pytest.mark.parametrize("pattern", ["", "^(x?)", r"\.png$"])
@@ -180,7 +180,7 @@ def test_a_pattern_that_makes_one_group_is_named(tmp_path: Path, pattern: str) -
     path = write_photographs(tmp_path)
     outputs = ("-o", tmp_path / "a.json", "-o", tmp_path / "b.json", "--ratios", "50,50")
     error = usage_error("split", path, *outputs, "--group-name", pattern)
-    assert "has 1 group of images for 2 outputs; give fewer outputs, or a group_key or group_name that" in error
+    assert "has 1 group of images for 2 outputs; give fewer outputs, or a --group-key or --group-name that" in error
 
 
 def test_frames_of_one_video_in_two_splits_are_found(tmp_path: Path) -> None:
