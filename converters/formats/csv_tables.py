@@ -88,7 +88,7 @@ def _records(source: AnnotationFiles, file: str, names: Mapping[str, str]) -> It
         raise ObjectError(TABLE_RULE, "label-unreadable")
     commas, points = False, False
     # Two passes: only the last row tells whether commas are decimal, and whether all numbers are fractions of images.
-    for _, row in _rows(path, table):
+    for _, row, _ in _rows(path, table):
         counts[row[table.image]] += 1
         texts = [row[column] for column in table.edges]
         commas, points = commas or any(map(is_decimal_comma, texts)), points or "." in "".join(texts)
@@ -97,27 +97,34 @@ def _records(source: AnnotationFiles, file: str, names: Mapping[str, str]) -> It
                 largest = max(largest, *table.edges_of([text.replace(",", ".") for text in row]))
     table = table._replace(has_decimal_commas=commas and not points)
     unit = (1, 1) if 0 < largest <= _LARGEST_RELATIVE else None
-    by_image = ((row[table.image], (line, row)) for line, row in _rows(path, table))
+    by_image = ((row[table.image], (line, row, words)) for line, row, words in _rows(path, table))
     for image, rows in grouped(by_image, counts, source.temporary):
         record = Record(file, names_beside(file, image), called=image, unit=unit)
-        for line, row in rows:
-            _add_row(record, line, row, table, names)
+        for line, row, words in rows:
+            _add_row(record, line, row, words, table, names)
         yield record
 
 
-def _rows(path: Path, table: TableColumns) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of objects with their lines; "" for words that a row lacks at its end."""
+def _rows(path: Path, table: TableColumns) -> Iterator[tuple[int, list[str], int]]:
+    """Yield the rows of objects with their lines and the number of their words; "" for words that lack at the end."""
     for line, row in islice(rows_of_csv(path), int(table.has_head), None):
-        yield line, row if len(row) >= table.words else [*row, *[""] * (table.words - len(row))]
+        yield line, row if len(row) >= table.words else [*row, *[""] * (table.words - len(row))], len(row)
 
 
-def _add_row(record: Record, line: int, row: Sequence[str], table: TableColumns, names: Mapping[str, str]) -> None:
+def _add_row(
+    record: Record, line: int, row: Sequence[str], words: int, table: TableColumns, names: Mapping[str, str]
+) -> None:
+    """Add the object of a row. words: those that it has in the file."""
     try:
         if not record.names:
             raise ObjectError("a row must name its image", "row-invalid")
         if any(row[table.words :]):
             raise ObjectError(f"a row must have {table.words} words, got {len(row)}; put commas into quotes")
         if not (row[table.class_name] or any(row[column] for column in table.edges)):
+            if words <= max(table.class_name, *table.edges):  # cut off, where an image without objects has commas
+                raise ObjectError(
+                    f"a row must have {table.words} words, got {words}; of an image without objects they are empty"
+                )
             return
         edges = table.edges_of(row)
         if table.size and record.size is None and all(row[column] for column in table.size):

@@ -18,7 +18,7 @@ from detaug.coco.writer import Box
 from detaug.converters.records.record import Edges, Object
 from detaug.converters.records.xml_elements import SAFE, unread_attributes
 from detaug.errors import InputError
-from detaug.files.formats import LFS
+from detaug.files.formats import LFS, VOC_XML
 from detaug.files.known_files import what_is
 from detaug.files.text import read_file
 from detaug.findings.finding import shown
@@ -89,7 +89,8 @@ def parse_voc_xml(data: bytes) -> VocAnnotation:
     """Parse the content of one VOC XML. Raises XmlError where it cannot be used."""
     root = _parse(data)
     if root.tag != "annotation":
-        what = what_is("", data) or f"the root element is <{root.tag}>, not <annotation>"
+        remedy = "; remove its xmlns=" if root.tag.startswith("{") else ""
+        what = what_is("", data, but=[VOC_XML]) or f"the root element is <{root.tag}>, not <annotation>{remedy}"
         raise XmlError("xml-not-voc", what, line=root.sourceline)
     filename = _text(_first(root, "filename")) or ""
     unread = []

@@ -236,7 +236,7 @@ def _semantic(names: Sequence[str]) -> list[str]:
 _COCO_LISTS = ("images", "annotations", "categories")
 _CORNERS_OF_TABLE = ("x1", "y1", "x2", "y2", "x3", "y3", "x4", "y4")
 
-COCO_PANOPTIC = "a COCO panoptic JSON file"
+COCO_PANOPTIC, VOC_XML = "a COCO panoptic JSON file", "a Pascal VOC XML"
 COCO_JSON, YOLO_LABELS, DATA_YAML = "a COCO JSON file", "a YOLO label file", "a data.yaml of YOLO"
 SHARD_FORMS = ("a TFRecord shard", "a tar")
 ROWS: tuple[Form | Format, ...] = (
@@ -293,7 +293,7 @@ ROWS: tuple[Form | Format, ...] = (
         (".xml",),
         (
             Form(
-                "a Pascal VOC XML",
+                VOC_XML,
                 lambda it: it.root == "annotation",
                 "convert its folder: detaug convert-voc FOLDER",
             ),

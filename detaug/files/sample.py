@@ -40,10 +40,13 @@ class Sample:
         """Return the name of an XML's root element; "" where there is none."""
         position = 0  # one pattern for all that may come first would try each way to divide it
         while opening := _BEFORE_ROOT.match(self.text, position):
-            end = self.text.find(_ENDS[opening[1]], opening.end())
+            start, ending = opening.end(), _ENDS[opening[1]]
+            if opening[1] == "<!DOCTYPE" and "[" in self.text[start : self.text.find(">", start)]:
+                ending = "]>"  # of the declarations in it
+            end = self.text.find(ending, start)
             if end < 0:
                 return ""
-            position = end + len(_ENDS[opening[1]])
+            position = end + len(ending)
         root = _ROOT.match(self.text, position)
         return root[1].lower() if root else ""
 

@@ -133,3 +133,15 @@ def test_sides_and_other_separators(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
     root = data_set(tmp_path / "set", {"a.csv": text}, "a.jpg", "b.jpg")
     assert message in refused(root, format="csv")
+
+
+@pytest.mark.parametrize("words", [1, 3])
+def test_a_row_that_is_cut_off_is_no_image_without_objects(tmp_path: Path, words: int) -> None:
+    """One with all its commas is."""
+    head, row = "filename,width,height,class,xmin,ymin,xmax,ymax\n", ["b.jpg", "100", "80", "cat", "10", "10", "40", "30"]
+    whole = head + "a.jpg,100,80,cat,10,10,40,30\n"
+    cut = data_set(tmp_path / "cut", {"a.csv": whole + ",".join(row[:words])}, "a.jpg", "b.jpg")
+    assert f"a.csv:3: a row must have 8 words, got {words}; of an image without objects they are empty" in refused(cut)
+    empty = data_set(tmp_path / "empty", {"a.csv": whole + "b.jpg" + 7 * ","}, "a.jpg", "b.jpg")
+    document, _ = converted(empty)
+    assert (len(document["images"]), len(document["annotations"])) == (2, 1)

@@ -386,3 +386,17 @@ def test_the_line_that_a_conversion_prints_loads_a_batch(tmp_path: Path) -> None
     assert batch.masks().shape == (18, 80, 100)
     assert batch.keypoints[0, 8, 0].tolist() == pytest.approx([70, 20.5, 2])
     assert batch.corners[0, 5, 0].tolist() == pytest.approx([20, 10])
+
+
+@pytest.mark.parametrize(
+    ("xml", "message"),
+    [
+        (f'<!DOCTYPE a [<!ENTITY b "c">]>{VOC}', "a.xml: has a DOCTYPE, which VOC files do not need and attacks use"),
+        (VOC.replace("<annotation>", '<annotation xmlns="urn:x">'), "is <{urn:x}annotation>, not <annotation>; remove"),
+        (VOC.replace("annotation>", "Annotation>"), "a.xml:1: the root element is <Annotation>, not <annotation>"),
+    ],
+)
+def test_an_xml_that_is_nearly_voc_is_not_advised_to_be_converted(tmp_path: Path, xml: str, message: str) -> None:
+    error = refused(data_set(tmp_path / "set", {"a.xml": xml}, "a.jpg"))
+    assert message in error
+    assert "convert-voc" not in error

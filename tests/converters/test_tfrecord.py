@@ -154,7 +154,7 @@ def test_other_names_for_features(tmp_path: Path) -> None:
     assert contents(json.loads(output.read_bytes()), tmp_path) == {"a.jpg": jpeg("a")}
     error = usage_error("convert-tfrecord", path, "-o", output, "--feature", "image")
     assert "must be KEY=NAME, such as image=jpeg, got 'image'" in error
-    assert "features must be among image," in usage_error("convert-tfrecord", path, "-o", output, "--feature", "pic=x")
+    assert "--feature must be among image," in usage_error("convert-tfrecord", path, "-o", output, "--feature", "pic=x")
 
 
 def test_the_files_size_is_the_truth(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ CONTENTLESS = {"base", "common", "core", "helper", "helpers", "misc", "tools", "
 FACE = {"__init__", "__main__", "presets", "targets"}
 """What users import."""
 
-GROUND_FLOOR = {"arguments", "arrays", "compiled", "errors", "packages", "pixel_format"}
+GROUND_FLOOR = {"arguments", "arrays", "compiled", "errors", "named_options", "packages", "pixel_format"}
 """What all folders stand on."""
 
 LONGEST_CLASS = 250

@@ -112,7 +112,7 @@ def test_the_files_of_a_training(trained: Trained) -> None:
     assert evaluation["evaluation"] == result["evaluation"]
     assert result["evaluation"]["images"] == 21
     model = torch.load(out / "model.pt", weights_only=True)
-    assert set(model) == {"name", "size", "resize", "model", "mean", "std", "class_names", "versions"}
+    assert set(model) == {"name", "size", "resize", "model", "mean", "std", "class_names", "versions", "unused_parents"}
     checkpoint = torch.load(out / "checkpoint.pt", weights_only=True)
     assert model["versions"] == checkpoint["versions"] == {"detaug": da.__version__, "torch": torch.__version__}
     with Image.open(out / "predictions.jpg") as picture:
