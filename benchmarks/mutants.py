@@ -1295,14 +1295,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/maps/kinds.py",
-        "repr((self.ignore, table,",
-        "repr((table,",
+        "return self.ignore, None if self._numbers is None",
+        "return 0, None if self._numbers is None",
         "tests/maps/test_map_cache.py::test_other_rules_decode_again",
     ),
     Mutant(
         "detaug/maps/kinds.py",
-        "repr((self.ignore, table,",
-        "repr((self.ignore,",
+        "else sorted(self._numbers.items()), self._has_colors",
+        "else 0, self._has_colors",
         "tests/maps/test_map_cache.py::test_other_rules_decode_again",
     ),
     Mutant(
@@ -1481,8 +1481,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "converters/formats/label_maps.py",
-        'table = "ade20k" if is_ade else table or',
-        "table = table or",
+        'table="ade20k" if is_ade else table',
+        "table=table",
         "tests/converters/test_label_maps.py::test_ade20k",
     ),
     Mutant(
@@ -1934,6 +1934,60 @@ MUTANTS: list[Mutant] = [
         "**{**SMALL_DATA, **own, **self.training, **more}",
         "**{**self.training, **SMALL_DATA, **own, **more}",
         "tests/workflow/test_commands.py::test_defaults_are_those_of_the_device_and_the_optimizer",
+    ),
+    Mutant(
+        "detaug/coco/rows.py",
+        "parent in NO_PARENT or parent == category",
+        "parent in NO_PARENT or parent != category",
+        "tests/converters/test_way_back.py::test_keys_of_categories_without_a_place_are_counted",
+    ),
+    Mutant(
+        "converters/yolo/label_rows.py",
+        '"flip_idx": "flip_idx"}',
+        '"skeleton": "flip_idx"}',
+        "tests/converters/test_way_back.py::test_keys_of_categories_without_a_place_are_counted",
+    ),
+    Mutant(
+        "detaug/maps/named.py",
+        "(kind.table is None or own is None)",
+        "(kind.table is None and own is None)",
+        "tests/scoring/test_semantic_scores.py::test_maps_whose_numbers_mean_other_classes_are_refused",
+    ),
+    Mutant(
+        "detaug/maps/kinds.py",
+        "return self.ignore, None if self._numbers",
+        "return 255, None if self._numbers",
+        "tests/scoring/test_semantic_scores.py::test_maps_whose_numbers_mean_other_classes_are_refused",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        "len(names) in (0, 2)",
+        "len(names) in (0, 3)",
+        "tests/converters/test_label_maps.py::test_binary_masks_with_names",
+    ),
+    Mutant(
+        "converters/formats/label_maps.py",
+        "if max(own, default=0) >= IDS:",
+        "if max(own, default=0) > 4 * IDS:",
+        "tests/converters/test_label_maps.py::test_one_file_of_many_is_named",
+    ),
+    Mutant(
+        "converters/formats/csv_tables.py",
+        "if words <= max(table.class_name, *table.edges)",
+        "if words < min(table.class_name, *table.edges)",
+        "tests/converters/test_csv_tables.py::test_a_row_that_is_cut_off_is_no_image_without_objects",
+    ),
+    Mutant(
+        "detaug/named_options.py",
+        "(command or name)",
+        "(name or command)",
+        "tests/cli/test_cli.py::test_messages_name_arguments_as_the_user_gave_them",
+    ),
+    Mutant(
+        "detaug/check/boxes.py",
+        "alone=not others)",
+        "alone=bool(others))",
+        "tests/check/test_repairs.py::test_a_class_that_another_split_has_is_kept",
     ),
 ]
 

@@ -121,10 +121,10 @@ class _Sections(click.Group):
 
 
 def _with_options(message: str, command: click.Command) -> str:
-    """Return a message "NAME must be RULE" about an argument in Python with the option that gives it."""
-    name, rest = message.partition(" must be ")[::2]
+    """Return a message "NAME must be RULE", or "NAME FILE must end in", with the option that gives the argument."""
     options = {str(param.name): param.opts[-1] for param in command.params if isinstance(param, click.Option)}
-    return f"{options[name]} must be {rest}" if rest and name in options else message
+    about = re.match(r"(\w+) (must be|.+ must end in) ", message)
+    return options[about[1]] + message[about.end(1) :] if about and about[1] in options else message
 
 
 @click.group(cls=_Sections, context_settings={"help_option_names": ["-h", "--help"]})

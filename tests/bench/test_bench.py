@@ -239,7 +239,7 @@ def test_a_time_that_never_ends_is_refused(files: tuple[str, str], seconds: floa
 
 def test_rows_that_do_not_exist(files: tuple[str, str], capsys: Any) -> None:
     assert main(["bench", *files, "--device", "cpu", "--only", "nosuch"]) == 2
-    message = "only must be among loader, decode, cached, by hand, torchvision, got 'nosuch'"
+    message = "--only must be among loader, decode, cached, by hand, torchvision, got 'nosuch'"
     assert capsys.readouterr().err == f"detaug: {message}\n"
 
 

@@ -138,7 +138,7 @@ def test_what_is_refused(tmp_path: Path, text: str | bytes, message: str) -> Non
 @pytest.mark.parametrize("words", [1, 3])
 def test_a_row_that_is_cut_off_is_no_image_without_objects(tmp_path: Path, words: int) -> None:
     """One with all its commas is."""
-    head, row = "filename,width,height,class,xmin,ymin,xmax,ymax\n", ["b.jpg", "100", "80", "cat", "10", "10", "40", "30"]
+    head, row = "filename,width,height,class,xmin,ymin,xmax,ymax\n", ["b.jpg", "100", "80", "cat", *map(str, range(4))]
     whole = head + "a.jpg,100,80,cat,10,10,40,30\n"
     cut = data_set(tmp_path / "cut", {"a.csv": whole + ",".join(row[:words])}, "a.jpg", "b.jpg")
     assert f"a.csv:3: a row must have 8 words, got {words}; of an image without objects they are empty" in refused(cut)

@@ -104,7 +104,7 @@ def test_recall_is_to_the_right_and_precision_up(data: tuple[str, str], tmp_path
         (["--model", "m.pt", "--detections", "{found}"], "give --model MODEL.pt or --detections FILE.json"),
         (["--detections", "{found}", "-o", "{found}"], "output must be another file than"),
         (["--detections", "{found}", "--html", "page.json"], "must end in .html"),
-        (["--detections", "{found}", "--sheet", "page.html"], "sheet page.html must end in .png"),
+        (["--detections", "{found}", "--sheet", "page.html"], "--sheet page.html must end in .png"),
         (["--detections", "nothing.json"], "nothing.json"),
         (["--detections", "{found}", "--min-score", "2"], "min-score"),
         (["--detections", "{found}", "--max-detections", "9" * 20], "max-detections"),

@@ -440,7 +440,7 @@ def test_depths_that_are_not_known(tmp_path: Path) -> None:
         ("none --map semantic=maps --predictions found", "none: no such folder; it must hold the images"),
         ("boxes.json --map semantic=maps --predictions found", "boxes.json: no such folder; it must hold the images"),
         ("images boxes.json --map semantic=maps --predictions found", "is a folder in the place of the JSON file"),
-        ("images --map semantic=maps --predictions found --report x.txt", "report x.txt must end in .json"),
+        ("images --map semantic=maps --predictions found --report x.txt", "--report x.txt must end in .json"),
         ("images --map semantic=maps,scale=2 --predictions found", "must have keys of classes, ignore, missing"),
         (
             "images --map panoptic=maps,ignore=2 --predictions found",
