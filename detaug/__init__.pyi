@@ -120,6 +120,7 @@ from detaug.tiles.write import TileSummary as TileSummary
 from detaug.tiles.write import tile_coco as tile_coco
 from detaug.training.predict import TrainedModel as TrainedModel
 from detaug.training.predict import load_model as load_model
+from detaug.training.tta import TTA as TTA
 from detaug.video.reader import VideoReader as VideoReader
 
 __version__: str

@@ -28,6 +28,12 @@ def _min_score(help: str) -> Callable[[Command], Command]:
     return click.option("--min-score", type=click.FloatRange(0, 1), default=default, show_default=True, help=help)
 
 
+_tta = click.option(
+    "--tta",
+    is_flag=True,
+    help="Test-time augmentation: detect at 0.8, 1 and 1.2 times the size, also flipped, and merge the detections.",
+)
+
 OF_MAPS = {"annotations", "images", "kind", "maps", "predictions", "max_depth", "report", "quiet"}
 """Parameters of `detaug evaluate` that have a meaning with --map."""
 OF_SEMANTIC_MODELS = OF_MAPS | {"model", "html", "sheet", "batch_size", "device"}
@@ -50,6 +56,7 @@ _NO_IMAGES = "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAG
     type=click.FloatRange(0, 1, max_open=True),
     help="With --tile: the fraction of a side that neighboring tiles have in common.  [default: 0.2]",
 )
+@_tta
 @click.option(
     "--max-detections",
     type=click.IntRange(100, 1_000_000),  # detaug.evaluation.coco.MOST_DETECTIONS
@@ -224,6 +231,7 @@ def _evaluate_boxes(
     min_score: float,
     tile: int | None,
     overlap: float | None,
+    tta: bool,
     max_detections: int | None,
     html: Path | None,
     sheet: Path | None,
@@ -238,7 +246,7 @@ def _evaluate_boxes(
     if tile is not None and model is None:
         options.refuse("tile", "--model: merge other detections with da.merge_tiles")
     if model is None:
-        for name in sorted({"batch_size", "device"} & options.given_options()):
+        for name in sorted({"batch_size", "device", "tta"} & options.given_options()):
             options.refuse(name, "--model: --detections are there already; leave it out")
     if overlap is not None and tile is None:
         options.refuse("overlap", "tiles: give --tile, too")
@@ -261,6 +269,7 @@ def _evaluate_boxes(
                 progress=progress,
                 tile=tile,
                 overlap=0.2 if overlap is None else overlap,
+                tta=_views(tta),
                 max_detections=max_detections,
                 draw=draw,
             )
@@ -277,6 +286,13 @@ def _evaluate_boxes(
         (output, scored.save),
         quiet=quiet,
     )
+
+
+def _views(tta: bool) -> Any:
+    """Return the default `TTA`, or None."""
+    from detaug.training.tta import TTA
+
+    return TTA() if tta else None
 
 
 @click.command()
@@ -300,6 +316,7 @@ def _evaluate_boxes(
 )
 @click.option("--stride", type=AT_LEAST_1, default=1, show_default=True, help="Frames from one to the next, of videos.")
 @_min_score("The lowest score that counts.")
+@_tta
 @_batch_size
 @options.device
 @options.quiet
@@ -311,6 +328,7 @@ def predict(
     drawings: Path | None,
     pre_labels: tuple[tuple[Any, Path], ...],
     device: str | None,
+    tta: bool,
     quiet: bool,
     **more: Any,
 ) -> None:
@@ -338,7 +356,7 @@ def predict(
         output_files({"output": output}, model, *paths)
     trained = load_model(model, device)
     is_semantic = trained.finds == "semantic"
-    for name in sorted({"pre_labels", "stride", "min_score"} & options.given_options() if is_semantic else ()):
+    for name in sorted({"pre_labels", "stride", "min_score", "tta"} & options.given_options() if is_semantic else ()):
         options.refuse(name, "objects, and this model finds the class of each pixel: leave it out")
     folder = PREDICTIONS if output is None else None
     drawings = drawings or folder
@@ -353,6 +371,6 @@ def predict(
                 **{name: more[name] for name in ("drawings", "progress", "batch_size")},
             )
         else:
-            more |= {"pre_labels": dict(pre_labels), "device": device}
+            more |= {"pre_labels": dict(pre_labels), "device": device, "tta": _views(tta)}
             predicted = predict_files(trained, paths, output or PREDICTIONS / "predictions.json", **more)
     print_unless(quiet, predicted)

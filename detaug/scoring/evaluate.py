@@ -23,7 +23,6 @@ from detaug.evaluation.rotated import RotatedMetrics
 from detaug.files.atomic import write_json
 from detaug.files.paths import PathLike
 from detaug.findings.finding import listed, short_name
-from detaug.loading.loader import Loader
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import output_files
 from detaug.scoring.reports import file_names, most_confused
@@ -31,10 +30,11 @@ from detaug.sheets import Detections, detections_sheet
 from detaug.sheets.detections import LEAST
 from detaug.sources.coco_reader import CocoReader
 from detaug.tiles.reader import TileReader
-from detaug.training.detectors import images_for
 from detaug.training.loaders import SAME_CLASSES
 from detaug.training.model_table import READS
 from detaug.training.predict import load_model
+from detaug.training.predict_batches import predicted_batches
+from detaug.training.tta import TTA
 
 DRAWN = 8
 """Images in a sheet of detections."""
@@ -163,12 +163,13 @@ def evaluate_model(
     overlap: float = 0.2,
     max_detections: int | None = None,
     draw: int = 0,
+    tta: TTA | None = None,
 ) -> Evaluation:
     """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the JSON file.
 
     `tile`, `overlap`: detect in tiles of this many pixels per side, as those of `TileReader`, and merge.
     `max_detections`: see `CocoEvaluator`. `draw`: the number of images with objects, evenly spaced, whose detections
-    are kept in `Evaluation.drawn`.
+    are kept in `Evaluation.drawn`. `tta`: detect in several views of each image, or tile, and merge the detections.
     """
     trained = load_model(model, device)
     if trained.finds == "semantic":
@@ -196,10 +197,7 @@ def evaluate_model(
     ids, drawn = _spaced_ids(reader, draw), list[Detections]()
     with torch.inference_mode():
         done = 0
-        # All images, also in a process of several: `detaug train PATH` under torchrun evaluates on its first rank.
-        loader = Loader(source, trained.ops, batch_size, device=trained.device, train=False, shard=(0, 1))
-        for batch in loader:
-            predictions = trained.model(images_for(trained.model, batch))
+        for batch, predictions in predicted_batches(trained, source, batch_size, tta):
             for evaluator in evaluators.values():
                 evaluator.update(batch, predictions)
             if tiles is None and {*ids}.intersection(batch.image_id.tolist()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from detaug.arrays import Bytes
 from detaug.errors import DataError
 from detaug.files.image_headers import read_image_sizes
 from detaug.loading.bad_files import first_three
-from detaug.loading.clip_batch import ClipBatch
 from detaug.loading.loader import Loader
 from detaug.sheets import Detections
 from detaug.sources.source import Source
-from detaug.training.detectors import images_for
 from detaug.training.predict import TrainedModel, pixels_of
+from detaug.training.predict_batches import predicted_batches
 from detaug.training.semantic_models import classes_in_source
+from detaug.training.tta import TTA
 from detaug.video.reader import VideoReader
 
 AT_ONCE = 32
@@ -36,7 +36,9 @@ class PredictedImages(Protocol):
     videos: list[dict[str, Any]]
     """The videos of the JSON file, if the images are frames."""
 
-    def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
+    def detections(
+        self, model: TrainedModel, batch_size: int, min_score: float, tta: TTA | None = None
+    ) -> Iterator[Detections]:
         """Yield what the model finds in each image, in their order."""
         ...
 
@@ -67,9 +69,11 @@ class ImageFiles(Source):
     def path(self, index: int) -> Path:
         return self._files[index]
 
-    def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
-        for batch in Loader(self, model.ops, batch_size, device=model.device, train=False, shard=(0, 1)):
-            yield from Detections.of(batch, model.model(images_for(model.model, batch)), min_score)
+    def detections(
+        self, model: TrainedModel, batch_size: int, min_score: float, tta: TTA | None = None
+    ) -> Iterator[Detections]:
+        for batch, predictions in predicted_batches(model, self, batch_size, tta):
+            yield from Detections.of(batch, predictions, min_score)
 
     def classes_of_pixels(self, model: TrainedModel, batch_size: int) -> Iterator[NDArray[np.uint8]]:
         """Yield (H, W) the class of each pixel of each image, in their order."""
@@ -112,13 +116,11 @@ class VideoFiles:
             )
         ]
 
-    def detections(self, model: TrainedModel, batch_size: int, min_score: float) -> Iterator[Detections]:
+    def detections(
+        self, model: TrainedModel, batch_size: int, min_score: float, tta: TTA | None = None
+    ) -> Iterator[Detections]:
         left = {image["id"] for image in self.images}
-        for batch in Loader(self._reader, model.ops, 1, device=model.device, train=False, shard=(0, 1)):
-            frames = cast(ClipBatch, batch).as_images()
-            images = images_for(model.model, frames)
-            parts = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
-            predictions = [prediction for part in parts for prediction in model.model(part)]
+        for frames, predictions in predicted_batches(model, self._reader, batch_size, tta):
             for detections in Detections.of(frames, predictions, min_score):
                 if detections.image_id in left:
                     left.remove(detections.image_id)

@@ -35,6 +35,7 @@ from detaug.outputs.summary import skip_remedy
 from detaug.scoring.pictures import ImageFiles, PredictedImages, VideoFiles
 from detaug.sheets import Detections
 from detaug.training.predict import TrainedModel, load_model
+from detaug.training.tta import TTA
 
 PICTURES = (".jpg", ".png")
 """Of drawings; that of an image of another format is a JPEG, a.webp.jpg of a.webp."""
@@ -90,6 +91,7 @@ def predict_files(
     batch_size: int = 8,
     device: str | None = None,
     progress: Progress | None = None,
+    tta: TTA | None = None,
 ) -> Predicted:
     """Write the objects that a model finds in images or videos as a COCO JSON file with a `score` of each.
 
@@ -97,10 +99,10 @@ def predict_files(
     frame is taken, and the JSON file is a CocoVID JSON file, as `VideoReader` and `detaug preview --frames` read it.
     `drawings`: a folder for drawings of the images, or frames. `pre_labels`: folders for the files of labeling tools to
     begin with, by the name of the tool; of images only. Files that are there already stay: they are an error before
-    anything is predicted. The JSON file is a dataset of its own: `detaug preview` and `check` read it, and
-    `convert-coco-to` writes it in other forms. Boxes are cut at the image's edges, and left out where nothing is left
-    of them. Raises DataError for images that cannot be read, and InputError for paths without any, and for images
-    beside videos.
+    anything is predicted. `tta`: see `TrainedModel.predict`. The JSON file is a dataset of its own: `detaug preview`
+    and `check` read it, and `convert-coco-to` writes it in other forms. Boxes are cut at the image's edges, and left
+    out where nothing is left of them. Raises DataError for images that cannot be read, and InputError for paths without
+    any, and for images beside videos.
     """
     for name, number in (("stride", stride), ("batch_size", batch_size)):
         check(name, number, is_whole(number, 1), "a whole number of at least 1")
@@ -119,7 +121,7 @@ def predict_files(
     rows = list[dict[str, Any]]()
     together = nullcontext() if drawings is None else files_together(Path(drawings))
     with torch.inference_mode(), together as folder_of_drawings:
-        for index, detections in enumerate(source.detections(trained, batch_size, min_score)):
+        for index, detections in enumerate(source.detections(trained, batch_size, min_score, tta)):
             image = source.images[index]
             rows += _rows(detections, (image["height"], image["width"]))
             if folder_of_drawings is not None:

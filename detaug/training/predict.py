@@ -44,6 +44,7 @@ from detaug.training.loaders import make_resize
 from detaug.training.model_table import MODELS, Finds
 from detaug.training.semantic_models import classes_in_source, classes_of_pixels
 from detaug.training.torch_files import read_torch_file
+from detaug.training.tta import TTA, SeenIn, merged_views
 from detaug.training.weights import load_weights
 
 OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | NDArray[Any] | Tensor
@@ -79,6 +80,10 @@ class TrainedModel:
     """That of the training: whether its labels leave out categories that only group others, see `CocoReader`."""
     map: ClassMap | None = None
     """Of "semantic": what numbers in the files of the training's maps mean. Its folder is "". None: not known."""
+    stride: int = 1
+    """Both sides of its input are multiples of it; 0 where it takes a single size. For `TTA`."""
+    smallest: int = 1
+    """The shortest side of its input."""
 
     def predict(
         self,
@@ -87,6 +92,7 @@ class TrainedModel:
         min_score: float = SCORE,
         tile: int | None = None,
         overlap: float = 0.2,
+        tta: TTA | None = None,
     ) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
 
@@ -100,24 +106,32 @@ class TrainedModel:
         `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources; those in
         the padding are left out. `min_score`: the lowest score that counts, 0..1. The images of `detaug train` have the
         same default. `tile`: for large images, detect in tiles of this many pixels per side, whose neighbors have the
-        fraction `overlap` of a side in common, and merge the detections, see `merge_tiles`; not for models of masks. A
-        model of semantic segmentation takes neither.
+        fraction `overlap` of a side in common, and merge the detections, see `merge_tiles`; not for models of masks.
+        `tta`: detect in several views of each image, or tile, and merge the detections, see `TTA`. A model of semantic
+        segmentation takes none of these, and a batch neither `tile` nor `tta`.
         Raises OSError for a file that is not an image, InputError for other values, TypeError for what is not an image.
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
         if self.finds == "semantic":
             check("min_score", min_score, min_score == SCORE, "left out for a model of semantic segmentation")
             check("tile", tile, tile is None, "left out for a model of semantic segmentation")
+            check("tta", tta, tta is None, "left out for a model of semantic segmentation")
+        check("tta", tta, tta is None or isinstance(tta, TTA), "None or a da.TTA(...)")
         if isinstance(images, Batch):
-            check("tile", tile, tile is None, "None for a batch: give the images themselves")
+            for name, value in (("tile", tile), ("tta", tta)):
+                check(name, value, value is None, "None for a batch: give the images themselves")
             return self._predict_batch(images, min_score)
         several = [images] if _is_one(images) else cast("Iterable[OneImage]", images)
         if tile is None:
-            return [self._predict(pixels_of(image), min_score) for image in several]
+            return [self._predict(pixels_of(image), min_score, tta) for image in several]
         check_grid(tile, overlap)
-        return [self._predict_in_tiles(pixels_of(image), min_score, tile, overlap) for image in several]
+        return [self._predict_in_tiles(pixels_of(image), min_score, tile, overlap, tta) for image in several]
 
     __call__ = predict
+
+    def views(self, tta: TTA) -> list[tuple[Op, ...]]:
+        """Return the recipe of each view of `tta`, in sizes that the model takes."""
+        return tta.views(self.ops, stride=self.stride, smallest=self.smallest)
 
     def _predict_batch(self, batch: Batch, min_score: float) -> list[dict[str, Tensor]]:
         batch = batch.to(self.device)
@@ -145,13 +159,13 @@ class TrainedModel:
         return detections
 
     def _predict_in_tiles(
-        self, image: NDArray[np.uint8], min_score: float, tile: int, overlap: float
+        self, image: NDArray[np.uint8], min_score: float, tile: int, overlap: float, tta: TTA | None
     ) -> dict[str, Tensor]:
         size = image.shape[:2]
         windows = plan_tiles(np.array([size]), tile, overlap).windows
         tiles = []
         for x, y, width, height in windows.tolist():
-            tiles.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), 0))
+            tiles.append(self._predict(np.ascontiguousarray(image[y : y + height, x : x + width]), 0, tta))
             if "masks" in tiles[0]:
                 raise InputError("tile is for models of boxes and keypoints, and this one finds masks; leave it out")
         merged = merge_tiles(tiles, windows, size)
@@ -185,7 +199,12 @@ class TrainedModel:
         points = detections["keypoints"][..., :2]
         return draw_key_points(image, marks_of_classes(self.keypoints, detections["labels"] - 1, points))
 
-    def _predict(self, image: NDArray[np.uint8], min_score: float) -> dict[str, Tensor]:
+    def _predict(self, image: NDArray[np.uint8], min_score: float, tta: TTA | None = None) -> dict[str, Tensor]:
+        if tta is not None:
+            seen = [self._seen_in(image, ops) for ops in self.views(tta)]
+            merged = merged_views(seen, image.shape[:2], self.keypoints, tta)
+            high = merged["scores"] >= min_score  # only now: of views that miss an object the mean is lower
+            return {name: values[high] for name, values in merged.items()}
         samples = batch([image], device=self.device).then(*self.ops)
         with torch.inference_mode():
             (predictions,) = self.model(torch.from_numpy(samples.images[0])[None].to(self.device))
@@ -211,6 +230,13 @@ class TrainedModel:
             moved = move_points(points[None, ..., :2], to_source)[0]
             detections["keypoints"] = torch.cat([moved, points[..., 2:].to(moved)], dim=-1)
         return detections
+
+    def _seen_in(self, image: NDArray[np.uint8], ops: tuple[Op, ...]) -> SeenIn:
+        samples = batch([image], device=self.device).then(*ops)
+        (pixels,), field = samples.images, samples.plan.views.field
+        with torch.inference_mode():
+            (predictions,) = self.model(torch.from_numpy(pixels)[None].to(self.device))
+        return SeenIn(predictions, samples.matrix[0], pixels.shape[1:], field)
 
 
 def keypoints_entry(key_points: KeyPoints | None) -> dict[str, Any]:
@@ -282,6 +308,7 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
         size = content["size"]
         resize = make_resize(int(size) if isinstance(size, int) else (int(size[0]), int(size[1])))
     ops = (resize, Normalize(detector.mean, detector.std))
+    row = MODELS[content["name"]]
     of_map = content.get("map")  # so has no file of 0.2.0 or before, as no `unused_parents`
     return TrainedModel(
         place_model(detector.model, chosen).eval(),
@@ -292,6 +319,8 @@ def load_model(path: str | os.PathLike[str], device: torch.device | str | None =
         finds,
         content.get("unused_parents", "keep"),
         None if of_map is None else ClassMap("", classes=class_names, **of_map),
+        row.stride,
+        row.smallest,
     )
 
 

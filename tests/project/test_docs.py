@@ -65,6 +65,8 @@ FOLDERS = [path for folder in ("trainers", "history") for path in sorted(REPOSIT
 DOCUMENTS = [*GUIDES, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md", REPOSITORY / "SECURITY.md", *FOLDERS]
 
 NOT_RUN = {
+    "detaug evaluate val.json images --model run/best.pt --tta": "the reader's model; see test_tta.py",
+    "detaug predict run/best.pt photos --tta": "the reader's model; see test_tta.py",
     "detaug demo": "the workplace has what it makes; test_demo.py runs it",
     "detaug bench train.json demo/VOC/JPEGImages --batch-size 8 --chart bench.png": "takes a minute; see test_bench.py",
     "detaug preview train.json demo/VOC/JPEGImages -o own.png --recipe own.yaml --ops my_ops.py": "the reader has it",
