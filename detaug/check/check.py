@@ -23,6 +23,7 @@ from detaug.check.images import (
     refuse_other_folder,
 )
 from detaug.check.maps import MapSummary, check_maps
+from detaug.check.near import check_near
 from detaug.check.shapes import check_shapes
 from detaug.check.split_groups import check_groups
 from detaug.check.summary import CheckSummary, report_document
@@ -66,6 +67,7 @@ def check_coco(
     channels: int = 3,
     dtype: str = "uint8",
     maps: Mapping[str, MapKind] | None = None,
+    near: bool = False,
     report: PathLike | None = None,
     progress: Progress | None = None,
 ) -> CheckSummary:
@@ -82,6 +84,8 @@ def check_coco(
     not written where no object would be left, or boxes are corners, and the summary says so. drop_classes: names of
     classes without objects that `clean` leaves out. channels, dtype: those of the reader, see `CocoReader`; images that
     have others are errors. maps: as those of `CocoReader`, {"semantic": ClassMap("masks")}; each file is decoded.
+    near: also compare the pixels of all images, those of `against` too, and find images that are the same but for size,
+    format, a crop of some per cent, a flip or brightness; not with isolated: they are decoded without its limits.
     report: a JSON file for every finding. progress: called with (images done, images in all), for their headers, their
     maps, and then, with decode, for their pixels.
 
@@ -102,6 +106,9 @@ def check_coco(
     if drop_classes and clean is None:
         name = option("drop_classes", command="drop-class")
         raise InputError(f"{name} is about the JSON file that is written; give {option('clean')}, too")
+    if isolated and near:
+        two = option("near"), option("isolated")
+        raise InputError(f"{two[0]} decodes images in processes without limits; give {two[1]} without it")
     own = check_part(part)
     if own and not decode:
         raise InputError(f"{option('part')} is about which images are decoded; give {option('decode')}, too")
@@ -131,6 +138,8 @@ def check_coco(
         findings += check_groups(table, other.table, groups, one_folder=other.folder == folder)
     of_files, of_maps = check_maps(table, folder, headers, maps or {}, progress)
     findings += of_files
+    if near:
+        findings += check_near(table, folder, headers, others, findings, progress)
     only_maps = bool(maps) and not len(table.boxes)  # what is learned is in them
     if only_maps:
         of_boxes = ("objects-none", "class-empty", "class-elsewhere")

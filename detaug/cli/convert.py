@@ -362,6 +362,11 @@ def merge(annotations: tuple[Path, ...], output: Path, quiet: bool, **more: Any)
 @options.group_key
 @options.group_name
 @click.option("--images", type=FOLDER, help="The folder of the images: files with the same bytes stay together.")
+@click.option(
+    "--near",
+    is_flag=True,
+    help="With --images, files that are the same but for size, format, a small crop, a flip or brightness, too.",
+)
 @options.quiet
 def split(annotations: Path, outputs: tuple[Path, ...], ratios: list[float], quiet: bool, **more: Any) -> None:
     """Split a dataset, such as into train and val.

@@ -26,6 +26,11 @@ from detaug.cli.progress_bar import progress_bar
 )
 @options.part("With --decode, decode only the I-th of N parts of the images")
 @click.option("--against", metavar="OTHER.json", multiple=True, type=FILE, help="Another split: find images in both.")
+@click.option(
+    "--near",
+    is_flag=True,
+    help="Compare pixels: find images that are the same but for size, format, a small crop, a flip or brightness.",
+)
 @options.group_key
 @options.group_name
 @options.size_option("Find boxes that are tiny at this training size, such as 300x300.")

@@ -21,6 +21,7 @@ from detaug.coco.writer import document_text
 from detaug.errors import InputError
 from detaug.files.atomic import write_together
 from detaug.files.image_headers import read_fingerprint
+from detaug.files.near_duplicates import near_pairs, read_thumbnails
 from detaug.files.paths import PathLike
 from detaug.files.repeated import repeated_files
 from detaug.findings.finding import counted, on_one_line, shown
@@ -74,6 +75,7 @@ def split_coco(
     group_key: str | None = None,
     group_name: str | None = None,
     images: PathLike | None = None,
+    near: bool = False,
 ) -> SplitSummary:
     """Split a COCO JSON file into several: each image, with its boxes, goes to one of them.
 
@@ -85,7 +87,9 @@ def split_coco(
     Groups stay together: all frames of a video, and the tiles that `detaug tile` cut of one image, go to one file.
     group_key: a key of the images, such as "patient": those with the same value are a group, too. group_name: a regular
     expression, whose groups, or else all that it matches in the file names, name a group: r"^[^_]+". images: the folder
-    of the images, whose files with the same bytes then stay together, too; a copy in both parts would be a leak.
+    of the images, whose files with the same bytes then stay together, too; a copy in both parts would be a leak. near:
+    images of that folder that are the same but for size, format, a crop of some per cent, a flip or brightness stay
+    together, too, see `check_coco`.
 
     Rows keep their ids and all their keys, every file has all classes, and images stay in their order. All files are
     written, or none.
@@ -106,12 +110,14 @@ def split_coco(
       mug           25          7
       tree          19          6
     """
+    if near and images is None:
+        raise InputError("near compares the pixels of the images; give images (--images), too")
     parts = _parts(outputs, ratios)
     paths = output_files({f"output {number}": path for number, path in enumerate(outputs, 1)}, annotations)
     refuse_part(Path(annotations))
     table = examine_file(Path(annotations))
     raise_on_errors(table)
-    unit, videos = _units(table, GroupRule(group_key, group_name), None if images is None else Path(images))
+    unit, videos = _units(table, GroupRule(group_key, group_name), None if images is None else Path(images), near=near)
     labels = _labels(table, unit, int(videos.max()) + 1)
     part_of_unit = _filled(stratify(labels, parts, np.random.default_rng(seed)), labels, parts)
     _refuse_empty(table, [*paths.values()], part_of_unit)
@@ -130,7 +136,7 @@ def _parts(outputs: Sequence[PathLike], ratios: Sequence[float]) -> list[float]:
     return [ratio / sum(ratios) for ratio in ratios]
 
 
-def _units(table: Table, rule: GroupRule, folder: Path | None) -> tuple[Ints, Ints]:
+def _units(table: Table, rule: GroupRule, folder: Path | None, *, near: bool) -> tuple[Ints, Ints]:
     """Return (N,) the number of each image's unit, which goes to one file, and (V,) that of each video."""
     count = len(table.image_ids)
     unit = np.arange(count)
@@ -139,7 +145,8 @@ def _units(table: Table, rule: GroupRule, folder: Path | None) -> tuple[Ints, In
         order = ids.argsort()
         unit, count = order[np.searchsorted(ids[order], table.videos.video_ids)], len(ids)
     marks = rule.marks(table)
-    for copy, earlier in _copies(table, folder) if folder else ():
+    copies = [*_copies(table, folder), *(_near_copies(table, folder) if near else ())] if folder else []
+    for copy, earlier in copies:
         marks[copy].append(("copy", earlier))
         marks[earlier].append(("copy", earlier))
     number = joined_units(unit, marks, count)
@@ -164,6 +171,13 @@ def _copies(table: Table, folder: Path) -> Iterator[tuple[int, int]]:
         lacks = f"{len(missing):,} of {counted(len(prints), 'image')} of {table.path}, such as {shown(missing[0])}"
         raise InputError(f"images {folder} must have all images, got it without {lacks}; detaug check lists them")
     return repeated_files(prints, lambda row: table.image_file(folder, row))
+
+
+def _near_copies(table: Table, folder: Path) -> Iterator[tuple[int, int]]:
+    """Yield (row, earlier row) of images that are nearly the same. Those that do not decode are not compared."""
+    rows = [row for row, name in enumerate(table.file_names) if name and not table.videos.in_files[row]]
+    thumbnails, _ = read_thumbnails([table.image_file(folder, row) for row in rows])
+    yield from ((rows[pair.second], rows[pair.first]) for pair in near_pairs(thumbnails))
 
 
 def _labels(table: Table, unit: Ints, units: int) -> Labels:

@@ -604,4 +604,19 @@ CHECK_KINDS: dict[str, Kind] = {
         "an image has the same bytes as an earlier one",
         remedy="delete one of the two, or merge their boxes; else the image counts twice.",
     ),
+    "image-near": Kind(
+        "warning",
+        "an image is the same as another one but for size, format, a small crop, a flip or brightness",
+        remedy="delete one of the two; at least keep them in one split: detaug split --images IMAGES --near does.",
+    ),
+    "image-near-leaked": Kind(
+        "warning",
+        "an image of the other split is the same but for size, format, a small crop, a flip or brightness",
+        remedy="take the image out of one of the two splits: scores would count what the model has seen.",
+    ),
+    "image-not-compared": Kind(
+        "warning",
+        "an image does not decode for the comparison with others",
+        remedy="detaug check --decode says whether training can read it; save it as PNG or JPEG to compare it.",
+    ),
 }

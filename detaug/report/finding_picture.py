@@ -31,6 +31,7 @@ from detaug.pages.frame import shorten
 
 MOST_PIXELS = 64_000_000  # a larger image is not decoded for its thumbnail
 SIDE = 240  # of a thumbnail, in pixels
+GAP = 6  # between two images that are alike, in pixels
 CLOSE_UP = 0.25  # a box with both sides under this fraction of its image is drawn with its surroundings only
 MOST_LETTERS = 30  # of a class name
 
@@ -65,6 +66,8 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
     image = image.crop((left, top, right, bottom)).resize(size, Image.Resampling.LANCZOS)
     if finding.kind.startswith(("map-", "depth-")):
         return _with_map(image, summary, finding)
+    if finding.kind == "image-near":
+        return _beside_earlier(image, summary, finding)
     moved = (objects.boxes - np.tile([left, top], 2)) * zoom
     colors = class_colors(shorten(name, MOST_LETTERS) for name in ("", *summary.table.categories.values()))
     drawn = [f"{name} {row}" for name, row in zip(objects.names, objects.rows, strict=True)]
@@ -74,6 +77,17 @@ def finding_picture(summary: CheckSummary, finding: CheckFinding) -> Image.Image
         image = draw_masks(image, masks, [colors[name] for name in objects.names])
     drawing = draw_boxes(image, moved, objects.names, difficult=objects.dashed, labels=labels, colors=colors)
     return _with_marks(drawing, summary.table, finding, (left, top), zoom)
+
+
+def _beside_earlier(image: Image.Image, summary: CheckSummary, finding: CheckFinding) -> Image.Image:
+    """Draw the image at the right of the earlier one that it is like, in one height, without boxes."""
+    _, row = _place_of(finding.like)
+    earlier = _open_upright(summary.table.image_file(summary.image_folder, row))
+    width = max(1, round(earlier.width * image.height / earlier.height))
+    pair = Image.new("RGB", (width + GAP + image.width, image.height), "white")
+    pair.paste(earlier.resize((width, image.height), Image.Resampling.LANCZOS))
+    pair.paste(image, (width + GAP, 0))
+    return pair
 
 
 def image_of(finding: CheckFinding) -> str:

@@ -231,7 +231,7 @@ def _in_image(view: SeenIn, size: Sequence[int], keypoints: KeyPoints | None) ->
             points = predictions[name].detach().cpu().double()[rows]
             moved = move_points(points[None, ..., :2], inverse, view.field)[0].numpy()
             part[name] = np.concatenate([moved, points[..., 2:].numpy()], -1)
-    if keypoints is not None and mirrors(matrix)[0]:
+    if keypoints is not None and "keypoints" in part and mirrors(matrix)[0]:
         part["keypoints"] = _swapped(part["keypoints"], part["labels"], keypoints)
     return part
 
