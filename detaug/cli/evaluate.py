@@ -79,6 +79,11 @@ _NO_IMAGES = "Missing argument 'IMAGES': give FILE.json IMAGES; with --map, IMAG
     type=click.FloatRange(min=0.001, min_open=True),
     help="With --map depth=FOLDER: the largest depth that counts, meters.",
 )
+@click.option(
+    "--label-errors",
+    type=FILE,
+    help="A COCO JSON file for a labeling tool: annotations that are likely wrong or missing, the worst first.",
+)
 @click.option("--html", type=FILE, help="A page for a browser: curves, kinds of errors, confusion, the worst images.")
 @click.option("--sheet", type=FILE, help=f"An image: the detections in {DRAWN} images beside the annotations.")
 @click.option("--report", type=FILE, help="A JSON file for all numbers.")
@@ -233,6 +238,7 @@ def _evaluate_boxes(
     overlap: float | None,
     tta: bool,
     max_detections: int | None,
+    label_errors: Path | None,
     html: Path | None,
     sheet: Path | None,
     report: Path | None,
@@ -252,7 +258,8 @@ def _evaluate_boxes(
         options.refuse("overlap", "tiles: give --tile, too")
     if model is not None:
         require("--model", *LEFT_OUT, "torchvision")
-    _check_outputs({"report": report, "output": output}, html, sheet, annotations, images, model, detections)
+    outputs = {"report": report, "output": output, "label_errors": label_errors}
+    _check_outputs(outputs, html, sheet, annotations, images, model, detections)
     from detaug.scoring import evaluate_model, evaluate_results, write_page
 
     draw = 0 if sheet is None else DRAWN
@@ -276,7 +283,13 @@ def _evaluate_boxes(
     else:
         assert detections is not None
         scored = evaluate_results(
-            detections, annotations, images, min_score=min_score, max_detections=max_detections, draw=draw
+            detections,
+            annotations,
+            images,
+            min_score=min_score,
+            max_detections=max_detections,
+            draw=draw,
+            label_errors=label_errors is not None,
         )
     print_unless(quiet, scored)
     _write(
@@ -284,6 +297,7 @@ def _evaluate_boxes(
         (sheet, scored.draw_sheet),
         (report, scored.write_report),
         (output, scored.save),
+        (label_errors, scored.write_label_errors),
         quiet=quiet,
     )
 

@@ -15,8 +15,10 @@ from detaug.arguments import SCORE, check, checks_names, is_number, is_whole
 from detaug.errors import InputError
 from detaug.evaluation.boxes import BoxKind, Metrics
 from detaug.evaluation.errors import DetectionErrors, find_errors
+from detaug.evaluation.ground_truth import GroundTruth
 from detaug.evaluation.keypoints import KeypointKind, KeypointMetrics
 from detaug.evaluation.kind import DetectionKind, place
+from detaug.evaluation.label_errors import LabelError, find_label_errors
 from detaug.evaluation.masks import MaskKind, MaskMetrics
 from detaug.evaluation.merging import Tiles, merged, tiles_of
 from detaug.evaluation.predictions import ImageDetections, read_predictions
@@ -225,6 +227,11 @@ class CocoEvaluator(Generic[M]):
         return self._kind.metrics(self._in_images(), repeated=self._repeated, **rules)
 
     @property
+    def truth(self) -> GroundTruth:
+        """Return the objects that detections are compared with."""
+        return self._kind.truth
+
+    @property
     def detections(self) -> Mapping[int, ImageDetections]:
         """Return the detections by image id, in source pixels; those in tiles merged."""
         return self._in_images()
@@ -237,6 +244,18 @@ class CocoEvaluator(Generic[M]):
         self._check_complete(partial)
         iou = iou_of_boxes if isinstance(self._kind, BoxKind) else iou_of_quadrangles
         return find_errors(self._kind.truth, self._in_images(), min_score, iou)
+
+    def label_errors(self, *, partial: bool = False) -> list[LabelError]:
+        """Return annotations that are likely wrong or missing, the worst first; of boxes or rotated boxes.
+
+        The detections should be those of a model that was not trained on these annotations, and of all scores. See
+        `detaug evaluate --label-errors`, and `compute` for `partial`.
+        """
+        if not isinstance(self._kind, BoxKind | RotatedKind):
+            raise InputError("label errors are found by boxes: make the evaluator with kind='bbox' or 'rotated'")
+        self._check_complete(partial)
+        iou = iou_of_boxes if isinstance(self._kind, BoxKind) else iou_of_quadrangles
+        return find_label_errors(self._kind.truth, self._in_images(), iou)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detections as COCO results, the JSON file that pycocotools' `loadRes` and test servers take.

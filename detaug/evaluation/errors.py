@@ -190,7 +190,7 @@ class _Image(NamedTuple):
         crowds = np.array([truth.rows[row]["iscrowd"] == 1 for row in objects[ignored].tolist()], np.bool_)
         of_ignored = overlaps[:, ignored]
         if iou is iou_of_boxes:  # with a crowd counts how much of a detection lies in it, as COCO has it
-            of_ignored = np.where(crowds, _share_inside(boxes, truth.shapes[objects[ignored]]), of_ignored)
+            of_ignored = np.where(crowds, share_inside(boxes, truth.shapes[objects[ignored]]), of_ignored)
         of_ignored = of_ignored * (labels[:, None] == object_labels[ignored])
         counts = (matched >= 0) | (of_ignored.max(1, initial=0) < FOUND)
         return _Image(
@@ -255,7 +255,7 @@ def _match(overlaps: Floats) -> Ints:
     return matched
 
 
-def _share_inside(boxes: Floats, others: Floats) -> Floats:
+def share_inside(boxes: Floats, others: Floats) -> Floats:
     """Return (D, G): the fraction of each box's area that is inside each of the others."""
     low, high = np.maximum(boxes[:, None, :2], others[:, :2]), np.minimum(boxes[:, None, 2:], others[:, 2:])
     area = (boxes[:, 2:] - boxes[:, :2]).prod(1)

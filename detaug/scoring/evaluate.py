@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from detaug.errors import InputError
 from detaug.evaluation.boxes import Metrics
 from detaug.evaluation.coco import CocoEvaluator
 from detaug.evaluation.errors import DetectionErrors
+from detaug.evaluation.label_errors import LABEL_ERRORS, LEAST_SUSPICION, LabelError
 from detaug.evaluation.pycoco import score_text
 from detaug.evaluation.rotated import RotatedMetrics
 from detaug.files.atomic import write_json
@@ -25,6 +27,7 @@ from detaug.files.paths import PathLike
 from detaug.findings.finding import listed, short_name
 from detaug.machine.parallel import Progress
 from detaug.outputs.guards import output_files
+from detaug.scoring.label_errors import write_label_errors
 from detaug.scoring.reports import file_names, most_confused
 from detaug.sheets import Detections, detections_sheet
 from detaug.sheets.detections import LEAST
@@ -54,6 +57,8 @@ class Evaluation:
     """Of boxes: of a model of rotated boxes, of these."""
     evaluator: CocoEvaluator[Any]
     """That of `errors`."""
+    label_errors: tuple[LabelError, ...] | None = None
+    """Annotations that are likely wrong or missing, the worst first; None if they were not asked for."""
     drawn: tuple[Detections, ...] = ()
     """Those in the images `draw` of `evaluate_model`, with their masks, keypoints or corners; in tiles, boxes."""
 
@@ -121,7 +126,16 @@ class Evaluation:
             best_point = curve.f1.argmax()
             best = f"precision {curve.precision[best_point]:.2f}, recall {curve.recall[best_point]:.2f}"
             lines.append(f"the score with the best balance: {errors.best_score_text} ({best})")
+        if self.label_errors is not None:
+            chosen = [error for error in self.label_errors if error.suspicion >= LEAST_SUSPICION]
+            counts = Counter(error.kind for error in chosen)
+            numbers = ", ".join(f"{kind} {counts[kind]:,}" for kind in LABEL_ERRORS)
+            lines.append(f"label errors with a suspicion of {LEAST_SUSPICION:g} or more: {numbers}")
         return "\n".join(lines)
+
+    def write_label_errors(self, path: PathLike) -> None:
+        """Write the label errors as a COCO JSON file for a labeling tool."""
+        write_label_errors(self.reader, self.label_errors or (), path)
 
     def save(self, path: PathLike) -> None:
         """Write the boxes in COCO's results format, of rotated ones with `corners`."""
@@ -164,12 +178,14 @@ def evaluate_model(
     max_detections: int | None = None,
     draw: int = 0,
     tta: TTA | None = None,
+    label_errors: bool = False,
 ) -> Evaluation:
     """Score a model.pt of `detaug train`. Raises InputError if its classes are not those of the JSON file.
 
     `tile`, `overlap`: detect in tiles of this many pixels per side, as those of `TileReader`, and merge.
     `max_detections`: see `CocoEvaluator`. `draw`: the number of images with objects, evenly spaced, whose detections
     are kept in `Evaluation.drawn`. `tta`: detect in several views of each image, or tile, and merge the detections.
+    `label_errors`: also find annotations that are likely wrong, `Evaluation.label_errors`.
     """
     trained = load_model(model, device)
     if trained.finds == "semantic":
@@ -206,7 +222,7 @@ def evaluate_model(
             done += len(batch)
             if progress:
                 progress(done, len(source))
-    evaluation = _evaluation(os.fspath(model), reader, evaluators, min_score)
+    evaluation = _evaluation(os.fspath(model), reader, evaluators, min_score, label_errors=label_errors)
     return replace(evaluation, drawn=tuple(drawn or _of_images(reader, evaluation.evaluator, ids, min_score, LEAST)))
 
 
@@ -245,25 +261,32 @@ def evaluate_results(
     min_score: float = SCORE,
     max_detections: int | None = None,
     draw: int = 0,
+    label_errors: bool = False,
 ) -> Evaluation:
     """Score the boxes of a file in COCO's results format, of any detector.
 
-    `max_detections`: see `CocoEvaluator`. `draw`: see `evaluate_model`.
+    `max_detections`: see `CocoEvaluator`. `draw`, `label_errors`: see `evaluate_model`.
     """
     reader = CocoReader(images, annotations)
     evaluator = CocoEvaluator(reader, max_detections=max_detections).load(detections)
-    evaluation = _evaluation(os.fspath(detections), reader, {"bbox": evaluator}, min_score)
+    evaluation = _evaluation(os.fspath(detections), reader, {"bbox": evaluator}, min_score, label_errors=label_errors)
     drawn = _of_images(reader, evaluator, _spaced_ids(reader, draw), min_score, LEAST)
     return replace(evaluation, drawn=tuple(drawn))
 
 
 def _evaluation(
-    detector: str, reader: CocoReader, evaluators: dict[str, CocoEvaluator[Any]], min_score: float
+    detector: str,
+    reader: CocoReader,
+    evaluators: dict[str, CocoEvaluator[Any]],
+    min_score: float,
+    *,
+    label_errors: bool,
 ) -> Evaluation:
     metrics = {kind: evaluator.compute() for kind, evaluator in evaluators.items()}
     of_boxes = evaluators.get("rotated", evaluators["bbox"])
     errors = of_boxes.errors(min_score=min_score)
-    return Evaluation(detector, reader, metrics.pop("bbox"), metrics, errors, of_boxes)
+    suspected = tuple(of_boxes.label_errors()) if label_errors else None
+    return Evaluation(detector, reader, metrics.pop("bbox"), metrics, errors, of_boxes, suspected)
 
 
 def _number(value: float) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from markupsafe import Markup
+from PIL import Image
 
 from detaug.evaluation.errors import KINDS, DetectionErrors
+from detaug.evaluation.label_errors import LABEL_ERRORS, LEAST_SUSPICION, LabelError
 from detaug.evaluation.pycoco import NAMES, score_text
 from detaug.files.atomic import write_atomically
 from detaug.files.paths import PathLike
@@ -15,6 +17,7 @@ from detaug.outputs.guards import PAGE, output_files
 from detaug.pages.frame import render
 from detaug.pages.line_chart import BLUE, GREEN, GREY, ORANGE, Line, line_chart
 from detaug.scoring.evaluate import Evaluation
+from detaug.scoring.label_errors import draw_label_errors
 from detaug.scoring.reports import file_names
 from detaug.scoring.semantic import SemanticEvaluation
 from detaug.sheets import detections_sheet, maps_sheet
@@ -22,7 +25,7 @@ from detaug.training.semantic_models import MAP
 
 MOST_CLASSES = 30
 """Classes in the confusion matrix; of more, the pairs that are confused most are listed."""
-MOST_PAIRS, MOST_IMAGES, MOST_LETTERS = 30, 8, 60
+MOST_PAIRS, MOST_IMAGES, MOST_LETTERS, MOST_LABEL_ERRORS = 30, 8, 60, 24
 
 
 def write_page(evaluation: Evaluation | SemanticEvaluation, path: PathLike) -> None:
@@ -58,8 +61,17 @@ def _page_of_boxes(evaluation: Evaluation) -> str:
             (names[detections.image_id], counted(errors.errors_of_image[detections.image_id], "error"))
             for detections in worst
         ],
+        label_errors=None if evaluation.label_errors is None else _label_errors(evaluation, names),
+        kinds_of_label_errors=LABEL_ERRORS,
         letters=MOST_LETTERS,
     )
+
+
+def _label_errors(evaluation: Evaluation, names: dict[int, str]) -> list[tuple[LabelError, str, Image.Image]]:
+    """Return the worst label errors with their file names and drawings."""
+    worst = [error for error in evaluation.label_errors or () if error.suspicion >= LEAST_SUSPICION][:MOST_LABEL_ERRORS]
+    drawings = draw_label_errors(evaluation.reader, evaluation.evaluator.truth.shapes, worst)
+    return [(error, names[error.image_id], drawing) for error, drawing in zip(worst, drawings, strict=True)]
 
 
 def _page_of_classes(evaluation: SemanticEvaluation) -> str:

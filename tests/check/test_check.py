@@ -503,6 +503,7 @@ def test_every_kind_has_a_test() -> None:
         {"crowds-only"} | RELATIVE | {kind for kind in CHECK_KINDS if kind.startswith(SHAPES)}
     )  # test_check_shapes.py
     elsewhere |= {kind for kind in CHECK_KINDS if kind.startswith(("map-", "depth-"))}  # test_check_maps.py
+    elsewhere |= {"image-near", "image-near-leaked", "image-not-compared"}  # test_near.py
     assert {case[0] for case in JSON_ERRORS + FILE_ERRORS + WARNINGS} | elsewhere == set(CHECK_KINDS)
     assert all(CHECK_KINDS[case[0]].effect == "error" for case in JSON_ERRORS + FILE_ERRORS)
     assert all(CHECK_KINDS[case[0]].effect == "warning" for case in WARNINGS)

@@ -116,6 +116,8 @@ def test_one_piece_less_is_another_image(drawn: list[Image.Image]) -> None:
 
 def test_images_of_one_color_are_not_compared(tmp_path: Path) -> None:
     images = [(f"{value}.png", Image.new("RGB", (64, 48), (value, value, value))) for value in (0, 90, 91, 255)]
+    faint = np.linspace(100, 106, 64 * 48).reshape(48, 64).astype(np.uint8)
+    images += [(f"faint {number}.png", Image.fromarray(faint + number).convert("RGB")) for number in range(2)]
     assert check_coco(write(tmp_path, images), tmp_path, near=True).kind_counts == {}
 
 
