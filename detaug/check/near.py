@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from detaug.arrays import Ints
 from detaug.check.images import Header, OtherSplit
 from detaug.coco.table import Table
 from detaug.files.image_headers import ImageHeader
@@ -64,7 +65,7 @@ def _within(table: Table, rows: Sequence[int], pairs: Sequence[NearPair]) -> Ite
         yield Findings("image-near", "images", np.array([*messages]), lambda row: messages[int(row)], like)
 
 
-def _of_one_video(videos: Sequence[int], pair: NearPair) -> bool:
+def _of_one_video(videos: Ints, pair: NearPair) -> bool:
     """Return whether both images are frames of one video: these are alike, and stay together anyway."""
     return videos[pair.first] >= 0 and bool(videos[pair.first] == videos[pair.second])
 

@@ -230,7 +230,7 @@ def _aligned(one: Floats, other: Floats) -> tuple[Floats, Bools]:
     """Return (P, SIDE, SIDE) the second images at the places of the pixels of the first, and where they have any."""
     line = np.linspace(-1, 1, SIDE)
     y, x = np.meshgrid(line, line, indexing="ij")
-    down, right = (slope * ((SIDE - 1) / 2) for slope in np.gradient(other, axis=(1, 2)))
+    down, right = (np.asarray(slope * ((SIDE - 1) / 2)) for slope in np.gradient(other, axis=(1, 2)))
     place = np.tile([1.0, 0, 1, 0], (len(one), 1))  # scale and shift of x, then of y
     for step in range(_STEPS + 1):
         to_x = place[:, 0, None, None] * x + place[:, 1, None, None]
@@ -280,7 +280,9 @@ def _mean(values: Floats, counts: Bools) -> Floats:
 def _spread(values: Floats, counts: Bools) -> Floats:
     """Return (P, 1, 1): the standard deviation of the pixels that count."""
     squares = ((values - _mean(values, counts)) * counts) ** 2
-    return np.sqrt(squares.sum((1, 2), keepdims=True) / counts.sum((1, 2), keepdims=True).clip(1)).clip(1e-3)
+    return np.asarray(
+        np.sqrt(squares.sum((1, 2), keepdims=True) / counts.sum((1, 2), keepdims=True).clip(1)).clip(1e-3)
+    )
 
 
 def _like(source: Floats, target: Floats, counts: Bools) -> Floats:

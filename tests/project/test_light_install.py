@@ -53,6 +53,7 @@ split train.json --ratios 50,50 -o a.json -o b.json
 split train.json --ratios 50,50 -o c.json -o d.json --images images
 check train.json images --clean clean.json --report report.json --html check.html
 check mot.json MOT --html mot.html
+check train.json images --near
 """
 """Commands that need nothing else."""
 
