@@ -95,7 +95,7 @@ def moved(row: dict[str, Any], size: tuple[int, int], rng: np.random.Generator) 
 def average_precision(suspicion: Mapping[Any, float], wanted: set[Any]) -> float:
     """Return the mean of the precision at each wanted key; one that is not in the order counts as 0."""
     order = sorted(suspicion, key=lambda key: -suspicion[key])
-    hits = np.array([key in wanted for key in order])
+    hits = np.array([key in wanted for key in order], bool)
     precision = np.cumsum(hits) / np.arange(1, len(order) + 1)
     return float(precision[hits].sum() / len(wanted))
 

@@ -1,9 +1,9 @@
-"""Measure `detaug check --near`: what it finds among variants of photographs, and how long 118,000 images take.
+"""Measure `detaug check --near`: what it finds among variants of images, and how long 118,000 images take.
 
     python benchmarks/near_duplicates.py FOLDER ... [--images 118000] [--drawing near.jpg]
 
-FOLDER: photographs that are different images. Each is compared with a variant of each: another size, JPEG quality 50, a
-crop of 0 to 5 % on each side, a flip, brightness times 0.7 or 1.3, contrast times 0.7 or 1.3, all at once. Prints for
+FOLDER: real images that differ from each other. Each is compared with a variant of each: another size, JPEG quality 50,
+a crop of 0 to 5 % on each side, a flip, brightness times 0.7 or 1.3, contrast times 0.7 or 1.3, all at once. Prints for
 each kind the recall, and the pairs of different images that were taken for the same, the reading rate of one process,
 and for random thumbnails with planted pairs the seconds, the memory and the planted pairs that were found. --drawing
 draws an image of `detaug demo` and its variants.

@@ -25,7 +25,7 @@ from detaug.evaluation.predictions import ImageDetections, read_predictions
 from detaug.evaluation.ranks import of_all_ranks
 from detaug.evaluation.results import read_results
 from detaug.evaluation.rotated import RotatedKind, RotatedMetrics, iou_of_quadrangles
-from detaug.evaluation.voc_ap import iou_of_boxes
+from detaug.evaluation.voc_ap import Overlaps, iou_of_boxes
 from detaug.files.atomic import write_atomically
 from detaug.loading.batch import Batch
 from detaug.loading.clip_batch import ClipBatch
@@ -239,11 +239,9 @@ class CocoEvaluator(Generic[M]):
     def errors(self, *, min_score: float = SCORE, partial: bool = False) -> DetectionErrors:
         """Return what detections of at least `min_score`, 0..1, do wrong; of boxes or rotated boxes. See `compute`."""
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
-        if not isinstance(self._kind, BoxKind | RotatedKind):
-            raise InputError("errors are found by boxes: make the evaluator with kind='bbox' or 'rotated'")
+        iou = _overlaps(self._kind, "errors")
         self._check_complete(partial)
-        iou = iou_of_boxes if isinstance(self._kind, BoxKind) else iou_of_quadrangles
-        return find_errors(self._kind.truth, self._in_images(), min_score, iou)
+        return find_errors(self.truth, self._in_images(), min_score, iou)
 
     def label_errors(self, *, partial: bool = False) -> list[LabelError]:
         """Return annotations that are likely wrong or missing, the worst first; of boxes or rotated boxes.
@@ -251,11 +249,9 @@ class CocoEvaluator(Generic[M]):
         The detections should be those of a model that was not trained on these annotations, and of all scores. See
         `detaug evaluate --label-errors`, and `compute` for `partial`.
         """
-        if not isinstance(self._kind, BoxKind | RotatedKind):
-            raise InputError("label errors are found by boxes: make the evaluator with kind='bbox' or 'rotated'")
+        iou = _overlaps(self._kind, "label errors")
         self._check_complete(partial)
-        iou = iou_of_boxes if isinstance(self._kind, BoxKind) else iou_of_quadrangles
-        return find_label_errors(self._kind.truth, self._in_images(), iou)
+        return find_label_errors(self.truth, self._in_images(), iou)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detections as COCO results, the JSON file that pycocotools' `loadRes` and test servers take.
@@ -324,3 +320,10 @@ class CocoEvaluator(Generic[M]):
                 f"{len(missing)} of {len(ids)} {images} of {self.annotations} were never updated, the "
                 f"first has image_id {missing[0]}; update with all, gather() over the ranks, or compute(partial=True)"
             )
+
+
+def _overlaps(kind: DetectionKind[Any], what: str) -> Overlaps:
+    """Return the IoU by which errors are found. Raises InputError for a kind without boxes."""
+    if not isinstance(kind, BoxKind | RotatedKind):
+        raise InputError(f"{what} are found by boxes: make the evaluator with kind='bbox' or 'rotated'")
+    return iou_of_boxes if isinstance(kind, BoxKind) else iou_of_quadrangles

@@ -36,14 +36,14 @@ DECODED = 2 * SIDE
 
 ALIKE = 0.8
 """The cosine of the coefficients from which two images are candidates: of variants with a crop of up to 5 % on each
-side, of 560 photographs, all have more (benchmarks/near_duplicates.py)."""
+side, of 559 images, all have more (benchmarks/near_duplicates.py)."""
 
 MOST_CANDIDATES = 20
 """Of an image: of many images that look alike, the nearest are aligned, and groups join through them."""
 
 DIFFERENT = 0.22
 """The largest difference of a part of the image, an eighth of its sides, in standard deviations of the image. 97 % of
-photographs with another brightness have less, and all with a crop; consecutive frames of a shark and other pieces on a
+images with another brightness have less, and all with a crop; consecutive frames of a shark and other pieces on a
 chessboard have 0.23 and more (the same script)."""
 
 FLATTEST = 4.0
