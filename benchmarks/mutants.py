@@ -1757,8 +1757,8 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/evaluation/label_errors.py",
-        "of_other[other, column] * (1 - fits)",
-        "of_other[other, column]",
+        "scores[other] * (1 - fits)",
+        "scores[other]",
         "tests/evaluation/test_label_errors.py::test_a_fitting_detection_of_the_class_outweighs_another",
     ),
     Mutant(

@@ -3,10 +3,11 @@
 Scores follow ObjectLab (Tkachenko et al. 2023, "ObjectLab: Automated Detection of Low-Quality Labels in Object
 Detection", https://arxiv.org/abs/2309.00832): overlooked objects are confident detections without a similar annotation,
 swapped classes are annotations that a confident detection of another class fits, and badly located ones have a
-detection of their class that overlaps them too little. Here all are of the form confidence x (lack of) overlap, in
-0..1, the higher the worse; an object explains a detection whatever its class, so that a wrong class or a bad box is not
-an overlooked object, too; and annotations that nothing confirms are a kind of their own, which ObjectLab has not.
-`benchmarks/label_errors.py` compares the order with others on planted errors.
+detection of their class that overlaps them too little. Here all are products of confidence and (lack of) overlap, in
+0..1, the higher the worse. An annotation that a detection of its class fits is suspected less. An object explains a
+detection whatever its class, so that a wrong class or a bad box is not an overlooked object, too. Annotations that
+nothing confirms are a kind of their own, which ObjectLab has not. `benchmarks/label_errors.py` compares the order with
+others on planted errors.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ LABEL_ERRORS = {
 }
 """The kinds."""
 
-LEAST_SUSPICION = 0.5
-"""From which label errors are written: more likely wrong than right, if confidences are frequencies."""
+LEAST_SUSPICION = 0.3
+"""From which label errors are written; the script says how many of them are right."""
 
 
 @dataclass(frozen=True)
@@ -133,17 +134,19 @@ class _Compared(NamedTuple):
         evidence = self.detections.scores[:, None] * self.overlaps
         of_same, of_other = np.where(self.same, evidence, 0), np.where(self.same, 0, evidence)
         for column in range(len(self.rows)):
-            extra = (1 - confirmed[column]) * recall[int(self.category_ids[column])]
-            choices = [(extra, "extra", -1)]
+            # squared: many right annotations have a detection of a low score alone
+            extra = (1 - confirmed[column]) ** 2 * recall[int(self.category_ids[column])]
+            choices, fits = [(extra, "extra", -1)], 0.0
             if len(evidence):
                 best, other = int(of_same[:, column].argmax()), int(of_other[:, column].argmax())
                 fits = of_same[best, column]
-                if self.overlaps[other, column] >= FOUND:
-                    choices.append((of_other[other, column] * (1 - fits), "class", other))
+                if of_other[other, column] and self.overlaps[other, column] >= FOUND:
+                    choices.append((self.detections.scores[other] * (1 - fits), "class", other))
                 if fits and self._belongs_to(best, column):
                     shift = 1 - self.overlaps[best, column]
                     choices.append((self.detections.scores[best] * shift, "location", best))
-            suspicion, kind, detection = max(choices)
+            worst, kind, detection = max(choices)
+            suspicion = worst * (1 - fits)
             if suspicion > 0:
                 yield self._error(kind, float(suspicion), column, detection)
 
