@@ -29,7 +29,7 @@ from tta import train_small
 import detaug as da
 from detaug.converters import voc_to_coco
 from detaug.demo.shapes import make_voc
-from detaug.evaluation.label_errors import LABEL_ERRORS
+from detaug.evaluation.label_errors import LABEL_ERRORS, LEAST_SUSPICION
 from detaug.evaluation.voc_ap import iou_of_boxes
 from detaug.scoring.label_errors import draw_label_errors
 from detaug.training.predict_batches import predicted_batches
@@ -227,6 +227,11 @@ def main() -> None:
         counts = ", ".join(f"{kind} {len(keys)}" for kind, keys in wanted.items())
         print(
             f"seed {seed}: {len(rows)} annotations; planted {counts}; AP50 {evaluator.compute().AP50:.3f}", flush=True
+        )
+        order = rankings(evaluator, half, own)["detaug"]["all"]
+        written = [key in wanted["all"] for key, suspicion in order.items() if suspicion >= LEAST_SUSPICION]
+        print(
+            f"{len(written)} with a suspicion of {LEAST_SUSPICION} or more, {sum(written)} of them planted", flush=True
         )
         print_table(results)
 

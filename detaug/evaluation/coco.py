@@ -244,11 +244,7 @@ class CocoEvaluator(Generic[M]):
         return find_errors(self.truth, self._in_images(), min_score, iou)
 
     def label_errors(self, *, partial: bool = False) -> list[LabelError]:
-        """Return annotations that are likely wrong or missing, the worst first; of boxes or rotated boxes.
-
-        The detections should be those of a model that was not trained on these annotations, and of all scores. See
-        `detaug evaluate --label-errors`, and `compute` for `partial`.
-        """
+        """Return annotations that are likely wrong or missing, the worst first, see `find_label_errors`."""
         iou = _overlaps(self._kind, "label errors")
         self._check_complete(partial)
         return find_label_errors(self.truth, self._in_images(), iou)
