@@ -104,7 +104,7 @@ def test_a_fitting_detection_of_the_class_outweighs_another(tmp_path: Path) -> N
 
 
 def test_crowds_and_difficult_objects_are_not_suspected(tmp_path: Path) -> None:
-    planted = {**OBJECTS, 3: [(2, [10, 10, 80, 80])], 4: [(1, [60, 60, 30, 30]), *OBJECTS[4]]}
+    planted = {**OBJECTS, 3: [(2, [10, 10, 80, 80])], 4: [(2, [60, 60, 30, 30]), *OBJECTS[4]]}
     flags = {4: {"iscrowd": 1}, 5: {"difficult": 1}}
     assert errors_of(write(tmp_path, planted, rows=flags), detections(tmp_path)) == []
 
