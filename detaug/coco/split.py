@@ -111,7 +111,7 @@ def split_coco(
       tree          19          6
     """
     if near and images is None:
-        raise InputError("near compares the pixels of the images; give images (--images), too")
+        raise InputError(f"{option('near')} compares the pixels of the images; give {option('images')}, too")
     parts = _parts(outputs, ratios)
     paths = output_files({f"output {number}": path for number, path in enumerate(outputs, 1)}, annotations)
     refuse_part(Path(annotations))
