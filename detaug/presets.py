@@ -74,6 +74,10 @@ def ssd300(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
     By default images are in 0..1, because torchvision's detectors normalize them; give `mean` and `std` for a model
     that does not.
 
+    Args:
+        mean: Of `Normalize`, for images in 0..1.
+        std: Of `Normalize`, for images in 0..1.
+
     >>> [type(op).__name__ for op in da.presets.ssd300()]
     ['RandomZoomOut', 'RandomIoUCrop', 'RandomHorizontalFlip', 'Resize', 'RandomPhotometricDistort', 'Normalize']
     """
@@ -94,6 +98,10 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
 
     The loader pads the images of a batch at the right and the bottom to one size, a multiple of 32.
 
+    Args:
+        mean: Of `Normalize`, for images in 0..1.
+        std: Of `Normalize`, for images in 0..1.
+
     >>> [type(op).__name__ for op in da.presets.retinanet()]
     ['RandomHorizontalFlip', 'Resize', 'Normalize']
     """
@@ -105,10 +113,14 @@ def retinanet(mean: Triple = NO_MEAN, std: Triple = UNIT_STD) -> list[Op]:
 def yolo640(mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, until_epoch: int | None = None) -> list[Op]:
     """Return a recipe after Ultralytics' for YOLO models: letterbox to 640 x 640, mosaic, color.
 
-    `until_epoch`: no mosaic from this epoch on; Ultralytics' `close_mosaic=10` is `epochs - 10`. A batch needs at least
-    two images. Differences from Ultralytics' defaults: a mosaic's partners come from the batch, not from the whole
-    dataset; the mosaic is 640 x 640, not a random window of one of 1280 x 1280, scaled by 0.5 to 1.5 (put a
-    `RandomAffine` or `ScaleJitter` in front for that); the color op is SSD's distortion, not gains in HSV.
+    Args:
+        mean: Of `Normalize`, for images in 0..1.
+        std: Of `Normalize`, for images in 0..1.
+        until_epoch: No mosaic from this epoch on; Ultralytics' `close_mosaic=10` is `epochs - 10`. A batch needs at
+            least two images. Differences from Ultralytics' defaults: a mosaic's partners come from the batch, not from
+            the whole dataset; the mosaic is 640 x 640, not a random window of one of 1280 x 1280, scaled by 0.5 to 1.5
+            (put a `RandomAffine` or `ScaleJitter` in front for that); the color op is SSD's distortion, not gains in
+            HSV.
 
     >>> [type(op).__name__ for op in da.presets.yolo640(until_epoch=90)]
     ['RandomHorizontalFlip', 'Resize', 'Mosaic', 'RandomPhotometricDistort', 'Normalize']
@@ -260,6 +272,12 @@ def for_problem(
 
     Raises InputError for an unknown problem, and for a size that is not two whole numbers.
 
+    Args:
+        problem: One of the problems above.
+        size: (H, W) pixels of the images.
+        mean: Of `Normalize`, for images in 0..1.
+        std: Of `Normalize`, for images in 0..1.
+
     >>> for problem in ("aerial", "text"):
     ...     print(*(type(op).__name__ for op in da.presets.for_problem(problem)[:4]))
     RandomHorizontalFlip RandomVerticalFlip RandomRotation ScaleJitter
@@ -350,6 +368,11 @@ def imagenet(size: int | tuple[int, int] = 224, mean: Triple = IMAGENET_MEAN, st
 
     As in torchvision's reference "classification", without its auto augmentation and erasing.
 
+    Args:
+        size: Side of the square images in pixels.
+        mean: Of `Normalize`, for images in 0..1.
+        std: Of `Normalize`, for images in 0..1.
+
     >>> [type(op).__name__ for op in da.presets.imagenet()]
     ['RandomResizedCrop', 'RandomHorizontalFlip', 'Normalize']
     """
@@ -365,6 +388,12 @@ def imagenet_evaluation(
 ) -> list[Op]:
     """Return the recipe of evaluation on ImageNet: shorter side `resize`, the middle `size` of it, Normalize.
 
+    Args:
+        size: Side of the middle square in pixels.
+        resize: The shorter side before it is cropped.
+        mean: Of `Normalize`, for images in 0..1.
+        std: Of `Normalize`, for images in 0..1.
+
     >>> [type(op).__name__ for op in da.presets.imagenet_evaluation()]
     ['Resize', 'CenterCrop', 'Normalize']
     """
@@ -376,6 +405,12 @@ def evaluation(
     size: int | tuple[int, int], mean: Triple = NO_MEAN, std: Triple = UNIT_STD, *, max_size: int | None = None
 ) -> list[Op]:
     """Return a recipe without randomness. `size`: (H, W), or the shorter side, with `max_size` for the longer one.
+
+    Args:
+        size: (H, W), or the shorter side.
+        mean: Of `Normalize`, for images in 0..1.
+        std: Of `Normalize`, for images in 0..1.
+        max_size: The largest longer side, where `size` is the shorter one.
 
     >>> [type(op).__name__ for op in da.presets.evaluation((300, 300))]
     ['Resize', 'Normalize']

@@ -56,8 +56,11 @@ def ssd(
     A default box is matched to the object with the largest IoU if that is at least `threshold`. Each object is also
     matched to the default box with its largest IoU, however small; if two objects share it, the later one gets it.
 
-    `default_boxes`: (A, 4) XYXY pixels, see `ssd300_default_boxes`. `weights`: of offsets in x, y and in log width,
-    height; 10, 10, 5, 5 are the variances 0.1, 0.1, 0.2, 0.2.
+    Args:
+        batch: The batch.
+        default_boxes: (A, 4) XYXY pixels, see `ssd300_default_boxes`.
+        threshold: The IoU from which a default box is matched.
+        weights: Of offsets in x, y and in log width, height; 10, 10, 5, 5 are the variances 0.1, 0.1, 0.2, 0.2.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=4, train=False)))
@@ -88,7 +91,13 @@ def retinanet(
     between them it is ignored, label -1. With `allow_low_quality_matches` the anchors with an object's largest IoU,
     however small, are matched to the object with which they have the largest IoU.
 
-    `anchors`: (A, 4) XYXY pixels.
+    Args:
+        batch: The batch.
+        anchors: (A, 4) XYXY pixels.
+        low: The IoU under which an anchor is background.
+        high: The IoU from which an anchor is matched.
+        allow_low_quality_matches: Whether the best anchors of each object are matched in any case.
+        weights: Of offsets in x, y and in log width, height.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> batch = next(iter(da.Loader(reader, da.presets.evaluation((300, 300)), batch_size=4, train=False)))

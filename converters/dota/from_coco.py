@@ -40,13 +40,19 @@ def coco_to_dota(
     smallest rectangle around it, or else those of the box, which is counted. Pixels have up to 3 decimals. A class name
     must have no spaces.
 
-    images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
-    images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
-    with (files written, files in all). Crowds are left out, and keys without a place in DOTA; both are counted.
-    Other label files in output/labelTxt are an error.
-
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Crowds are left out, and keys without a place in DOTA; both are counted. Other label files in output/labelTxt are an
+    error.
+
+    Args:
+        annotations: The COCO JSON file.
+        output: The folder to write into.
+        images: The folder that file_name is relative to; with it, a missing image is an error.
+        with_images: Leave the images where they are, copy them to output/images, or make symbolic links there.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+        report: A JSON file for every finding.
+        progress: Called with (files written, files in all).
 
     >>> from pathlib import Path
     >>> from detaug.converters import coco_to_dota

@@ -31,20 +31,28 @@ def dota_to_coco(
 ) -> Summary:
     """Convert DOTA's label files into one COCO JSON file, with rotated boxes.
 
-    labels: the folder of the label files, labelTxt. images: the folder of the images; an image without a label file has
-    no objects, and a label file is of the image of its stem. A row is "x1 y1 x2 y2 x3 y3 x4 y4 class difficult", pixels
-    of the image; rows of DOTA's heads (imagesource:, gsd:) are skipped. classes: the class names in the order of their
-    category ids; objects of other classes are dropped and reported. Without it all classes, sorted.
-
     The corners stay as they are, in their order, also where they are not a rectangle or reach outside of the image:
     `corners`, and the same as `segmentation`. `bbox` is the box around them, cut at the image's edges. A difficult of
-    more than 1 is 1. on_error: "stop" at images and label files that cannot be used, after reading all of them, or
-    "skip" these. jobs: processes to read with. part: (number, of), such as (1, 3), for only the first third of the
-    images; merge_coco joins the JSON files of all parts to the same bytes as one run writes. report: a JSON file for
-    every finding. progress: called with (images done, images in all). Source:
-    https://captain-whu.github.io/DOTA/dataset.html
+    more than 1 is 1.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Source: https://captain-whu.github.io/DOTA/dataset.html
+
+    Args:
+        labels: The folder of the label files, labelTxt.
+        images: The folder of the images; an image without a label file has no objects, and a label file is of the image
+            of its stem. A row is "x1 y1 x2 y2 x3 y3 x4 y4 class difficult", pixels of the image; rows of DOTA's heads
+            (imagesource:, gsd:) are skipped.
+        output: The COCO JSON file to write.
+        classes: The class names in the order of their category ids; objects of other classes are dropped and reported.
+            Without it all classes, sorted.
+        on_error: "stop" at images and label files that cannot be used, after reading all of them, or "skip" these.
+        jobs: Processes to read with.
+        part: (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the JSON files of
+            all parts to the same bytes as one run writes.
+        report: A JSON file for every finding.
+        progress: Called with (images done, images in all).
 
     >>> from detaug.converters import coco_to_dota, dota_to_coco
     >>> _ = coco_to_dota("train.json", "dota", images="demo/VOC/JPEGImages", with_images="link")

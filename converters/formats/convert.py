@@ -37,24 +37,30 @@ def convert_to_coco(
 ) -> Summary:
     """Convert annotations in any known format into one COCO JSON file.
 
-    path: a file or a folder; what it is, is detected. format: the name of its format, as `detaug formats` lists them,
-    where several are possible. images: the folder that has the images, at any depth; by default the path, or the folder
-    of the file. Images are found by the paths and names that the annotations give, and by the names of label files;
-    nothing outside the folder is opened. split: of formats that have some. classes: the class names in the order of
-    their category ids; objects of other classes are dropped and reported. Without it those that the format lists, then
-    all others, sorted.
-
-    on_error: "stop" at files, images and objects that cannot be used, after reading all of them, or "skip" these
-    images. jobs: processes to read with; by default 1, of large shards one for each core. part: (number, of), such as
-    (1, 3), for only the first third of the folder's images, in the order of their names, or of its videos; merge_coco
-    joins the JSON files of all parts to the same bytes as one run writes. Shards have no parts. report: a JSON file for
-    every finding. progress: called with (images done, images in all).
-
     Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, EXIF orientation applied, rounded to 3
     decimals (not those of VOC) and cut at the image's edges; the image file decides the size. The same input gives the
     same bytes.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Args:
+        path: A file or a folder; what it is, is detected.
+        output: The COCO JSON file to write.
+        format: The name of its format, as `detaug formats` lists them, where several are possible.
+        images: The folder that has the images, at any depth; by default the path, or the folder of the file. Images are
+            found by the paths and names that the annotations give, and by the names of label files; nothing outside the
+            folder is opened.
+        split: Of formats that have some.
+        classes: The class names in the order of their category ids; objects of other classes are dropped and reported.
+            Without it those that the format lists, then all others, sorted.
+        on_error: "stop" at files, images and objects that cannot be used, after reading all of them, or "skip" these
+            images.
+        jobs: Processes to read with; by default 1, of large shards one for each core.
+        part: (number, of), such as (1, 3), for only the first third of the folder's images, in the order of their
+            names, or of its videos; merge_coco joins the JSON files of all parts to the same bytes as one run writes.
+            Shards have no parts.
+        report: A JSON file for every finding.
+        progress: Called with (images done, images in all).
 
     >>> from detaug.converters import convert_to_coco
     >>> print(convert_to_coco("demo/VOC", "any.json").boxes)

@@ -40,19 +40,23 @@ def coco_to_csv(
 
     Writes output/annotations.csv, and the classes with their numbers, from 0, into output/classes.csv.
 
-    style: "tensorflow", the head filename,width,height,class,xmin,ymin,xmax,ymax, as TensorFlow's tutorial and Roboflow
-    have it. Further keys of annotations with text or a number are further columns, and so is iscrowd if there are
-    crowds; images without objects have no row, and are counted. "retinanet", keras-retinanet's rows
-    path,x1,y1,x2,y2,class without a head, and path,,,,, of an image without objects; crowds have no place, and are
-    counted. x and y are continuous pixels; keras-retinanet itself takes whole ones.
-
-    images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
-    images where they are, copy them beside the table, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
-    with (files written, files in all). Polygons and other keys without a place are counted. Existing files with other
-    content are an error.
-
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Polygons and other keys without a place are counted. Existing files with other content are an error.
+
+    Args:
+        annotations: The COCO JSON file.
+        output: The folder to write into.
+        style: "tensorflow", the head filename,width,height,class,xmin,ymin,xmax,ymax, as TensorFlow's tutorial and
+            Roboflow have it. Further keys of annotations with text or a number are further columns, and so is iscrowd
+            if there are crowds; images without objects have no row, and are counted. "retinanet", keras-retinanet's
+            rows path,x1,y1,x2,y2,class without a head, and path,,,,, of an image without objects; crowds have no place,
+            and are counted. x and y are continuous pixels; keras-retinanet itself takes whole ones.
+        images: The folder that file_name is relative to; with it, a missing image is an error.
+        with_images: Leave the images where they are, copy them beside the table, or make symbolic links there.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+        report: A JSON file for every finding.
+        progress: Called with (files written, files in all).
 
     >>> from pathlib import Path
     >>> from detaug.converters import coco_to_csv

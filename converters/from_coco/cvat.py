@@ -55,13 +55,19 @@ def coco_to_cvat(
     keypoints. An object of several shapes has them in one group (group_id), as CVAT's own COCO JSON file does. Further
     keys are attributes, which are text, and is_crowd those of crowds; occluded, group_id, and tags of images, stay.
 
-    images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
-    images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
-    with (files written, files in all). Four corners that are not a rectangle become a polygon; they are counted, and so
-    are keys without a place. Existing files with other content are an error.
-
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Four corners that are not a rectangle become a polygon; they are counted, and so are keys without a place. Existing
+    files with other content are an error.
+
+    Args:
+        annotations: The COCO JSON file.
+        output: The folder to write into.
+        images: The folder that file_name is relative to; with it, a missing image is an error.
+        with_images: Leave the images where they are, copy them to output/images, or make symbolic links there.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+        report: A JSON file for every finding.
+        progress: Called with (files written, files in all).
 
     >>> from detaug.converters import coco_to_cvat
     >>> summary = coco_to_cvat("train.json", "cvat", images="demo/VOC/JPEGImages")

@@ -61,22 +61,27 @@ def coco_to_label_studio(
     Writes output/tasks.json, to be imported into a project; output/label_config.xml, its labeling interface; and the
     classes in the order of their ids into output/classes.txt, since an export has no such list.
 
-    kind: "annotations" are complete; "predictions" are shown for the annotators to begin with. image_root: what is put
-    in front of each file_name to make the address of the image: that of Label Studio's local files, or such as
-    s3://bucket/photos/.
-
     An annotation becomes a rectangle, rotated if it has corners; a polygon; or a brush, from a mask. Keypoints are in
     its region (parentID), a hidden one is `hidden`. Several rings become one, joined by bridges of no width. Further
     keys are texts and numbers of the region, and so is iscrowd of a crowd. The `score` of predictions is that of their
     region, and the mean that of the task, by which Label Studio sorts.
 
-    images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
-    images where they are, copy them to output/images, or make symbolic links there. on_error: "stop" at entries that
-    cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress: called
-    with (files written, files in all). A region has one shape: a box that is not the one around its polygon, and
-    corners beside one, are counted. Existing files with other content are an error.
-
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    A region has one shape: a box that is not the one around its polygon, and corners beside one, are counted. Existing
+    files with other content are an error.
+
+    Args:
+        annotations: The COCO JSON file.
+        output: The folder to write into.
+        kind: "annotations" are complete; "predictions" are shown for the annotators to begin with.
+        image_root: What is put in front of each file_name to make the address of the image: that of Label Studio's
+            local files, or such as s3://bucket/photos/.
+        images: The folder that file_name is relative to; with it, a missing image is an error.
+        with_images: Leave the images where they are, copy them to output/images, or make symbolic links there.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+        report: A JSON file for every finding.
+        progress: Called with (files written, files in all).
 
     >>> from detaug.converters import coco_to_label_studio
     >>> summary = coco_to_label_studio("train.json", "studio", kind="predictions", image_root="s3://photos/")

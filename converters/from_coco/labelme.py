@@ -53,16 +53,20 @@ def coco_to_labelme(
     X-AnyLabeling. A crowd has the flag iscrowd. Further keys stay: description, flags, difficult, and others below
     attributes, which LabelMe keeps and X-AnyLabeling shows.
 
-    images: the folder that file_name is relative to; with it, a missing image is an error. with_images: leave the
-    images where they are, copy them beside their JSON file, or make symbolic links there. on_error: "stop" at entries
-    that cannot be used, after reading all of them, or "skip" these. report: a JSON file for every finding. progress:
-    called with (files written, files in all).
-
     LabelMe opens oriented_rectangle from 6.2 on. It has no box beside a polygon: one that is not the box around it is
     counted, and so are keys without a place. Existing files with other content, and other files of LabelMe in the
     folder, are an error before anything is written.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Args:
+        annotations: The COCO JSON file.
+        output: The folder to write into.
+        images: The folder that file_name is relative to; with it, a missing image is an error.
+        with_images: Leave the images where they are, copy them beside their JSON file, or make symbolic links there.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+        report: A JSON file for every finding.
+        progress: Called with (files written, files in all).
 
     >>> from detaug.converters import coco_to_labelme
     >>> print(coco_to_labelme("train.json", "labelme", images="demo/VOC/JPEGImages", with_images="link"))

@@ -60,28 +60,35 @@ def mot_to_coco(
 ) -> Summary:
     """Convert sequences in MOTChallenge's layout to one COCO JSON file with videos and tracks, for `da.ClipReader`.
 
-    root: a folder of sequences, such as MOT17/train, or one sequence. A sequence has the frames img1/000001.jpg and so
-    on, or in the folder that imDir of its seqinfo.ini names, and gt/gt.txt; without that, its frames have no boxes.
-    Without images it has a video file, in its folder, beside its gt.txt, or ROOT/SEQUENCE.mp4: the JSON file is for
-    `da.VideoReader` then, and PyAV is needed, `pip install 'detaug[video]'`.
-    sequences: names, with wildcards, such as "*-FRCNN", since MOT17 has each one three times; all by default.
-    classes: the names of the classes to keep, in the order of their ids; objects of others are dropped. By default all
-    that occur. Names are those of gt/labels.txt, one a line, or else the 13 of MOT16.
-    ignored: what becomes of entries whose seventh number is 0, which an evaluation ignores: "drop", "keep", or "crowd",
-    iscrowd 1. In MOT16 and later these are all but moving pedestrians. origin: whether left and top count from "one",
-    as MOTChallenge's, or "zero".
-
     Frame numbers become frame_id from 0, ids track_id; visibility stays. Where names of frames are not numbers from 1,
     as CVAT's frame_000000.PNG, frames are numbered in the order of their names. A box with the id -1 is of no track: it
     gets a track_id of its own, or none if no box has a track. Boxes are cut at the frame's edges, and a cut is
-    reported. images: the folder that has the sequences' frames, if it is not the root: IMAGES/SEQUENCE/img1.
-    on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with all of
-    their boxes. jobs: processes to read with. part: (number, of), such as (1, 3), for only the first third of the
-    sequences; merge_coco joins the JSON files of all parts to the same bytes as one run writes. report: a JSON file for
-    every finding. progress: called with (frames done, in all).
-    Sources: https://motchallenge.net/instructions/ and arXiv:1603.00831.
+    reported.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Sources: https://motchallenge.net/instructions/ and arXiv:1603.00831.
+
+    Args:
+        root: A folder of sequences, such as MOT17/train, or one sequence. A sequence has the frames img1/000001.jpg and
+            so on, or in the folder that imDir of its seqinfo.ini names, and gt/gt.txt; without that, its frames have no
+            boxes. Without images it has a video file, in its folder, beside its gt.txt, or ROOT/SEQUENCE.mp4: the JSON
+            file is for `da.VideoReader` then, and PyAV is needed, `pip install 'detaug[video]'`.
+        output: The COCO JSON file to write.
+        sequences: Names, with wildcards, such as "*-FRCNN", since MOT17 has each one three times; all by default.
+        classes: The names of the classes to keep, in the order of their ids; objects of others are dropped. By default
+            all that occur. Names are those of gt/labels.txt, one a line, or else the 13 of MOT16.
+        ignored: What becomes of entries whose seventh number is 0, which an evaluation ignores: "drop", "keep", or
+            "crowd", iscrowd 1. In MOT16 and later these are all but moving pedestrians.
+        origin: Whether left and top count from "one", as MOTChallenge's, or "zero".
+        on_error: "stop" at lines and frames that cannot be used, after reading all, or "skip" these frames, with all of
+            their boxes.
+        images: The folder that has the sequences' frames, if it is not the root: IMAGES/SEQUENCE/img1.
+        jobs: Processes to read with.
+        part: (number, of), such as (1, 3), for only the first third of the sequences; merge_coco joins the JSON files
+            of all parts to the same bytes as one run writes.
+        report: A JSON file for every finding.
+        progress: Called with (frames done, in all).
 
     >>> from detaug.converters import mot_to_coco
     >>> print(mot_to_coco("demo/MOT", "clips.json"))

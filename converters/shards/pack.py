@@ -94,20 +94,27 @@ def pack_coco(
     images, all ids, categories and further keys stay. The same input gives the same bytes. Images may also be in
     shards; `images` is then their folder. Needs google-crc32c (`pip install 'detaug[shards]'`).
 
-    format: "webdataset": members KEY.jpg (or another extension) and KEY.json, with "image", "annotations", and in the
-    first sample of a shard "dataset": info and all categories. KEY is the file name's stem with _ for characters other
-    than A-Z a-z 0-9 _ - /. "tfrecord": TensorFlow's object-detection features, labels being category ids, and the same
-    JSON file as the bytes feature image/coco. shard_size: the most bytes of a shard, such as "256MB", "1GB", "64MiB" or
-    a number; a larger image has a shard of its own. on_error: "stop" at missing images and entries that cannot be used,
-    after looking at all of them, or "skip" these. part: (number, of), such as (1, 3), to write only each third shard,
-    from the first, and NAME-part-1-of-3.json instead of NAME.json; merge_coco joins the JSON files of all parts to the
-    same bytes as one run writes. report: a JSON file for every finding. progress: called with (images done, images in
-    all) after each shard.
-
     Existing files with other content are an error. All files appear at the end, NAME.json last. One image at a time is
     in memory. An annotation's own key "category" is replaced by the category's name.
 
     Raises ConversionError, an InputError, for input that cannot be packed, InputError for arguments, and OSError.
+
+    Args:
+        annotations: The COCO JSON file.
+        images: The folder of the images.
+        output: The folder for the shards.
+        format: "webdataset": members KEY.jpg (or another extension) and KEY.json, with "image", "annotations", and in
+            the first sample of a shard "dataset": info and all categories. KEY is the file name's stem with _ for
+            characters other than A-Z a-z 0-9 _ - /. "tfrecord": TensorFlow's object-detection features, labels being
+            category ids, and the same JSON file as the bytes feature image/coco.
+        shard_size: The most bytes of a shard, such as "256MB", "1GB", "64MiB" or a number; a larger image has a shard
+            of its own.
+        on_error: "stop" at missing images and entries that cannot be used, after looking at all of them, or "skip"
+            these.
+        part: (number, of), such as (1, 3), to write only each third shard, from the first, and NAME-part-1-of-3.json
+            instead of NAME.json; merge_coco joins the JSON files of all parts to the same bytes as one run writes.
+        report: A JSON file for every finding.
+        progress: Called with (images done, images in all) after each shard.
 
     >>> from detaug.converters import pack_coco
     >>> print(pack_coco("train.json", "demo/VOC/JPEGImages", "shards"))

@@ -51,20 +51,22 @@ def tfrecord_to_coco(
 ) -> Summary:
     """Convert TFRecord shards into one COCO JSON file, without unpacking them.
 
-    shards: TFRecord files of tf.train.Example with the features of TensorFlow's Object Detection API, or with
-    image/class/label or image/class/text for classification. features: other names for some of them, by the keys of
-    detaug.converters.shards.from_tfrecord.FEATURES, such as {"image": "jpeg", "label": "classes"}. The checksums of
-    every record are verified, which needs google-crc32c (`pip install 'detaug[shards]'`).
-
     Corners are relative to the image; boxes become COCO's [x, y, width, height] in pixels, rounded to 3 decimals and
     cut at the image's edges. difficult, truncated, is_crowd and area become keys of the annotation. Boxes without a
     class have that of their image. image/source_id becomes the image's id if it is a different whole number in each
     record.
 
-    classes, first_label, extract, on_error, jobs, report, progress: see `webdataset_to_coco`; class numbers count from
-    1 here, since 0 is the background in TensorFlow's label maps.
-
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Args:
+        shards: TFRecord files of tf.train.Example with the features of TensorFlow's Object Detection API, or with
+            image/class/label or image/class/text for classification.
+        output: The COCO JSON file to write.
+        features: Other names for some of them, by the keys of detaug.converters.shards.from_tfrecord.FEATURES, such as
+            {"image": "jpeg", "label": "classes"}. The checksums of every record are verified, which needs google-crc32c
+            (`pip install 'detaug[shards]'`).
+        classes, first_label, extract, on_error, jobs, report, progress: See `webdataset_to_coco`; class numbers count
+            from 1 here, since 0 is the background in TensorFlow's label maps.
 
     >>> from detaug.converters import tfrecord_to_coco
     >>> try:
@@ -94,25 +96,31 @@ def webdataset_to_coco(
 ) -> Summary:
     """Convert WebDataset shards, tar files, into one COCO JSON file, without unpacking them.
 
-    shards: uncompressed tar files. Members with the same key, the name up to the first dot, are a sample: an image and
-    its labels. These are a .json with "annotations", each with "bbox" [x, y, width, height] in pixels and "category", a
-    name, or "category_id"; or a .txt with YOLO's rows; or a .cls with the class of the image, a number or a name.
-    Further keys of the .json, and of its annotations, stay, ids too if they are whole numbers and none is missing or
-    repeated; else images and annotations get the ids 1, 2, ... in the order of the shards and their samples.
-
-    classes: the names of the category ids 1, 2, ...; without them, names in the shards, or "class 1". Classes without a
-    number are sorted by name. first_label: the number of the first class in .cls and .txt; it gets the category id 1.
-
     The JSON file has shard, offset, length and crc32c (of its bytes) of each image, and the size of its header, EXIF
     orientation applied (decision 2). Checksums need google-crc32c (`pip install 'detaug[shards]'`). Shards are named
     relative to their folder, or the deepest one that holds all: Summary.image_folder, which is what CocoReader takes.
-    extract: a folder to write the images to, as plain files; the JSON file then has no shards.
-
-    on_error: "stop" at shards and samples that cannot be used, after reading all of them, or "skip" these. A damaged
-    shard is used up to the damage. jobs: processes; None for one for each core. report: a JSON file for every finding.
-    progress: called with (shards done, shards in all). The same input gives the same bytes, with any number of jobs.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    The same input gives the same bytes, with any number of jobs.
+
+    Args:
+        shards: Uncompressed tar files. Members with the same key, the name up to the first dot, are a sample: an image
+            and its labels. These are a .json with "annotations", each with "bbox" [x, y, width, height] in pixels and
+            "category", a name, or "category_id"; or a .txt with YOLO's rows; or a .cls with the class of the image, a
+            number or a name. Further keys of the .json, and of its annotations, stay, ids too if they are whole numbers
+            and none is missing or repeated; else images and annotations get the ids 1, 2, ... in the order of the
+            shards and their samples.
+        output: The COCO JSON file to write.
+        classes: The names of the category ids 1, 2, ...; without them, names in the shards, or "class 1". Classes
+            without a number are sorted by name.
+        first_label: The number of the first class in .cls and .txt; it gets the category id 1.
+        extract: A folder to write the images to, as plain files; the JSON file then has no shards.
+        on_error: "stop" at shards and samples that cannot be used, after reading all of them, or "skip" these. A
+            damaged shard is used up to the damage.
+        jobs: Processes; None for one for each core.
+        report: A JSON file for every finding.
+        progress: Called with (shards done, shards in all).
 
     >>> from detaug.converters import webdataset_to_coco
     >>> try:

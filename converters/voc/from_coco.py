@@ -56,15 +56,6 @@ def coco_to_voc(
     output/classes.txt, since XML cannot store it. voc_to_coco with that split and those classes gives the same ids,
     names and boxes again.
 
-    split: the name of the split; without it that of the JSON file. origin: "one" for pixels counted from 1 and boxes
-    that include their last pixel, the devkit's rule (decision 1): x, y, width, height become x + 1, y + 1, x + width, y
-    + height. "zero" for x, y, x + width, y + height. Decimals stay, up to 9 places. rotated: write roLabelImg's
-    <robndbox> for objects with `corners`, a `segmentation` of four points, or another polygon, which becomes the
-    smallest rectangle around it; others keep their <bndbox>. images: the folder that file_name is relative to; with it,
-    a missing image is an error. with_images: leave the images where they are, copy them to output/JPEGImages, or make
-    symbolic links there. on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
-    report: a JSON file for every finding. progress: called with (files written, files in all).
-
     A <robndbox> has cx, cy, w, h in continuous pixels, whatever `origin` is, and angle: radians, clockwise on the
     screen, of the side w, which goes from the first corner to the second. voc_to_coco gives the corners again, in their
     order if it is clockwise. The angle is in 0 to 2 pi; roLabelImg reads that, and writes 0 to pi. Source:
@@ -76,6 +67,21 @@ def coco_to_voc(
     Existing files with other content are an error before anything is written. The split's file is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Args:
+        annotations: The COCO JSON file.
+        output: The folder to write into.
+        split: The name of the split; without it that of the JSON file.
+        origin: "one" for pixels counted from 1 and boxes that include their last pixel, the devkit's rule (decision 1):
+            x, y, width, height become x + 1, y + 1, x + width, y + height. "zero" for x, y, x + width, y + height.
+            Decimals stay, up to 9 places.
+        rotated: Write roLabelImg's <robndbox> for objects with `corners`, a `segmentation` of four points, or another
+            polygon, which becomes the smallest rectangle around it; others keep their <bndbox>.
+        images: The folder that file_name is relative to; with it, a missing image is an error.
+        with_images: Leave the images where they are, copy them to output/JPEGImages, or make symbolic links there.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+        report: A JSON file for every finding.
+        progress: Called with (files written, files in all).
 
     >>> from detaug.converters import coco_to_voc
     >>> print(coco_to_voc("train.json", "voc-again", images="demo/VOC/JPEGImages", with_images="link"))

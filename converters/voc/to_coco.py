@@ -50,31 +50,37 @@ def voc_to_coco(
 ) -> VocSummary:
     """Convert a Pascal VOC dataset into one COCO JSON file.
 
-    root: the devkit's folder (Annotations, JPEGImages, ImageSets/Main), or a folder with images beside their XML,
-    subfolders included. images, annotations: other folders for either. split: a file of ImageSets/Main, without .txt.
-    classes: the class names in the order of their category ids; objects of other classes are dropped and reported.
-    Without it all classes, sorted.
-
-    origin: "one" for pixels counted from 1 and boxes that include their last pixel, the devkit's rule (decision 1);
-    "zero" for corners counted from 0 with an exclusive end. difficult: "keep" it as an attribute, make a "crowd"
-    (iscrowd 1), or "drop" the object (decision 5). unlabeled: "keep" an image without XML as an image without boxes, or
-    "skip" it. masks: read the masks of objects, ROOT/SegmentationObject/NAME.png, as `segmentation`, RLE. The n-th
-    object of the XML has the number n in them; where its box is elsewhere, masks go to the boxes that they fit.
-    on_error: "stop" at files that cannot be used, after reading all of them, or "skip" these. jobs: processes to read
-    with. part: (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the JSON files of
-    all parts to the same bytes as one run writes. report: a JSON file for every finding. progress: called with (files
-    done, files in all).
-
     The <polygon> of an object (<x1>, <y1>, ... of supervision, Roboflow and RectLabel) becomes `segmentation`, x - 1
     and y - 1 for origin "one"; without a <bndbox> the box is the one around it. roLabelImg's <robndbox> (cx, cy, w, h
     in continuous pixels, and an angle in radians, clockwise) becomes `corners`, also outside of the image, with the
     same points as `segmentation` and the box around them. Other elements of objects are counted.
 
-    Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, with EXIF orientation applied
-    (decision 2), and lie inside it. The same input gives the same bytes, with any number of jobs (decision 4). The file
-    is written whole or not at all.
+    Boxes are pixels, COCO's [x, y, width, height], of the image as displayed, with EXIF orientation applied (decision
+    2), and lie inside it. The same input gives the same bytes, with any number of jobs (decision 4). The file is
+    written whole or not at all.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Args:
+        root: The devkit's folder (Annotations, JPEGImages, ImageSets/Main), or a folder with images beside their XML,
+            subfolders included.
+        output: The COCO JSON file to write.
+        split: A file of ImageSets/Main, without .txt.
+        classes: The class names in the order of their category ids; objects of other classes are dropped and reported.
+            Without it all classes, sorted.
+        origin: "one" for pixels counted from 1 and boxes that include their last pixel, the devkit's rule (decision 1);
+            "zero" for corners counted from 0 with an exclusive end.
+        difficult: "keep" it as an attribute, make a "crowd" (iscrowd 1), or "drop" the object (decision 5).
+        unlabeled: "keep" an image without XML as an image without boxes, or "skip" it.
+        on_error: "stop" at files that cannot be used, after reading all of them, or "skip" these.
+        images, annotations: Other folders for either.
+        masks: Read the masks of objects, ROOT/SegmentationObject/NAME.png, as `segmentation`, RLE. The n-th object of
+            the XML has the number n in them; where its box is elsewhere, masks go to the boxes that they fit.
+        jobs: Processes to read with.
+        part: (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the JSON files of
+            all parts to the same bytes as one run writes.
+        report: A JSON file for every finding.
+        progress: Called with (files done, files in all).
 
     >>> from detaug.converters import voc_to_coco
     >>> summary = voc_to_coco("demo/VOC", "val.json", split="val")

@@ -49,27 +49,32 @@ def coco_to_yolo(
     and the names. A row is "class cx cy w h", relative to the image's width and height in the JSON file, with up to 9
     decimals. Class numbers count from 0, in the order of the category ids.
 
-    task: what rows are. "segment": the class and the polygon of an object, one ring; several are joined by bridges of
-    no width, and masks and rings that overlap are traced along the edges of their pixels. "pose": the box, and x, y,
-    visibility of each keypoint; data.yaml gets kpt_shape, kpt_names, and flip_idx from the categories' `flip_idx` or
-    the names. "obb": four corners: `corners`, a `segmentation` of four points, or the smallest rectangle around it. An
-    object without a polygon gets that of its box, and what reaches past its image is cut; both are counted.
-
-    flip_pairs: for "pose", the pairs of keypoints that swap when an image is flipped, such as [(1, 2)], by names or
-    positions from 0; [] if none do. None: by flip_idx or the names of the JSON file. Where these do not tell, a finding
-    says so, and data.yaml gets no flip_idx: Ultralytics then leaves flips out.
-
-    split: train, val or test. It is added to a data.yaml that this function wrote before for the same names;
-    Ultralytics needs train and val in it. images: the folder that file_name is relative to; with it, a missing image is
-    an error. with_images: leave the images where they are, copy them to output/images/SPLIT, where Ultralytics looks
-    for them, or make symbolic links there. on_error: "stop" at entries that cannot be used, after reading all of them,
-    or "skip" these. report: a JSON file for every finding. progress: called with (files written, files in all).
-
     Crowds, which are not single objects, are left out and counted, and so are keys without a place in rows of the task
     (difficult, ...). YOLO has no order of images; a finding says so where converting back would change it. Existing
     files with other content are an error, and so are other labels of the split. data.yaml is written last.
 
     Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+
+    Args:
+        annotations: The COCO JSON file.
+        output: The folder to write into.
+        task: What rows are. "segment": the class and the polygon of an object, one ring; several are joined by bridges
+            of no width, and masks and rings that overlap are traced along the edges of their pixels. "pose": the box,
+            and x, y, visibility of each keypoint; data.yaml gets kpt_shape, kpt_names, and flip_idx from the
+            categories' `flip_idx` or the names. "obb": four corners: `corners`, a `segmentation` of four points, or the
+            smallest rectangle around it. An object without a polygon gets that of its box, and what reaches past its
+            image is cut; both are counted.
+        flip_pairs: For "pose", the pairs of keypoints that swap when an image is flipped, such as [(1, 2)], by names or
+            positions from 0; [] if none do. None: by flip_idx or the names of the JSON file. Where these do not tell, a
+            finding says so, and data.yaml gets no flip_idx: Ultralytics then leaves flips out.
+        split: "train", "val" or "test". It is added to a data.yaml that this function wrote before for the same names;
+            Ultralytics needs train and val in it.
+        images: The folder that file_name is relative to; with it, a missing image is an error.
+        with_images: Leave the images where they are, copy them to output/images/SPLIT, where Ultralytics looks for
+            them, or make symbolic links there.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these.
+        report: A JSON file for every finding.
+        progress: Called with (files written, files in all).
 
     >>> from pathlib import Path
     >>> from detaug.converters import coco_to_yolo

@@ -44,12 +44,6 @@ def yolo_to_coco(
 ) -> Summary:
     """Convert one split of a YOLO dataset into one COCO JSON file.
 
-    data: a data.yaml or an obj.data, or the folder that holds one, or a folder with classes.txt or obj.names. A
-    data.yaml has path (relative to the yaml's folder; the yaml's folder itself if it does not exist), train, val, test
-    (each a folder, a .txt with an image on each line, or a list of these) and names (a list, or a mapping from 0).
-    Without one, classes are the lines of the file that obj.data names, obj.names or classes.txt, and splits those of
-    obj.data, lists such as train.txt, folders such as train or images/train, or else all images as train.
-
     The labels of images/a/b.jpg are labels/a/b.txt, by Ultralytics' rule that the last /images/ of a path becomes
     /labels/; without an /images/ they are beside the image. Names of labels may differ in case or Unicode form, end in
     .jpg.txt, or be beside their images, and it is noted. An image without a label file, or with an empty one, has no
@@ -62,22 +56,35 @@ def yolo_to_coco(
     under -0.01. Boxes are pixels, COCO's [x, y, width, height], rounded to 3 decimals and cut at the image's edges; a
     cut of more than 0.01 pixel is reported. Class number 0 becomes category id 1.
 
-    task: "obb" for rows of a class and the four corners of a rotated box, which cannot be told from a polygon of four
-    points: `corners`, in the order of the row, also outside of the image, and the same points as `segmentation`.
-    "pose" needs kpt_shape. None: `task` of the data.yaml, or else what the rows show. Categories get `flip_idx`, and
-    as `keypoints` the names of kpt_names; without these point_1, ... if there is a flip_idx: names say which points
-    swap places in a flipped image.
+    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
 
-    classes: the class names in the order of their category ids; objects of other classes are dropped and reported.
-    Without it those of the data.yaml. images: the folder that the splits' folders of images are below, if it is not
-    that of the labels: IMAGES/images/train of ROOT/labels/train. on_error: "stop" at images and label files that cannot
-    be used, after reading all of them, or "skip" these. jobs: processes to read with. part: (number, of), such as (1,
-    3), for only the first third of the images; merge_coco joins the JSON files of all parts to the same bytes as one
-    run writes. report: a JSON file for every finding. progress: called with (images done, images in all). The JSON
-    file's file names are relative to the split's folder, or the deepest one that holds all its images:
+    The JSON file's file names are relative to the split's folder, or the deepest one that holds all its images:
     Summary.image_folder.
 
-    Raises ConversionError, an InputError, for input that cannot be converted, and InputError for arguments.
+    Args:
+        data: A data.yaml or an obj.data, or the folder that holds one, or a folder with classes.txt or obj.names. A
+            data.yaml has path (relative to the yaml's folder; the yaml's folder itself if it does not exist), train,
+            val, test (each a folder, a .txt with an image on each line, or a list of these) and names (a list, or a
+            mapping from 0). Without one, classes are the lines of the file that obj.data names, obj.names or
+            classes.txt, and splits those of obj.data, lists such as train.txt, folders such as train or images/train,
+            or else all images as train.
+        output: The COCO JSON file to write.
+        split: The split of data.yaml to read; None: all images.
+        task: "obb" for rows of a class and the four corners of a rotated box, which cannot be told from a polygon of
+            four points: `corners`, in the order of the row, also outside of the image, and the same points as
+            `segmentation`. "pose" needs kpt_shape. None: `task` of the data.yaml, or else what the rows show.
+            Categories get `flip_idx`, and as `keypoints` the names of kpt_names; without these point_1, ... if there is
+            a flip_idx: names say which points swap places in a flipped image.
+        classes: The class names in the order of their category ids; objects of other classes are dropped and reported.
+            Without it those of the data.yaml.
+        on_error: "stop" at images and label files that cannot be used, after reading all of them, or "skip" these.
+        images: The folder that the splits' folders of images are below, if it is not that of the labels:
+            IMAGES/images/train of ROOT/labels/train.
+        jobs: Processes to read with.
+        part: (number, of), such as (1, 3), for only the first third of the images; merge_coco joins the JSON files of
+            all parts to the same bytes as one run writes.
+        report: A JSON file for every finding.
+        progress: Called with (images done, images in all).
 
     >>> from detaug.converters import coco_to_yolo, yolo_to_coco
     >>> coco_to_yolo("train.json", "yolo", images="demo/VOC/JPEGImages", with_images="link").boxes

@@ -122,8 +122,10 @@ class Shapes:
     def of(self, classes: Ints, heights: Ints, origin: str = "shapes", boxes: Floats | None = None) -> Shapes:
         """Return these shapes with the classes (A,), 0..C - 1, and heights (A,) of the images, of their annotations.
 
-        `boxes`: (A, 4) XYXY, pixels of the images, for masks. Raises InputError for shapes of another number of
-        annotations.
+        Raises InputError for shapes of another number of annotations.
+
+        Args:
+            boxes: (A, 4) XYXY, pixels of the images, for masks.
         """
         self._check(len(classes), origin)
         if self.run_heights is not None:

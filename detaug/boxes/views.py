@@ -196,11 +196,12 @@ class Views:
     ) -> Views:
         """Turn, shear or distort the views. Boxes are not clipped.
 
-        `change`: (N, 3, 3), maps of (x, y, 1) in pixels of these views to pixels of the new ones.
-        `size`: (N, 2), (height, width) of the new views in pixels.
-        `fill`: RGB, 0..255, of what was outside of the views.
-        `outline`: (V, 2), the shape of an object in a box not turned before, a polygon in the unit square.
-        `projective`: must be True if the last row of `change` is not (0, 0, 1).
+        Args:
+            change: (N, 3, 3), maps of (x, y, 1) in pixels of these views to pixels of the new ones.
+            size: (N, 2), (height, width) of the new views in pixels.
+            fill: RGB, 0..255, of what was outside of the views.
+            outline: (V, 2), the shape of an object in a box not turned before, a polygon in the unit square.
+            projective: Must be True if the last row of `change` is not (0, 0, 1).
         """
         views = replace(self.fill_outside(fill), projective=self.projective or projective)
         return views._warped(relative_map(change, self.size, size), size, outline)
@@ -296,8 +297,10 @@ class Views:
     def select_boxes(self, places: Ints, counts: Ints, **changed: NDArray[Any]) -> Views:
         """Return these views with some of the boxes, in another order, or several times.
 
-        `places`: (B,) positions in the flattened (N * M,) boxes; `counts`: (N,) how many of them each view gets.
-        `changed`: (B, ...) arrays that replace those of the boxes, by name, such as `boxes`.
+        Args:
+            places: (B,) positions in the flattened (N * M,) boxes.
+            counts: (N,) how many of them each view gets.
+            changed: (B, ...) arrays that replace those of the boxes, by name, such as `boxes`.
         """
         others = {name: array for name, array in self.box_arrays().items() if name not in changed}
         chosen = {name: array.reshape(-1, *array.shape[2:])[places] for name, array in others.items()} | changed

@@ -73,25 +73,35 @@ def check_coco(
 ) -> CheckSummary:
     """Check a COCO JSON file and its images.
 
-    annotations: the JSON file. images: the folder that its file names are relative to. decode: decode every image, with
-    DALI, on the CUDA device if there is one, and open every video file. isolated: for untrusted files, decode in
-    processes with limits of memory and time, images of any size; no video is opened. part: (number, of), such as (1,
-    3), to decode only the first third of the images, in the JSON file's order; all else is checked whole, and `clean`
-    is refused. against: JSON files of other splits; images that are in one of them too are errors, and so are videos,
-    images whose tiles are in both, and groups of `group_key` and `group_name`, see `split_coco`. Their images are
-    beside them or in `images`. size: the (H, W) pixels that training resizes to, which decide what boxes are tiny; None
-    for the images' own. clean: a JSON file to write without the entries that have errors, or with these repaired; it is
-    not written where no object would be left, or boxes are corners, and the summary says so. drop_classes: names of
-    classes without objects that `clean` leaves out. channels, dtype: those of the reader, see `CocoReader`; images that
-    have others are errors. maps: as those of `CocoReader`, {"semantic": ClassMap("masks")}; each file is decoded.
-    near: also compare the pixels of all images, those of `against` too, and find images that are the same but for size,
-    format, a crop of some per cent, a flip or brightness; not with isolated: they are decoded without its limits.
-    report: a JSON file for every finding. progress: called with (images done, images in all), for their headers, their
-    maps, and then, with decode, for their pixels.
-
     Writes only `clean` and `report`. Follows symbolic links in the image folder.
 
     Raises AnnotationError, an InputError, for a file that is not a COCO JSON file and for a folder without its images.
+
+    Args:
+        annotations: The JSON file.
+        images: The folder that its file names are relative to.
+        decode: Decode every image, with DALI, on the CUDA device if there is one, and open every video file.
+        isolated: For untrusted files, decode in processes with limits of memory and time, images of any size; no video
+            is opened.
+        part: (number, of), such as (1, 3), to decode only the first third of the images, in the JSON file's order; all
+            else is checked whole, and `clean` is refused.
+        against: JSON files of other splits; images that are in one of them too are errors, and so are videos, images
+            whose tiles are in both, and groups of `group_key` and `group_name`, see `split_coco`. Their images are
+            beside them or in `images`.
+        group_key: See `split_coco`; of the groups that must not be in two splits.
+        group_name: See `split_coco`.
+        size: The (H, W) pixels that training resizes to, which decide what boxes are tiny; None for the images' own.
+        clean: A JSON file to write without the entries that have errors, or with these repaired; it is not written
+            where no object would be left, or boxes are corners, and the summary says so.
+        drop_classes: Names of classes without objects that `clean` leaves out.
+        channels, dtype: Those of the reader, see `CocoReader`; images that have others are errors.
+        maps: As those of `CocoReader`, {"semantic": ClassMap("masks")}; each file is decoded.
+        near: Also compare the pixels of all images, those of `against` too, and find images that are the same but for
+            size, format, a crop of some per cent, a flip or brightness; not with isolated: they are decoded without its
+            limits.
+        report: A JSON file for every finding.
+        progress: Called with (images done, images in all), for their headers, their maps, and then, with decode, for
+            their pixels.
 
     >>> from detaug.converters import check_coco
     >>> summary = check_coco("train.json", "demo/VOC/JPEGImages")

@@ -23,6 +23,9 @@ def read_class_names(text: str) -> list[str]:
 
     A label map of TensorFlow has an id, from 1, for each name; an id that it leaves out becomes "class 4".
 
+    Args:
+        text: Names with commas between them, or the path of a file.
+
     >>> from detaug.converters import read_class_names
     >>> read_class_names("cat, dog, zebra")
     ['cat', 'dog', 'zebra']

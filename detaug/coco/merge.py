@@ -64,28 +64,32 @@ def merge_coco(
 ) -> Summary:
     """Merge several COCO JSON files into one, or give one file other classes.
 
-    annotations: the JSON files. images: for each of them the folder that its file names are relative to; the merged
-    file names are relative to the deepest folder that holds all of these, Summary.image_folder. Without it, all files
-    share one folder, and file names stay as they are.
-
     Images and annotations get the ids 1, 2, ... in the order of the files; classes too, in the order of their ids in
     the first file that has them. Classes are joined by their exact name; names that differ at most in case, spaces or
-    Unicode form are reported. A class whose keypoints have other names, skeletons or flip_idx in two files is an
-    error. All other keys of a row stay, but licences are left out, since their ids would contradict each other.
-
-    classes: those of the merged file, in the order of their ids. Objects of others are left out, and so are images
-    that are of another class as a whole.
+    Unicode form are reported. A class whose keypoints have other names, skeletons or flip_idx in two files is an error.
+    All other keys of a row stay, but licences are left out, since their ids would contradict each other.
 
     The parts of one dataset, of `convert_to_coco` or `pack_coco` with `part`, are joined to the same bytes as one run
     writes. They are all given, in any order, without images, join and classes.
 
     An image that is in two of the files is an error, since a file name may occur only once; with join, it gets the
     boxes of both, if both files give it the same size. Videos get new ids, and their objects keep their track ids; then
-    all files must have videos, and join is refused. on_error: "stop" at entries that cannot be used, after reading
-    all of them, or "skip" these: then an image stays with the first file that has it. report: a JSON file for every
-    finding.
+    all files must have videos, and join is refused.
 
     Raises ConversionError, an InputError, for input that cannot be merged, and InputError for arguments.
+
+    Args:
+        annotations: The JSON files.
+        output: The COCO JSON file to write.
+        images: For each of them the folder that its file names are relative to; the merged file names are relative to
+            the deepest folder that holds all of these, Summary.image_folder. Without it, all files share one folder,
+            and file names stay as they are.
+        join: Whether an image that is in two files gets the boxes of both.
+        classes: Those of the merged file, in the order of their ids. Objects of others are left out, and so are images
+            that are of another class as a whole.
+        on_error: "stop" at entries that cannot be used, after reading all of them, or "skip" these: then an image stays
+            with the first file that has it.
+        report: A JSON file for every finding.
 
     >>> from detaug.converters import merge_coco, voc_to_coco
     >>> for split in ("train", "val"):

@@ -79,23 +79,28 @@ def split_coco(
 ) -> SplitSummary:
     """Split a COCO JSON file into several: each image, with its boxes, goes to one of them.
 
-    outputs: K JSON files to write. ratios: K positive numbers, the part of the images that each gets: (80, 20) is the
-    same as (0.8, 0.2). The split is stratified by class, as far as the images allow it (iterative
-    stratification: Sechidis, Tsoumakas and Vlahavas, "On the Stratification of Multi-Label Data", 2011); images without
-    boxes count as a class. seed: another one gives another split; the same file, ratios and seed give the same bytes.
-
     Groups stay together: all frames of a video, and the tiles that `detaug tile` cut of one image, go to one file.
-    group_key: a key of the images, such as "patient": those with the same value are a group, too. group_name: a regular
-    expression, whose groups, or else all that it matches in the file names, name a group: r"^[^_]+". images: the folder
-    of the images, whose files with the same bytes then stay together, too; a copy in both parts would be a leak. near:
-    images of that folder that are the same but for size, format, a crop of some per cent, a flip or brightness stay
-    together, too, see `check_coco`.
 
     Rows keep their ids and all their keys, every file has all classes, and images stay in their order. All files are
     written, or none.
 
     Raises AnnotationError, an InputError, for a JSON file with errors, as `read_annotations` does, and InputError for
     arguments.
+
+    Args:
+        annotations: The COCO JSON file.
+        outputs: K JSON files to write.
+        ratios: K positive numbers, the part of the images that each gets: (80, 20) is the same as (0.8, 0.2). The split
+            is stratified by class, as far as the images allow it (iterative stratification: Sechidis, Tsoumakas and
+            Vlahavas, "On the Stratification of Multi-Label Data", 2011); images without boxes count as a class.
+        seed: Another one gives another split; the same file, ratios and seed give the same bytes.
+        group_key: A key of the images, such as "patient": those with the same value are a group, too.
+        group_name: A regular expression, whose groups, or else all that it matches in the file names, name a group:
+            r"^[^_]+".
+        images: The folder of the images, whose files with the same bytes then stay together, too; a copy in both parts
+            would be a leak.
+        near: Images of that folder that are the same but for size, format, a crop of some per cent, a flip or
+            brightness stay together, too, see `check_coco`.
 
     >>> from detaug.converters import split_coco, voc_to_coco
     >>> _ = voc_to_coco("demo/VOC", "all.json")

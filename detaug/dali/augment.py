@@ -43,22 +43,6 @@ def augment(
 ) -> tuple[Node, ...]:
     """Run a recipe in a DALI pipeline; return images, boxes, labels, then matrix, masks, keypoints, corners, columns.
 
-    `images`: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU. `boxes`: (M, 4) XYXY, on the CPU; None: without
-    boxes. `labels`: (M,) whole numbers; None is 1 for each box. `ops`: any recipe; without a `Resize`, images keep the
-    size that the other ops give them. `units` of the given boxes: "relative" to the image, 0..1, or "pixels".
-    `seed`: the same one gives the same draws, whatever the prefetch depth, the threads and the executor. Give pipelines
-    that run side by side different ones. `columns`: further nodes with a row for each box, (M,) or (M, K), such as
-    track ids: where a box is dropped, its row is too. `keypoints`: (M, K, 3) x, y in `units`, continuous, and
-    visibility 0, 1 or 2; `flip_pairs`: their positions, from 0, that are swapped in a flipped image, [] for none.
-    `corners`: (M, 4, 2) x, y in `units` of rotated boxes.
-    `polygons`: the outlines of objects, for masks: nodes (P, 3) whole numbers, of which box each ring is and its first
-    vertex and the end, and (V, 2) vertices x, y in `units`, as `fn.readers.coco` with polygon_masks=True and
-    `da.fn.coco` with polygons=True return them; a box without a ring has the mask of the box.
-    `shapes`: (2,) or more numbers, height and width of each image first, on the CPU, such as
-    `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
-    `return_matrix`: also return (2, 3), or (3, 3) for a recipe with perspective: source pixels -> output pixels, for
-    points (x, y, 1). Not for recipes that mix images.
-
     Returns images as (H, W, 3) uint8, or as `Normalize` leaves them; boxes (M, 4) float32 XYXY in pixels of these;
     labels and columns in the types that they had; the matrix if it is wanted; masks (M, H, W) uint8, 0 and 1, on the
     CPU, if polygons are given, see `Batch.masks`; keypoints (M, K, 3) float32 in pixels if they are given, see
@@ -66,6 +50,27 @@ def augment(
 
     Wrong boxes, labels and images end the pipeline with an error that names batch and sample. `DaliIterator` raises it
     as an InputError; DALI itself raises a RuntimeError that contains its text.
+
+    Args:
+        images: (H, W, 3) uint8 RGB of any reader, on the CPU or on a GPU.
+        boxes: (M, 4) XYXY, on the CPU; None: without boxes.
+        labels: (M,) whole numbers; None is 1 for each box.
+        ops: Any recipe; without a `Resize`, images keep the size that the other ops give them.
+        seed: The same one gives the same draws, whatever the prefetch depth, the threads and the executor. Give
+            pipelines that run side by side different ones.
+        units: Of the boxes: "relative" to the image, 0..1, or "pixels".
+        columns: Further nodes with a row for each box, (M,) or (M, K), such as track ids: where a box is dropped, its
+            row is too.
+        keypoints: (M, K, 3) x, y in `units`, continuous, and visibility 0, 1 or 2.
+        flip_pairs: Their positions, from 0, that are swapped in a flipped image, [] for none.
+        corners: (M, 4, 2) x, y in `units` of rotated boxes.
+        polygons: The outlines of objects, for masks: nodes (P, 3) whole numbers, of which box each ring is and its
+            first vertex and the end, and (V, 2) vertices x, y in `units`, as `fn.readers.coco` with polygon_masks=True
+            and `da.fn.coco` with polygons=True return them; a box without a ring has the mask of the box.
+        shapes: (2,) or more numbers, height and width of each image first, on the CPU, such as
+            `fn.peek_image_shape(encoded)`: then the recipe is planned while a GPU decodes.
+        return_matrix: Also return (2, 3), or (3, 3) for a recipe with perspective: source pixels -> output pixels, for
+            points (x, y, 1). Not for recipes that mix images.
 
     >>> from nvidia.dali import fn, pipeline_def
     >>> @pipeline_def(batch_size=4, num_threads=2, device_id=None)

@@ -53,14 +53,20 @@ def coco(
     no crowds. encoded: the bytes of the image file, for `fn.decoders.image`. boxes: (M, 4) float32 XYXY, relative to
     the image, 0..1. labels: (M,) int32, 1..K in the order of the category ids. image_ids: (1,) int32, the JSON file's.
 
-    `shard`: (rank, world size). `shuffle`: all images in another order in each epoch, before they are divided into
-    shards, from `seed`, which must be equal on all ranks. In each epoch every image comes once, in one of the shards;
-    shards that are shorter repeat their last image, and so does the last batch. `DaliIterator(reader_name=...)` leaves
-    these out. `polygons`: also return the outlines, rings (P, 3) int32 and vertices (V, 2) float32, relative to the
-    image, for `da.fn.augment(polygons=...)`; those of RLE go along the edges of pixels. `name`: the reader's.
-
     Raises AnnotationError for what `CocoReader` refuses and for missing files, and InputError for image ids that int32
     cannot hold. An image of another size than the JSON file says is an error of the pipeline.
+
+    Args:
+        images: The folder of the images.
+        annotations: The COCO JSON file.
+        shard: (rank, world size).
+        shuffle: All images in another order in each epoch, before they are divided into shards, from `seed`, which must
+            be equal on all ranks. In each epoch every image comes once, in one of the shards; shards that are shorter
+            repeat their last image, and so does the last batch. `DaliIterator(reader_name=...)` leaves these out.
+        seed: Of the shuffling, equal on all ranks.
+        polygons: Also return the outlines, rings (P, 3) int32 and vertices (V, 2) float32, relative to the image, for
+            `da.fn.augment(polygons=...)`; those of RLE go along the edges of pixels.
+        name: The reader's.
 
     >>> from nvidia.dali import pipeline_def
     >>> @pipeline_def(batch_size=4, num_threads=2, device_id=None)

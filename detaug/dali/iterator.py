@@ -39,19 +39,22 @@ FIELDS = ("images", "boxes", "labels", "image_id", "matrix", "source_size")
 class DaliIterator(_DaliBaseIterator):  # type: ignore[misc]  # DALI's: epochs, last batches, checkpoints
     """Yields `Batch` from DALI pipelines; each `for` is an epoch.
 
-    `pipelines`: one pipeline, or several of one batch size, whose batches come in turns. `output_map`: the names of
-    their outputs. "images" (H, W, 3) or (3, H, W), "boxes" (M, 4) XYXY pixels, as `da.fn.augment` returns them,
-    "labels" (M,), "image_id", "matrix" and "source_size" (height, width of the source image) become the batch's; fields
-    that have no output are None. Any other name is in `Batch.extra`, (N, ...), or in `Batch.columns`.
-    `columns`: the names of outputs with a row for each box, such as the columns of `da.fn.augment`. They are in
-    `Batch.columns`, (N, M, ...), padded with -1, with NaN in floats, and with 0 in types without negative numbers.
-    `reader_name`: the name of the reader that decides how long an epoch is. None: until a pipeline raises
-    StopIteration, as `fn.external_source` does at its end.
-    `last_batch`, of an epoch, needs the reader: "partial" yields every image once, "fill" full batches, as
-    DALI's `LastBatchPolicy`; "drop" leaves incomplete batches out, and those that only longer shards have, and needs a
-    reader with `pad_last_batch=True`, as `da.fn.coco` is.
-    `checkpoints()` returns those of the pipelines, for pipelines that are made with `enable_checkpointing=True`;
-    `pipeline_def`'s argument `checkpoint` restores them.
+    Args:
+        pipelines: One pipeline, or several of one batch size, whose batches come in turns.
+        output_map: The names of their outputs. "images" (H, W, 3) or (3, H, W), "boxes" (M, 4) XYXY pixels, as
+            `da.fn.augment` returns them, "labels" (M,), "image_id", "matrix" and "source_size" (height, width of the
+            source image) become the batch's; fields that have no output are None. Any other name is in `Batch.extra`,
+            (N, ...), or in `Batch.columns`.
+        reader_name: The name of the reader that decides how long an epoch is. None: until a pipeline raises
+            StopIteration, as `fn.external_source` does at its end.
+        last_batch: Of an epoch, needs the reader: "partial" yields every image once, "fill" full batches, as DALI's
+            `LastBatchPolicy`; "drop" leaves incomplete batches out, and those that only longer shards have, and needs a
+            reader with `pad_last_batch=True`, as `da.fn.coco` is. `checkpoints()` returns those of the pipelines, for
+            pipelines that are made with `enable_checkpointing=True`; `pipeline_def`'s argument `checkpoint` restores
+            them.
+        columns: The names of outputs with a row for each box, such as the columns of `da.fn.augment`. They are in
+            `Batch.columns`, (N, M, ...), padded with -1, with NaN in floats, and with 0 in types without negative
+            numbers.
 
     >>> from nvidia.dali import fn, pipeline_def
     >>> @pipeline_def(batch_size=20, num_threads=2, device_id=None)

@@ -36,6 +36,16 @@ def paste(
 
     Returns images, boxes in the same units, labels. The canvas has up to `max_ratio` times the image's sides.
 
+    Args:
+        images: (H, W, 3) uint8 RGB, on the CPU or on a GPU.
+        boxes: (M, 4) XYXY in `units`, on the CPU.
+        labels: (M,) whole numbers.
+        max_ratio: Largest sides of the canvas, as a multiple of the image's.
+        p: Probability per image.
+        fill: RGB 0..255 of the canvas.
+        seed: The same one gives the same draws. Give pipelines that run side by side different ones.
+        units: Of the boxes: "relative" to the image, 0..1, or "pixels".
+
     >>> from nvidia.dali import fn, pipeline_def
     >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
     ... def pipeline():
@@ -66,6 +76,17 @@ def random_bbox_crop(
 
     Returns images, boxes in the same units, labels. A box whose center is outside of the window is dropped.
 
+    Args:
+        images: (H, W, 3) uint8 RGB, on the CPU or on a GPU.
+        boxes: (M, 4) XYXY in `units`, on the CPU.
+        labels: (M,) whole numbers.
+        thresholds: See `RandomIoUCrop`.
+        scaling: See `RandomIoUCrop`.
+        aspect_ratio: See `RandomIoUCrop`.
+        allow_no_crop: See `RandomIoUCrop`.
+        seed: The same one gives the same draws. Give pipelines that run side by side different ones.
+        units: Of the boxes: "relative" to the image, 0..1, or "pixels".
+
     >>> from nvidia.dali import fn, pipeline_def
     >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
     ... def pipeline():
@@ -95,6 +116,15 @@ def flip(
 
     Returns images, boxes in the same units, labels.
 
+    Args:
+        images: (H, W, 3) uint8 RGB, on the CPU or on a GPU.
+        boxes: (M, 4) XYXY in `units`, on the CPU.
+        labels: (M,) whole numbers.
+        horizontal: Probability of a flip left to right.
+        vertical: Probability of a flip top to bottom.
+        seed: The same one gives the same draws. Give pipelines that run side by side different ones.
+        units: Of the boxes: "relative" to the image, 0..1, or "pixels".
+
     >>> from nvidia.dali import fn, pipeline_def
     >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)
     ... def pipeline():
@@ -122,8 +152,16 @@ def resize(
 ) -> Three:
     """Resize images and boxes: `Resize`, in the place of fn.resize.
 
-    `size`: (H, W), a list of these to draw from, or one number for the shorter side. Returns images, boxes in the same
-    units, labels; relative boxes stay as they are.
+    Returns images, boxes in the same units, labels. Relative boxes stay as they are.
+
+    Args:
+        images: (H, W, 3) uint8 RGB, on the CPU or on a GPU.
+        boxes: (M, 4) XYXY in `units`, on the CPU.
+        labels: (M,) whole numbers.
+        size: (H, W), a list of these to sample from, or one number for the shorter side.
+        max_size: The largest longer side, where `size` is the shorter one.
+        seed: The same one gives the same draws. Give pipelines that run side by side different ones.
+        units: Of the boxes: "relative" to the image, 0..1, or "pixels".
 
     >>> from nvidia.dali import fn, pipeline_def
     >>> @pipeline_def(batch_size=2, num_threads=1, device_id=None)

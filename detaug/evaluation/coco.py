@@ -44,19 +44,23 @@ _KINDS: dict[str, Any] = {"bbox": BoxKind, "segm": MaskKind, "keypoints": Keypoi
 class CocoEvaluator(Generic[M]):
     """Collects detections batch by batch and scores them against a COCO JSON file.
 
-    `annotations`: the JSON file, or a `CocoReader` with that JSON, which has the labels of the detections. `kind`: what
-    is compared, "bbox", "segm" (masks), "keypoints" or "rotated". `sigmas`: for keypoints, K numbers, how far from a
-    point annotators put it, as a fraction of the root of the object's area; by default COCO's for 17 points, and 0.05
-    for each of another number of points. `tiles`: the batches are of tiles, a `TileReader` or a JSON file of `detaug
-    tile`, and the JSON file is that of the images. Detections are moved to the images, and merged as `merge_tiles`
-    does, with `min_iou`. `max_detections`: of an image and a class, at least 100, of keypoints at least 20; by default
-    COCO's 100 and 20, which are few for a large image. AR1, AR10 and AR100 keep their own numbers of detections. Raises
-    InputError for mistakes in the JSON file, and for wrong arguments.
+    Raises InputError for mistakes in the JSON file, and for wrong arguments.
 
     COCO's rules, for boxes, masks and keypoints, are pycocotools' own: a crowd region is ignored, `difficult` has no
     effect. VOC's, for boxes, are the devkit's, and DOTA's, for rotated boxes, follow them: a difficult object or a
     crowd is not counted, and a detection of it is neither right nor wrong. Detections in images without objects are
     wrong.
+
+    Args:
+        annotations: The JSON file, or a `CocoReader` with that JSON, which has the labels of the detections.
+        kind: What is compared, "bbox", "segm" (masks), "keypoints" or "rotated".
+        sigmas: For keypoints, K numbers, how far from a point annotators put it, as a fraction of the root of the
+            object's area; by default COCO's for 17 points, and 0.05 for each of another number of points.
+        tiles: The batches are of tiles, a `TileReader` or a JSON file of `detaug tile`, and the JSON file is that of
+            the images. Detections are moved to the images, and merged as `merge_tiles` does.
+        min_iou: See `merge_tiles`.
+        max_detections: Of an image and a class, at least 100, of keypoints at least 20; by default COCO's 100 and 20,
+            which are few for a large image. AR1, AR10 and AR100 keep their own numbers of detections.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> evaluator = da.CocoEvaluator(reader)
@@ -155,17 +159,18 @@ class CocoEvaluator(Generic[M]):
     def update(self, batch: Batch, predictions: Sequence[Mapping[str, Tensor]]) -> None:
         """Add the detections in a batch.
 
-        `predictions`: N dicts, as torchvision's detectors return them: boxes (K, 4) XYXY in pixels of `batch.images`,
-        scores (K,), labels (K,) in 1..the number of classes. For masks, instead of boxes, masks (K, H, W) bool, or
-        (K, 1, H, W) probabilities, see `Batch.masks_to_source`. For keypoints, keypoints (K, P, 2) or
-        (K, P, 3), of which x and y count, in continuous pixels, as those of `batch.keypoints`; in flipped images, left
-        is what looks left. For rotated boxes, corners (K, 4, 2) x, y.
-
         Boxes are moved to the source image and cut at its edges: a detector cuts them at the edges of its input,
-        padding and letterbox included, and a box that reaches into those would lose IoU. A box that lies wholly in
-        them stays, without area, a wrong detection. Keypoints and corners are moved, and not cut. An image counts
-        once: if it is updated again, as by samplers that fill up shards, the first detections stay and
-        `Metrics.repeated` counts it.
+        padding and letterbox included, and a box that reaches into those would lose IoU. A box that lies wholly in them
+        stays, without area, a wrong detection. Keypoints and corners are moved, and not cut. An image counts once: if
+        it is updated again, as by samplers that fill up shards, the first detections stay and `Metrics.repeated` counts
+        it.
+
+        Args:
+            predictions: N dicts, as torchvision's detectors return them: boxes (K, 4) XYXY in pixels of `batch.images`,
+                scores (K,), labels (K,) in 1..the number of classes. For masks, instead of boxes, masks (K, H, W) bool,
+                or (K, 1, H, W) probabilities, see `Batch.masks_to_source`. For keypoints, keypoints (K, P, 2) or (K, P,
+                3), of which x and y count, in continuous pixels, as those of `batch.keypoints`; in flipped images, left
+                is what looks left. For rotated boxes, corners (K, 4, 2) x, y.
         """
         if isinstance(batch, ClipBatch):
             raise InputError("got a ClipBatch: give batch.as_images(), and predictions of each frame")
@@ -219,8 +224,10 @@ class CocoEvaluator(Generic[M]):
     def compute(self, *, partial: bool = False, voc2007: bool = False) -> M:
         """Compute the metrics of all images of the JSON file.
 
-        `partial`: of the updated images only; otherwise a missing image is an error. `voc2007`: VOC's and DOTA's AP
-        is the mean of precision at 11 recalls, as in VOC2007, not the area under the curve, as from VOC2010 on.
+        Args:
+            partial: Of the updated images only; otherwise a missing image is an error.
+            voc2007: VOC's and DOTA's AP is the mean of precision at 11 recalls, as in VOC2007, not the area under the
+                curve, as from VOC2010 on.
         """
         self._check_complete(partial)
         rules: dict[str, Any] = {"voc2007": voc2007, "max_detections": self._max_detections}

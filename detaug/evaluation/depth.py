@@ -45,9 +45,11 @@ class DepthMetrics:
 class DepthEvaluator:
     """Collects the errors of predicted depths batch by batch, and returns their means over all images.
 
-    `map`: the name of a `DepthMap`. `min_depth`, `max_depth`: meters; pixels whose true depth is outside of them are
-    not counted, and predictions are clipped to them. True depths are those of the files: predictions are interpolated
-    at their pixels. Sources of the rules: Eigen et al., arXiv 1406.2283; the depth prediction benchmark of KITTI.
+    Args:
+        map: The name of a `DepthMap`.
+        min_depth, max_depth: Meters; pixels whose true depth is outside of them are not counted, and predictions are
+            clipped to them. True depths are those of the files: predictions are interpolated at their pixels. Sources
+            of the rules: Eigen et al., arXiv 1406.2283; the depth prediction benchmark of KITTI.
 
     >>> print(da.DepthEvaluator(max_depth=80))
     DepthEvaluator(map='depth', 0 images)
@@ -66,7 +68,8 @@ class DepthEvaluator:
     def update(self, batch: Batch, predictions: Tensor) -> None:
         """Count a batch of an evaluation recipe, which mixes no images.
 
-        `predictions`: (N, h, w) or (N, 1, h, w), meters, of the whole output, at its size or a smaller one.
+        Args:
+            predictions: (N, h, w) or (N, 1, h, w), meters, of the whole output, at its size or a smaller one.
         """
         batch.maps_of_images.depths(self._map)
         good = predictions.ndim == 3 or (predictions.ndim == 4 and predictions.shape[1] == 1)

@@ -236,16 +236,20 @@ def merge_tiles(
 ) -> dict[str, Tensor]:
     """Merge detections in the tiles of one source image: boxes (K, 4) XYXY in its pixels, scores, labels, best first.
 
-    `predictions`: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes or corners (K,
-    4, 2) of rotated ones, or both, scores and labels; also keypoints (K, P, 2 or 3). Others, as masks, are left out.
-    `windows`: (T, 4) x, y, width, height of each tile in the source image, as `TileReader.windows`. `size`: (height,
-    width) of the source image. `sizes`: (T, 2) those of the tiles, as `TileReader.sizes`, if some show their window at
-    another scale (`whole`); None is the windows' own.
-
     A box that ends at an edge of its tile, but not of the source image, goes if a box of its class in another tile
     covers it: there the object is whole. Then of two boxes of a class in different tiles with an IoU above `min_iou`
     the one with the lower score goes. Of rotated boxes the corners decide both. An object that is whole in no tile
     keeps a box for each part. Raises InputError for other shapes, and where some tiles lack what others have.
+
+    Args:
+        predictions: T dicts, as torchvision's detectors return them, of tiles in pixels of the tile: boxes or corners
+            (K, 4, 2) of rotated ones, or both, scores and labels; also keypoints (K, P, 2 or 3). Others, as masks, are
+            left out.
+        windows: (T, 4) x, y, width, height of each tile in the source image, as `TileReader.windows`.
+        size: (height, width) of the source image.
+        sizes: (T, 2) those of the tiles, as `TileReader.sizes`, if some show their window at another scale (`whole`);
+            None is the windows' own.
+        min_iou: Of two boxes of a class in different tiles with a larger IoU the one with the lower score goes.
 
     >>> cut = {"boxes": torch.tensor([[80.0, 20, 100, 40]]), "scores": torch.ones(1), "labels": torch.tensor([1])}
     >>> whole = {**cut, "boxes": torch.tensor([[0.0, 20, 30, 40]])}

@@ -138,10 +138,11 @@ def _mean(values: Sequence[float], chosen: Bools) -> float:
 class PanopticEvaluator:
     """Compares predicted segments with those of a map batch by batch, and returns PQ, SQ and RQ of all.
 
-    `map`: the name of a `PanopticMap`, whose classes are `reader.maps[map].kind.class_names`. True segments are those
-    of the files, also those without an annotation, so predictions are moved to their pixels. A segment is right if one
-    of its class has an IoU above 0.5 with it, where void is in no union. One that is wrong counts, unless more than
-    half of it is void or a crowd of its class. These are panopticapi's rules, and its numbers.
+    Args:
+        map: The name of a `PanopticMap`, whose classes are `reader.maps[map].kind.class_names`. True segments are those
+            of the files, also those without an annotation, so predictions are moved to their pixels. A segment is right
+            if one of its class has an IoU above 0.5 with it, where void is in no union. One that is wrong counts,
+            unless more than half of it is void or a crowd of its class. These are panopticapi's rules, and its numbers.
 
     >>> print(da.PanopticEvaluator())
     PanopticEvaluator(map='panoptic', 0 images)
@@ -158,10 +159,13 @@ class PanopticEvaluator:
     def update(self, batch: Batch, predictions: Sequence[Mapping[str, Any]]) -> None:
         """Count a batch of an evaluation recipe, which mixes no images.
 
-        `predictions`: a dict for each of N images, as `post_process_panoptic_segmentation` of transformers returns:
-        `segmentation` (h, w), the number of each pixel's segment, of the whole output, at its size or a smaller one;
-        and `segments_info`, a list of dicts with the `id` of each segment, its number, and `label_id`, its class, from
-        0. Pixels with 0 or -1 may be of no segment. Raises InputError for another number without a class.
+        Raises InputError for another number without a class.
+
+        Args:
+            predictions: A dict for each of N images, as `post_process_panoptic_segmentation` of transformers returns:
+                `segmentation` (h, w), the number of each pixel's segment, of the whole output, at its size or a smaller
+                one; and `segments_info`, a list of dicts with the `id` of each segment, its number, and `label_id`, its
+                class, from 0. Pixels with 0 or -1 may be of no segment.
         """
         kind = batch.maps_of_images.panoptic(self._map)
         good = isinstance(predictions, Sequence) and len(predictions) == len(batch)

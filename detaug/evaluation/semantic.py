@@ -98,12 +98,13 @@ class SemanticCounts:
 class SemanticEvaluator:
     """Counts predicted and true classes of pixels batch by batch, and returns mIoU and accuracies of all.
 
-    `num_classes`: of the model; None: the number of names of the map, `ClassMap(classes=)`. `map`: its name. True
-    classes are those of the files, so predictions are moved to their pixels: scores are interpolated linearly, then
-    the largest is taken. Pixels with `ignore` are not counted; a prediction of `ignore`, or of another number
-    without a class, is wrong. Sources of the rules: the confusion matrix of
-    https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py, and `intersect_and_union` of
-    https://github.com/open-mmlab/mmsegmentation/blob/main/mmseg/evaluation/metrics/iou_metric.py.
+    Args:
+        num_classes: Of the model; None: the number of names of the map, `ClassMap(classes=)`.
+        map: Its name. True classes are those of the files, so predictions are moved to their pixels: scores are
+            interpolated linearly, then the largest is taken. Pixels with `ignore` are not counted; a prediction of
+            `ignore`, or of another number without a class, is wrong. Sources of the rules: the confusion matrix of
+            https://github.com/pytorch/vision/blob/main/references/segmentation/utils.py, and `intersect_and_union` of
+            https://github.com/open-mmlab/mmsegmentation/blob/main/mmseg/evaluation/metrics/iou_metric.py.
 
     >>> reader = da.MapReader("demo/VOC/JPEGImages", "demo/VOC/SegmentationClass")
     >>> evaluator = da.SemanticEvaluator(num_classes=7)
@@ -123,8 +124,9 @@ class SemanticEvaluator:
     def update(self, batch: Batch, predictions: Tensor) -> None:
         """Count a batch of an evaluation recipe, which mixes no images.
 
-        `predictions`: (N, C, h, w) scores of C classes, or (N, h, w) classes, of the whole output, at its size or a
-        smaller one.
+        Args:
+            predictions: (N, C, h, w) scores of C classes, or (N, h, w) classes, of the whole output, at its size or a
+                smaller one.
         """
         kind = batch.maps_of_images.classes(self._map)
         classes = self._classes or len(kind.classes or ())

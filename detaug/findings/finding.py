@@ -15,10 +15,15 @@ from detaug.findings.kinds import KINDS, Effect
 class Finding:
     """One finding in one file.
 
-    file: path relative to the dataset's root. kind: a key of KINDS. object_index: position of the object among the
-    XML's <object> elements, from 0. line: in the file, from 1. before: as found; for boxes [xmin, ymin, xmax, ymax] as
-    in the XML. after: as written; for boxes COCO's [x, y, width, height]. note: replaces the kind's meaning. count: how
-    many things it is about, where these are counted, not listed.
+    Args:
+        file: Path relative to the dataset's root.
+        kind: A key of KINDS.
+        object_index: Position of the object among the XML's <object> elements, from 0.
+        line: In the file, from 1.
+        before: As found; for boxes [xmin, ymin, xmax, ymax] as in the XML.
+        after: As written; for boxes COCO's [x, y, width, height].
+        note: Replaces the kind's meaning.
+        count: How many things it is about, where these are counted, not listed.
 
     >>> from detaug.converters import Finding
     >>> finding = Finding("Annotations/7.xml", "box-empty", object_index=2, line=31, before=[5, 5, 5, 9])

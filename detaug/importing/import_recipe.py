@@ -68,13 +68,6 @@ class ImportedRecipe:
 def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None = None) -> ImportedRecipe:
     """Translate a pipeline of Albumentations or torchvision to a recipe.
 
-    `pipeline`: a Compose or another op of Albumentations, of torchvision's v2, or of its v1 if v2 has the op too; a
-    list or tuple of ops; the dict that `A.to_dict` gives; the path of a .json or .yaml file that `A.save` wrote, which
-    is read and never executed. Or "FILE.py:NAME": **this runs the file**, as `import` does, and takes the pipeline of
-    this name in it, such as "train.py:CONFIG.transform"; a function or a class is called without arguments. `name`:
-    what the report and errors call the pipeline. `size`: (H, W) pixels or the shorter side, for a pipeline that sets
-    no size.
-
     Also RF-DETR's `aug_config`, a dict such as {"Rotate": {"limit": 45}} or a list of such dicts, which runs after a
     resize to `size`; and Ultralytics' augmentation settings, a dict such as {"degrees": 10, "mosaic": 0.5}, of
     detection: a setting that is not there has its default, `imgsz` or `size` is the size, and `epochs` says where
@@ -83,6 +76,15 @@ def import_recipe(pipeline: Any, *, name: str | None = None, size: Size | None =
     Raises InputError for anything else, for a wrong argument of an op, and for a Python file that does not run, with
     the line of the file. An op without a counterpart does not raise, nor does a function or an op that the user wrote:
     see `entries`; in an `aug_config` and in Ultralytics' settings it does, and so does an unknown setting.
+
+    Args:
+        pipeline: A Compose or another op of Albumentations, of torchvision's v2, or of its v1 if v2 has the op too; a
+            list or tuple of ops; the dict that `A.to_dict` gives; the path of a .json or .yaml file that `A.save`
+            wrote, which is read and never executed. Or "FILE.py:NAME": **this runs the file**, as `import` does, and
+            takes the pipeline of this name in it, such as "train.py:CONFIG.transform"; a function or a class is called
+            without arguments.
+        name: What the report and errors call the pipeline.
+        size: (H, W) pixels or the shorter side, for a pipeline that sets no size.
 
     >>> import albumentations as A
     >>> transform = A.Compose([A.HorizontalFlip(), A.Resize(64, 96), A.GlassBlur()])

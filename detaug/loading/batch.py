@@ -129,8 +129,11 @@ class Batch(OldNames, MapsOfPixels, DetrTargets, InOtherView):
         """Return N dicts for torchvision's detectors: boxes (M_i, 4), labels (M_i,), image_id. Views, not copies.
 
         With keypoints also `keypoints` (M_i, K, 3), as Keypoint R-CNN takes them: x, y in continuous pixels, and v.
-        `masks`: also `masks` (M_i, H, W) uint8, as Mask R-CNN takes them. `rotated`: also `rotated` (M_i, 5) float32,
-        center x, y, width, height in pixels and the angle in radians, see `rotated_boxes` of "le90".
+
+        Args:
+            masks: Also `masks` (M_i, H, W) uint8, as Mask R-CNN takes them.
+            rotated: Also `rotated` (M_i, 5) float32, center x, y, width, height in pixels and the angle in radians, see
+                `rotated_boxes` of "le90".
         """
         of_boxes = {"boxes": self.boxes, "labels": self.labels}
         of_boxes |= {"keypoints": self.keypoints} if self.has_keypoints else {}
@@ -143,11 +146,15 @@ class Batch(OldNames, MapsOfPixels, DetrTargets, InOtherView):
         """Return the inputs of Mask2Former and OneFormer of transformers: `model(**batch.as_mask2former())`.
 
         `pixel_values` (N, 3, H, W); `pixel_mask` (N, H, W) int64, 0 where padded; `mask_labels`: N tensors (M_i, H, W)
-        float32, 0 or 1; `class_labels`: N tensors (M_i,) int64, from 0. `map`: the name of a map whose masks are taken
-        instead. Of a `ClassMap`, one for each class that an image shows; of a `PanopticMap`, one for each box of which
-        it shows a pixel, in their order, and then one for each class of stuff, and labels are positions in its
-        `class_names`. Ignored pixels and void are in no mask. Raises InputError for a source without masks, or without
-        this map.
+        float32, 0 or 1; `class_labels`: N tensors (M_i,) int64, from 0.
+
+        Raises InputError for a source without masks, or without this map.
+
+        Args:
+            map: The name of a map whose masks are taken instead. Of a `ClassMap`, one for each class that an image
+                shows; of a `PanopticMap`, one for each box of which it shows a pixel, in their order, and then one for
+                each class of stuff, and labels are positions in its `class_names`. Ignored pixels and void are in no
+                mask.
         """
         if map is None:
             targets = self.targets(masks=True)
@@ -167,14 +174,17 @@ class Batch(OldNames, MapsOfPixels, DetrTargets, InOtherView):
         `img`: the images; `cls` (B, 1) float32: labels from 0; `bboxes` (B, 4) float32 cxcywh, relative to the padded
         image; `batch_idx` (B,) float32: the position of the box's image. The trainer divides images by 255, so its
         recipe ends without `Normalize`, or with `Normalize(dtype="uint8")`. A model that is called directly takes 0..1.
-        `task`: "pose" also has `keypoints` (B, K, 3) float32, x and y relative to the padded image, and v, and
-        `kpt_shape` (K, 3). For "obb" `bboxes` are (B, 5): center, width and height of rotated boxes, relative to the
-        padded image, and the angle in radians, clockwise, in -pi/4..3pi/4, of the longer side, which is the width.
-        For "segment" the rows of each image are sorted by the areas of their masks, the largest first. `masks`
-        (N, H / 4, W / 4) int32 is i + 1 where the image's i-th object is seen, small objects on large ones, else 0;
-        `sem_masks`, of the same shape, float32, is the class there, from 0, and 0 elsewhere.
-        For "semantic" and "depth" there are no rows, but the map of this name: `semantic_mask` (N, H, W) int32, 255
-        where it is to be ignored; or `depth` (N, H, W) float32, 0 where it is not known. See `maps`.
+
+        Args:
+            task: "pose" also has `keypoints` (B, K, 3) float32, x and y relative to the padded image, and v, and
+                `kpt_shape` (K, 3). For "obb" `bboxes` are (B, 5): center, width and height of rotated boxes, relative
+                to the padded image, and the angle in radians, clockwise, in -pi/4..3pi/4, of the longer side, which is
+                the width. For "segment" the rows of each image are sorted by the areas of their masks, the largest
+                first. `masks` (N, H / 4, W / 4) int32 is i + 1 where the image's i-th object is seen, small objects on
+                large ones, else 0; `sem_masks`, of the same shape, float32, is the class there, from 0, and 0
+                elsewhere. For "semantic" and "depth" there are no rows, but the map of this name: `semantic_mask` (N,
+                H, W) int32, 255 where it is to be ignored; or `depth` (N, H, W) float32, 0 where it is not known. See
+                `maps`.
         """
         known = get_args(YoloTask)
         check("task", task, task in known, f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}")

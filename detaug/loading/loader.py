@@ -50,46 +50,57 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     come twice. Evaluation keeps the JSON file's order and has every image exactly once. Between two loops the pipelines
     fill up with the next batches and wait; `close`, or leaving a `with` block, ends them.
 
-    `ops`: a recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs or steps.
-    A dict of recipes by name, such as {"weak": [...], "strong": [...]}, gives views of the same images: a dict of a
-    batch for each. Each file is read and decoded once. The views have draws of their own: the first those that a loader
-    of its recipe alone has, and each further one others. `Batch.match`, `map_boxes`, `map_points` and `map_masks` lead
-    from one view to another.
-    `batch_size`: images of a batch, on each shard. `device`: None (CUDA if there is one, else CPU), "cpu", "cuda",
-    "cuda:1" or a torch.device. `seed`: the same seed and global batch (batch size x shards) give every image of every
-    step the same boxes and pixels, for any number of shards, threads and pipelines; see docs/reliability.md. `shard`:
-    (rank, world size). None: torch.distributed's if it is initialized, else torchrun's RANK and WORLD_SIZE, else (0,
-    1). `pipelines`: the number of DALI pipelines. `threads`: CPU threads of each. None chooses for the device.
-    `settings`: a file that `detaug tune` wrote, with these two and others. `memory`: the limit for decoded images in
-    the pipelines, 3 bytes per pixel: bytes such as "2GB", or a fraction of what is free. A batch that needs more is
-    decoded in parts, and stays the same. The size that counts is that of large images, the 95th percentile. None: 600
-    MB on the CPU, a tenth of what is free on a GPU. Frames of NVDEC do not count. `pad_to_multiple`: a batch of images
-    of several sizes is padded with zeros, at the right and the bottom, to its largest height and width, rounded up to
-    this multiple. `on_error`: for a file that cannot be used, "raise" a DataError, or "skip" it with a warning:
-    training takes another image of the epoch instead, evaluation continues without it. `max_skipped`: raise DataError
-    anyway if more than this fraction of the images, 0 to 1, is skipped; in training of all images, in evaluation of the
-    shard's. Each process counts its own. `collate`: the loader yields collate(batch), which gets the dict of views;
-    None yields the `Batch`.
-    `last_batch`: for training, what becomes of the images that do not make a full batch: "fill" it with images from the
-    start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards each gets
-    its part of a partial batch; if it has too few images for all, some are repeated. `accumulate`: for training with
-    gradient accumulation, the batches of an optimizer step: the number of batches of an epoch is a multiple of it, the
-    same on all shards. "fill" shows some images again, "drop" leaves some out. `at_least`: the batches of an epoch, at
-    least: a small dataset is repeated, each time in another order. RF-DETR's epochs have `accumulate=K, at_least=5 *
-    K`. `sampler`: for training, a function of the reader that returns how often each image comes in an epoch, on
-    average, (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once. `aspect_ratio_grouping`: for training,
-    put images that are wider than high and the others into different batches, so that less is padded. `cache`: keep
-    decoded images, 3 bytes per pixel, from the first epoch on: "device" in the memory of the device, "host" in pinned
-    main memory, from where a GPU gets them faster than it decodes, as many as half of the free memory holds. {"device":
-    "10GB", "host": 0.8} gives both, with bytes, or a fraction of what is free when the loader is made. The batches stay
-    the same; images for which there is no room are decoded in every epoch. `max_boxes`: the rows of each image in
-    `boxes`, `labels`, `valid` and all else that belongs to boxes, the same in all batches: static shapes for XLA, CUDA
-    graphs and torch.compile. Of an image that shows more boxes, after the whole recipe, also one with `Mosaic`, the
-    largest stay; the loader warns of the first one, and `batch.boxes_left_out` counts the others. None: the largest
-    number of a batch. `return_params`: batches have what the ops drew for them, `Batch.params`, with which `replay`
-    makes them again.
-
     Several threads may take batches from one iterator; each batch goes to one of them.
+
+    Args:
+        reader: The source of the images, such as a `CocoReader`.
+        ops: A recipe, such as `da.presets.ssd300()`, or for training `Stages`, a recipe that changes at epochs or
+            steps. A dict of recipes by name, such as {"weak": [...], "strong": [...]}, gives views of the same images:
+            a dict of a batch for each. Each file is read and decoded once. The views have draws of their own: the first
+            those that a loader of its recipe alone has, and each further one others. `Batch.match`, `map_boxes`,
+            `map_points` and `map_masks` lead from one view to another.
+        batch_size: Images of a batch, on each shard.
+        device: None (CUDA if there is one, else CPU), "cpu", "cuda", "cuda:1" or a torch.device.
+        train: Whether it shuffles.
+        seed: The same seed and global batch (batch size x shards) give every image of every step the same boxes and
+            pixels, for any number of shards, threads and pipelines; see docs/reliability.md.
+        shard: (rank, world size). None: torch.distributed's if it is initialized, else torchrun's RANK and WORLD_SIZE,
+            else (0, 1).
+        pipelines: The number of DALI pipelines.
+        threads: CPU threads of each. None chooses for the device.
+        settings: A file that `detaug tune` wrote, with these two and others.
+        memory: The limit for decoded images in the pipelines, 3 bytes per pixel: bytes such as "2GB", or a fraction of
+            what is free. A batch that needs more is decoded in parts, and stays the same. The size that counts is that
+            of large images, the 95th percentile. None: 600 MB on the CPU, a tenth of what is free on a GPU. Frames of
+            NVDEC do not count.
+        pad_to_multiple: A batch of images of several sizes is padded with zeros, at the right and the bottom, to its
+            largest height and width, rounded up to this multiple.
+        on_error: For a file that cannot be used, "raise" a DataError, or "skip" it with a warning: training takes
+            another image of the epoch instead, evaluation continues without it.
+        max_skipped: Raise DataError anyway if more than this fraction of the images, 0 to 1, is skipped; in training of
+            all images, in evaluation of the shard's. Each process counts its own.
+        collate: The loader yields collate(batch), which gets the dict of views; None yields the `Batch`.
+        last_batch: For training, what becomes of the images that do not make a full batch: "fill" it with images from
+            the start of the epoch, yield it "partial", so that every image comes once, or "drop" it. On several shards
+            each gets its part of a partial batch; if it has too few images for all, some are repeated.
+        accumulate: For training with gradient accumulation, the batches of an optimizer step: the number of batches of
+            an epoch is a multiple of it, the same on all shards. "fill" shows some images again, "drop" leaves some
+            out.
+        at_least: The batches of an epoch, at least: a small dataset is repeated, each time in another order. RF-DETR's
+            epochs have `accumulate=K, at_least=5 * K`.
+        sampler: For training, a function of the reader that returns how often each image comes in an epoch, on average,
+            (n,) numbers, such as `da.RepeatFactorSampler(0.001)`; None is once.
+        aspect_ratio_grouping: For training, put images that are wider than high and the others into different batches,
+            so that less is padded.
+        cache: Keep decoded images, 3 bytes per pixel, from the first epoch on: "device" in the memory of the device,
+            "host" in pinned main memory, from where a GPU gets them faster than it decodes, as many as half of the free
+            memory holds. {"device": "10GB", "host": 0.8} gives both, with bytes, or a fraction of what is free when the
+            loader is made. The batches stay the same; images for which there is no room are decoded in every epoch.
+        max_boxes: The rows of each image in `boxes`, `labels`, `valid` and all else that belongs to boxes, the same in
+            all batches: static shapes for XLA, CUDA graphs and torch.compile. Of an image that shows more boxes, after
+            the whole recipe, also one with `Mosaic`, the largest stay; the loader warns of the first one, and
+            `batch.boxes_left_out` counts the others. None: the largest number of a batch.
+        return_params: Batches have what the ops drew for them, `Batch.params`, with which `replay` makes them again.
 
     >>> loader = da.Loader(da.CocoReader("demo/VOC/JPEGImages", "train.json"), da.presets.ssd300(), batch_size=8)
     >>> print(len(loader), "batches of", loader.class_names)
@@ -230,9 +241,11 @@ class Loader(NoDataLoader, LoaderProperties, Generic[T]):
     def replay(self, batch: AnyBatch) -> AnyBatch:
         """Make a batch again, from its `image_id` and the numbers that the ops drew, its `params`.
 
-        `batch`: as the loader yielded it, so of views their dict. Raises DataError for a file that cannot be used any
-        more. Where evaluation skipped an image of the batch, ops that mix images take other partners, since that image
-        counted among them.
+        Raises DataError for a file that cannot be used any more. Where evaluation skipped an image of the batch, ops
+        that mix images take other partners, since that image counted among them.
+
+        Args:
+            batch: As the loader yielded it, so of views their dict.
         """
         views: Any = batch if isinstance(batch, dict) else {None: batch}
         names: list[str | None] = [view.name for view in self._stage.views]

@@ -32,8 +32,11 @@ class _Sampler:
 class RepeatFactorSampler(_Sampler):
     """Repeat images with a rare class sqrt(threshold / f) times, f being the fraction of images with that class.
 
-    The rarest class of an image counts; no image comes less than once. From LVIS (Gupta et al. 2019),
-    Detectron2's RepeatFactorTrainingSampler, MMDetection's ClassBalancedDataset.
+    The rarest class of an image counts; no image comes less than once. From LVIS (Gupta et al. 2019), Detectron2's
+    RepeatFactorTrainingSampler, MMDetection's ClassBalancedDataset.
+
+    Args:
+        threshold: Images whose rarest class is on a larger fraction of the images come once.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> factors = da.RepeatFactorSampler(0.4)(reader)
@@ -86,8 +89,9 @@ class ClassBalancedSampler(_Sampler):
 class EmptyImageSampler(_Sampler):
     """Let images without objects be a fraction of each epoch, whatever their fraction of the dataset.
 
-    `share`: of the images of an epoch, 0..1. An epoch has as many images as the dataset. Images without objects teach
-    a detector what is none; Ultralytics advises up to 0.1 of them.
+    Args:
+        share: Of the images of an epoch, 0..1. An epoch has as many images as the dataset. Images without objects teach
+            a detector what is none; Ultralytics advises up to 0.1 of them.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> factors = da.EmptyImageSampler(0.1)(reader)
@@ -117,8 +121,10 @@ class EmptyImageSampler(_Sampler):
 class HardImageSampler(_Sampler):
     """Repeat images in which a detector makes many errors: those that `detaug evaluate --report` counted.
 
-    `report`: its JSON file. An image with e errors comes 1 + e / m times, m being the mean of all images, but no more
-    than `most` times. Evaluate the training images for it, not those of the validation.
+    Args:
+        report: Its JSON file. An image with e errors comes 1 + e / m times, m being the mean of all images, but no more
+            than `most` times. Evaluate the training images for it, not those of the validation.
+        most: The most times that an image comes per epoch.
 
     >>> import json, pathlib
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
@@ -162,7 +168,8 @@ def _errors_of_images(path: Path) -> dict[str, int]:
 class SourceWeightSampler(_Sampler):
     """Sample the sources of a `ConcatReader` in the fractions of their weights, whatever their sizes.
 
-    `weights`: one for each source, in their order. An epoch has as many images as the dataset.
+    Args:
+        weights: One for each source, in their order. An epoch has as many images as the dataset.
 
     >>> demo = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> factors = da.SourceWeightSampler([3, 1])(da.ConcatReader([demo, demo]))

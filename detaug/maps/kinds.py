@@ -62,16 +62,19 @@ LOSSY, LOSSY_FORMATS = (".jpg", ".jpeg", ".jfif", ".webp"), ("JPEG", "MPO", "WEB
 class ClassMap:
     """A map with the number of a class for each pixel, 0..255: `Batch.maps` has it as uint8.
 
-    `folder`: of files with the names of the images, below the same sub-folders: PNG (numbers, or a palette, whose
-    indices are the numbers), TIFF, BMP, GIF or .npy. `ignore`: the number of pixels that are of no known class; in
-    batches also of fill, padding and what an op erased. `table`: the class of each number in the files, for all that
-    they have but `ignore`; of colors, {(128, 64, 128): 0}, for files in RGB; or a name: "cityscapes" makes trainIds of
-    the ids of `labelIds` files, and "ade20k" makes 0..149 of 1..150; both make what is left `ignore`. `classes`: names
-    of the classes 0, 1, ..., with which others are an error, and by which `ConcatReader` joins maps. `suffix`: what the
-    names of the files have after those of the images: "_gtFine_labelTrainIds", for which "_leftImg8bit", the last part
-    of an image's name, is left out where the file is not there with it. `missing`: "ignore" takes images without a
-    file, all of which then has the value `ignore`; with "error" they are as images that are missing. `erased`: "keep"
-    leaves what an op such as `RandomErasing` erased as it was, as torchvision and Albumentations do.
+    Args:
+        folder: Of files with the names of the images, below the same sub-folders: PNG (numbers, or a palette, whose
+            indices are the numbers), TIFF, BMP, GIF or .npy.
+        ignore: The number of pixels that are of no known class; in batches also of fill, padding and what an op erased.
+        table: The class of each number in the files, for all that they have but `ignore`; of colors, {(128, 64, 128):
+            0}, for files in RGB; or a name: "cityscapes" makes trainIds of the ids of `labelIds` files, and "ade20k"
+            makes 0..149 of 1..150; both make what is left `ignore`.
+        classes: Names of the classes 0, 1, ..., with which others are an error, and by which `ConcatReader` joins maps.
+        suffix: What the names of the files have after those of the images: "_gtFine_labelTrainIds", for which
+            "_leftImg8bit", the last part of an image's name, is left out where the file is not there with it.
+        missing: "ignore" takes images without a file, all of which then has the value `ignore`; with "error" they are
+            as images that are missing.
+        erased: "keep" leaves what an op such as `RandomErasing` erased as it was, as torchvision and Albumentations do.
 
     >>> da.ClassMap("SegmentationClass").empty
     255
@@ -196,12 +199,18 @@ class ClassMap:
 class DepthMap:
     """A map with the distance of what each pixel shows: `Batch.maps` has it as float32, 0 where it is not known.
 
-    `folder`, `suffix`, `missing`, `erased`: as of `ClassMap`. Files are PNG or TIFF of 8, 16 or 32 bits, or .npy.
-    `scale`: what a value of the files is multiplied by, for meters, also where it is a float: 1 / 256 of KITTI's. By
-    default 0.001 of whole numbers, millimeters, and 1 of floats, as Ultralytics' .npy files are. `invalid`: the value
-    in the files of pixels that are not known; so are values below 0, and those that are not finite. Between pixels,
-    depth is interpolated linearly of those that are known, and never between two images; where the nearest one is not
-    known, it is 0.
+    Between pixels, depth is interpolated linearly of those that are known, and never between two images; where the
+    nearest one is not known, it is 0.
+
+    Args:
+        folder: Of PNG or TIFF files of 8, 16 or 32 bits, or .npy, with the names of the images; see `ClassMap`.
+        scale: What a value of the files is multiplied by, for meters, also where it is a float: 1 / 256 of KITTI's. By
+            default 0.001 of whole numbers, millimeters, and 1 of floats, as Ultralytics' .npy files are.
+        invalid: The value in the files of pixels that are not known; so are values below 0, and those that are not
+            finite.
+        suffix: See `ClassMap`.
+        missing: See `ClassMap`.
+        erased: See `ClassMap`.
 
     >>> da.DepthMap("depth", scale=1 / 256).empty
     0
@@ -247,15 +256,18 @@ class DepthMap:
 class PanopticMap:
     """A map with the segment of each pixel, in COCO's panoptic form: `Batch.maps` has it as int32.
 
-    `folder`: of PNG files with the names of the images; the id of a segment is R + 256 G + 65536 B, 0 is void. Files
-    with one band have the ids themselves. `annotations`: the JSON file with the `segments_info` of each, by default
-    FOLDER.json, beside the folder or in `annotations` beside it. `suffix`, `missing`, `erased`: as of `ClassMap`.
-
     A segment is an annotation of the reader if both have one class, by name, and their boxes have an IoU of at least
     0.5; of several such pairs those with the highest IoU. In batches its pixels have the row of this annotation, as
     `Batch.rows`. Stuff, classes with `isthing` 0 and without annotations, is A + C there: A is the number of the
     reader's annotations and C the position of the class in `class_names`. -1 is void: fill, crowds, objects whose box
     an op dropped, and segments without an annotation, which are counted in `dropped` of the reader's map.
+
+    Args:
+        folder: Of PNG files with the names of the images; the id of a segment is R + 256 G + 65536 B, 0 is void. Files
+            with one band have the ids themselves.
+        annotations: The JSON file with the `segments_info` of each, by default FOLDER.json, beside the folder or in
+            `annotations` beside it.
+        suffix, missing, erased: As of `ClassMap`.
 
     >>> print(da.PanopticMap("panoptic_train2017", annotations="annotations/panoptic_train2017.json").missing)
     error

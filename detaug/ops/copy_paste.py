@@ -24,24 +24,28 @@ IMAGES = 16
 
 @dataclass(frozen=True)
 class CopyPaste(PasteRectangles):
-    """Paste objects of another image of its group, with probability `p` (Ghiasi et al. 2021, Simple Copy-Paste).
+    """Paste objects of another image of its group (Ghiasi et al. 2021, Simple Copy-Paste).
 
-    `max_boxes` boxes are drawn from those of the other image, with repetition, so one to `max_boxes` objects are
-    pasted, at the same position. The matrix is the image's own.
-
-    By default the whole box is pasted, enlarged to whole pixels. Other objects of that image are added, clipped, if at
-    least `min_visibility` of their area is in the pasted rectangles. Covered boxes of the image itself shrink or are
-    dropped as in `CutMix`.
-
-    With `masks=True` only the pixels of the objects are pasted, as in the paper, and only these objects are added; the
-    source needs masks. What they hide counts by mask: an object of which more than `max_hidden` is hidden is dropped,
-    and so is a partly hidden one that shows fewer than `min_mask_area` pixels, unless each side of its box moved by at
-    most `max_box_shift` pixels. The sides of a box move as those of its visible mask do. The paper drops objects that
-    are hidden as a whole, which is `max_hidden=1`; MMDetection's rule is `max_hidden=1, min_mask_area=301,
-    max_box_shift=10`.
+    Objects keep their position, and the matrix is the image's own. By default the whole box is pasted, enlarged to
+    whole pixels, and covered boxes of the image itself shrink as in `CutMix`. With masks only these objects are added,
+    and the sides of a covered box move as those of its visible mask do. The paper drops objects that are hidden as a
+    whole, which is `max_hidden=1`; MMDetection's rule is `max_hidden=1, min_mask_area=301, max_box_shift=10`.
 
     Out of an image that `MixUp` averaged, either op pastes what the image shows: in an object's pixels the other
     image's object shines through, and with `masks=True` it gets no label. Place `CopyPaste` before `MixUp`.
+
+    Args:
+        p: Probability per image.
+        max_boxes: Boxes are sampled this many times from those of the other image, with repetition, so one to
+            `max_boxes` objects are pasted.
+        min_visibility: Without masks: other objects of that image are added, clipped, if at least this fraction of
+            their area is in the pasted rectangles.
+        max_hidden: An object of the image itself is dropped if more than this fraction of it is covered; with masks, of
+            its mask.
+        masks: Whether only the pixels of the objects are pasted, as in the paper; the source needs masks.
+        min_mask_area: With masks: a partly hidden object that shows fewer pixels is dropped, unless each side of its
+            box moved by at most `max_box_shift` pixels.
+        max_box_shift: See `min_mask_area`.
 
     >>> images = [np.full((100, 100, 3), gray, np.uint8) for gray in (0, 200)]
     >>> samples = da.batch(images, [[[10, 10, 40, 40]], [[50, 60, 90, 90]]], labels=[[1], [2]])

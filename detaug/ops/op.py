@@ -194,21 +194,26 @@ class Op:
     def cpu_kernel(self, views: Views) -> CpuKernel | None:
         """Return a function that changes one image on the CPU, where that is faster than DALI's operators; else None.
 
-        `views`: see `dali_graph`.
+        Args:
+            views: See `dali_graph`.
         """
         return None
 
     def gpu_pass(self, views: Views) -> GpuPass | None:
         """Return what changes rendered images on a GPU, where Triton's kernels render the recipe; else None.
 
-        Without it DALI's operators render the recipe, more slowly. `views`: see `dali_graph`.
+        Without it DALI's operators render the recipe, more slowly.
+
+        Args:
+            views: See `dali_graph`.
         """
         return None
 
     def dali_graph(self, image: Node, planned: Nodes, views: Views) -> Node:
         """Return the image after this op. `planned`: what `plan` returned, as DALI nodes.
 
-        `views`: one example view before this op, for what is the same in every batch, such as `fill`.
+        Args:
+            views: One example view before this op, for what is the same in every batch, such as `fill`.
         """
         return image
 

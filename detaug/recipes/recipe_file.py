@@ -45,7 +45,10 @@ _STAGE = {by: f"{{{key}: 0, {_OPS}: [...]}}" for by, key in _FROM.items()}
 def save_recipe(ops: Iterable[Op] | Stages, path: str | Path, *, comment: str = "") -> None:
     """Write ops, or `Stages`, with all arguments, also defaults, to a file: JSON if it ends in .json, else YAML.
 
-    `comment`: text to write above the ops; JSON has no comments and leaves it out.
+    Args:
+        ops: The recipe, or `Stages`.
+        path: The file: JSON if it ends in .json, else YAML.
+        comment: Text to write above the ops; JSON has no comments and leaves it out.
 
     >>> from pathlib import Path
     >>> da.save_recipe([da.RandomHorizontalFlip(), da.RandomZoomOut(fill=(0, 0, 0))], "recipe.yaml")
@@ -79,6 +82,10 @@ def load_recipe(path: str | Path, ops: Iterable[type[Op]] = ()) -> list[Op] | St
     """Load the ops, or `Stages`, of a JSON or YAML file. `ops`: classes of your own that it may name.
 
     Raises InputError that names the file, the entry and the fault.
+
+    Args:
+        path: The JSON or YAML file.
+        ops: Classes of your own that it may name.
 
     >>> da.save_recipe(da.presets.ssd300(), "ssd300.json")
     >>> da.load_recipe("ssd300.json") == da.presets.ssd300()

@@ -25,15 +25,20 @@ class Stage(NamedTuple):
 class Stages:
     """A recipe for `Loader` that changes at epochs: each (epoch, ops) is used from its epoch on.
 
-    The epochs are counted from 0, and the first is 0. `by`: "step" counts the steps of the training, all batches from
-    the first epoch on, in place of epochs: (5000, ops) is used from the batch after the first 5000 on, also in the
-    middle of an epoch. Ultralytics' `close_mosaic`, RT-DETR's and DEIM's `stop_epoch` and MMDetection's
-    `PipelineSwitchHook` do the same. Every stage is a recipe as any other, and gives the batches that a loader with
-    this recipe alone gives in these epochs; but if any stage mixes images, a partial last batch
-    (`last_batch="partial"`) has two images at least in all of them. Raises InputError for epochs or steps in another
-    order.
+    The epochs are counted from 0, and the first is 0.
+
+    Raises InputError for epochs or steps in another order.
 
     At a new stage the loader ends its pipelines and makes others, which takes about as long as the loader's start.
+
+    Args:
+        stages: (epoch, ops) for each stage, the first from 0 on.
+        by: "step" counts the steps of the training, all batches from the first epoch on, in place of epochs: (5000,
+            ops) is used from the batch after the first 5000 on, also in the middle of an epoch. Ultralytics'
+            `close_mosaic`, RT-DETR's and DEIM's `stop_epoch` and MMDetection's `PipelineSwitchHook` do the same. Every
+            stage is a recipe as any other, and gives the batches that a loader with this recipe alone gives in these
+            epochs; but if any stage mixes images, a partial last batch (`last_batch="partial"`) has two images at least
+            in all of them.
 
     >>> end = [da.RandomHorizontalFlip(), da.Resize((320, 320)), da.Normalize()]
     >>> begin = [da.Resize((320, 320)), da.Mosaic(), da.RandomPhotometricDistort(), da.Normalize()]

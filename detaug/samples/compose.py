@@ -27,12 +27,6 @@ from detaug.samples.rendering import ArrayRenderer
 class Compose:
     """Runs a recipe on one image and its target on the CPU, for a `torch.utils.data.Dataset`.
 
-    `ops`: a recipe; a `Resize` is not needed. Ops that combine images of a batch, such as `Mosaic`, are refused.
-    `seed`: None draws from torch's global generator, so that `torch.manual_seed` repeats, and each worker of a
-    `DataLoader` draws other numbers. A number draws the same in each call, and the same as `da.batch` with this seed.
-    `columns`: the names of further entries of the target that have a row for each box. `flip_pairs`: for keypoints,
-    pairs of their positions, from 0, that are swapped in a flipped image; [] for none.
-
     The image is a PIL image (RGB), an array (H, W, 3), or a tensor or tv_tensors.Image (3, H, W), uint8 or floats in
     0..1. It comes back as what it was; after `Normalize` it is a tensor (3, H, W). Pixels are computed in 256 levels.
     The target is a dict for torchvision's detectors: `boxes` (M, 4) XYXY pixels, or BoundingBoxes in their format, and
@@ -42,8 +36,17 @@ class Compose:
     which all are moved; continuous pixels. Rotated BoundingBoxes stay rotated: the smallest rectangles around them.
     `masks` are (M, H, W), or a tv_tensors.Mask, 0 where an object is not, and keep their values, such as 255; a box
     whose mask is out of view is dropped.
+
     All other entries stay whole. Raises InputError for images and targets of another shape or type, for boxes outside
     of the image, and for other entries with a value for each pixel, such as maps: a `Loader` moves these.
+
+    Args:
+        ops: A recipe; a `Resize` is not needed. Ops that combine images of a batch, such as `Mosaic`, are refused.
+        seed: None samples from torch's global generator, so that `torch.manual_seed` repeats, and each worker of a
+            `DataLoader` gets other numbers. A number gives the same in each call, and the same as `da.batch` with this
+            seed.
+        columns: The names of further entries of the target that have a row for each box.
+        flip_pairs: For keypoints, pairs of their positions, from 0, that are swapped in a flipped image; [] for none.
 
     >>> transform = da.Compose([da.RandomHorizontalFlip(p=1), da.Resize((300, 300))])
     >>> image = np.zeros((100, 200, 3), np.uint8)

@@ -49,12 +49,19 @@ def batch(
 ) -> Samples:
     """Make samples, on which ops run directly: `da.RandomHorizontalFlip(p=1)(da.batch(images, boxes, labels))`.
 
-    `images`: N arrays (H, W, 3) uint8 RGB. `boxes`: N arrays (M, 4) XYXY pixels, inside their images; None: without
-    boxes. `labels`: N arrays (M,) of whole numbers from 1; None is 1 for each box. `columns`: by name, N arrays
-    (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that are left. `shapes`: keypoints,
-    corners and outlines of all boxes, image by image. The same `seed` and the same ops draw the same numbers, as the
-    ops of a recipe draw them one after the other. Raises InputError for boxes that lie outside, for arrays of another
-    shape or type, and for a seed that is not a whole number.
+    Raises InputError for boxes that lie outside, for arrays of another shape or type, and for a seed that is not a
+    whole number.
+
+    Args:
+        images: N arrays (H, W, 3) uint8 RGB.
+        boxes: N arrays (M, 4) XYXY pixels, inside their images; None: without boxes.
+        labels: N arrays (M,) of whole numbers from 1; None is 1 for each box.
+        columns: By name, N arrays (M, ...) of what else belongs to the boxes; `Samples.columns` has it for those that
+            are left.
+        shapes: Keypoints, corners and outlines of all boxes, image by image.
+        seed: The same seed and the same ops draw the same numbers, as the ops of a recipe draw them one after the
+            other.
+        device: Where images are rendered, "cpu" or "cuda".
 
     >>> image = np.zeros((100, 200, 3), np.uint8)
     >>> samples = da.batch([image, image], boxes=[[[20, 10, 60, 50]], []], labels=[[3], []])

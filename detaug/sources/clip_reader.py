@@ -15,20 +15,33 @@ from detaug.sources.coco_shapes import FlipPairs
 
 
 class ClipReader(CocoReader):
-    """Clips of `frames` frames, from a folder with the frames of videos as images, and a CocoVID JSON file.
+    """Clips of several frames, from a folder with the frames of videos as images, and a CocoVID JSON file.
 
     The JSON file is a COCO JSON file with a list `videos` (id, and fps if known); its images have `video_id` and
     `frame_id`, its annotations the number of their object as `track_id` or `instance_id`. `Loader` shuffles clips,
-    `batch_size` counts them, and yields `ClipBatch`es. Everything else, as the arguments and sources of images, is as
-    in `CocoReader`.
-
-    `stride`: a clip takes each `stride`-th image of its video, in the order of `frame_id`. `step`: a clip begins at
-    each `step`-th image. `last`: what becomes of clips that reach beyond the end of their video: "drop" them, "pad"
-    them by repeating the last frame, or "shift" the last one back to end there; a video that is shorter than a clip is
-    then padded.
+    `batch_size` counts them, and yields `ClipBatch`es.
 
     Raises AnnotationError for a JSON file without videos, for a frame_id or a track_id that is there twice, for frames
     of several sizes in a video, and where no clip is left.
+
+    Args:
+        images: The folder that the JSON file's file names are relative to.
+        annotations: The JSON file.
+        frames: Frames per clip.
+        stride: A clip takes each `stride`-th image of its video, in the order of `frame_id`.
+        step: A clip begins at each `step`-th image.
+        last: Clips that reach beyond the end of their video: "drop" them, "pad" them by repeating the last frame, or
+            "shift" the last one back to end there; a video that is shorter than a clip is then padded.
+        columns: Keys of the annotations that each box keeps; see `CocoReader`, as for all that follow.
+        keypoints: Whether to read keypoints.
+        flip_pairs: Keypoints that are swapped in a flipped clip.
+        masks: Whether to read polygons and RLE.
+        rotated: Whether to read rotated boxes.
+        tight: Whether boxes are those of the visible part of their objects.
+        unused_parents: "drop" leaves out categories that are supercategories of others and without annotations.
+        cache: Whether to store the parsed content of a large JSON file.
+        cache_folder: Where downloads from an object store are kept.
+        cache_size: The most bytes of them.
 
     >>> reader = da.ClipReader("demo/MOT", "demo/clips.json", frames=4, stride=2)
     >>> loader: da.Loader[da.ClipBatch] = da.Loader(reader, [da.Resize((120, 160))], batch_size=2)

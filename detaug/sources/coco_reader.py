@@ -39,35 +39,43 @@ UnusedParents = Literal["drop", "keep"]
 class CocoReader(FolderSource):
     """Images of a folder with the boxes of a COCO JSON file, checked when it is made.
 
-    The two paths may be given in either order, or by name. `images`: the folder that the JSON file's file names are
-    relative to. `annotations`: the JSON file. A mistake in it raises AnnotationError, an InputError that names the
-    entry, and so does a folder without the images; `Loader` decides on single images that are `missing`.
+    The two paths may be given in either order, or by name, and may be in S3 or Google Cloud Storage,
+    `s3://bucket/folder` and `gs://bucket/folder`; see docs/object-stores.md. A mistake in the JSON file raises
+    AnnotationError, an InputError that names the entry, and so does a folder without the images; `Loader` decides on
+    single images that are `missing`.
 
-    `columns`: keys of the JSON file's annotations, such as "area", "id" or "difficult", whose values each box keeps:
-    see `Batch.columns`. Lists and text are possible, and "attributes.occluded" is a key within another. `keypoints`:
-    read the keypoints of objects, for `Batch.keypoints`. In flipped images those that have sides are swapped: left_eye
-    and right_eye, l_eye and r_eye, eye-L and eye-R. `flip_pairs`: these pairs, where names do not tell them: of names,
-    or of positions from 0; [] if none are swapped. `masks`: read the polygons of objects, `segmentation`, for
-    `Batch.masks`: polygons and RLE. An annotation without one has the mask of its `corners`, else of its box.
-    `rotated`: read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the annotations, their
-    `segmentation` where it has four points, else the box. `tight`: let each box be that of the visible part of its
-    object's polygon, where an op turned or cut it. `channels`, `dtype`: how many bands the files have, and of what
-    type: "uint8", "uint16" or "float32". With anything but 3 and "uint8", 8-bit RGB, all files must have them, and a
-    recipe gets float32 in their own values, which the CPU decodes for a GPU too. `bands`: positions, from 0, of those
-    that are used, in this order. See docs/bands.md. `maps`: by name, files beside the images with a value for each
-    pixel, {"semantic": da.ClassMap("masks")}, for `Batch.maps`; see docs/maps.md. `crowds`: regions marked `iscrowd`
-    are not objects to train on: "drop" leaves them out; with "keep" they are boxes, and "iscrowd" is a column.
+    Labels are 1..K in the order of the category ids; 0 is the background. Give an evaluator the reader, not the JSON
+    file.
 
-    Labels are 1..K in the order of the category ids; 0 is the background. `unused_parents`: "drop" leaves out each
-    category that is the `supercategory` of another one and has no annotation, not even a crowd, as RF-DETR does: the
-    labels of those behind it are then one less. All stay if none would be left. The rule looks at this JSON file alone,
-    so another split may keep a category: compare `class_names`. Give an evaluator the reader, not the JSON file.
-
-    `cache`: store the parsed content of a JSON file of 4 MB or more, and decoded maps of classes and segments, in
-    ~/.cache/detaug, which makes the next start faster.
-
-    Folder and JSON may be in S3 or Google Cloud Storage, `s3://bucket/folder` and `gs://bucket/folder`. What is read is
-    kept in `cache_folder`, by default ~/.cache/detaug/objects, up to `cache_size` bytes; see docs/object-stores.md.
+    Args:
+        images: The folder that the JSON file's file names are relative to.
+        annotations: The JSON file.
+        columns: Keys of the JSON file's annotations, such as "area", "id" or "difficult", whose values each box keeps:
+            see `Batch.columns`. Lists and text are possible, and "attributes.occluded" is a key within another.
+        keypoints: Whether to read the keypoints of objects, for `Batch.keypoints`. In flipped images those that have
+            sides are swapped: left_eye and right_eye, l_eye and r_eye, eye-L and eye-R.
+        flip_pairs: These pairs, where names do not tell them: of names, or of positions from 0; [] if none are swapped.
+        masks: Whether to read `segmentation`, polygons and RLE, for `Batch.masks`. An annotation without one has the
+            mask of its `corners`, else of its box.
+        rotated: Whether to read rotated boxes, for `Batch.corners` and `Batch.rotated_boxes`: `corners` of the
+            annotations, their `segmentation` where it has four points, else the box.
+        tight: Whether each box is that of the visible part of its object's polygon, where an op rotated or clipped it.
+        crowds: Regions marked `iscrowd` are not objects to train on: "drop" leaves them out; with "keep" they are
+            boxes, and "iscrowd" is a column.
+        unused_parents: "drop" leaves out each category that is the `supercategory` of another one and is without an
+            annotation, even a crowd, as RF-DETR does: the labels of those behind it are then one less. All stay if none
+            would be left. The rule looks at this JSON file alone, so another split may keep a category: compare
+            `class_names`.
+        channels: The number of bands of the files. With anything but 3 bands of "uint8", 8-bit RGB, all files must have
+            them, and a recipe gets float32 in their own values, which the CPU decodes for a GPU too; see docs/bands.md.
+        dtype: Their type: "uint8", "uint16" or "float32".
+        bands: Positions, from 0, of the bands that are used, in this order; None: all.
+        maps: By name, files beside the images with a value for each pixel, {"semantic": da.ClassMap("masks")}, for
+            `Batch.maps`; see docs/maps.md.
+        cache: Whether to store the parsed content of a JSON file of 4 MB or more, and decoded maps of classes and
+            segments, in ~/.cache/detaug, which makes the next start faster.
+        cache_folder: Where downloads from an object store are kept; None: ~/.cache/detaug/objects.
+        cache_size: The most bytes of them.
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> print(len(reader), "images of", reader.class_names)

@@ -21,14 +21,15 @@ from detaug.sources.source import Source, check_sources
 class ConcatReader(DerivedSource):
     """Several sources one after another, whose classes are joined by name.
 
-    `sources`: of any kinds; files may stand beside shards. A class has one label, in the order in which the names come
-    first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n. `source_of` leads
-    back. A column that only some sources have is -1, NaN or None in the others. The columns `image_id` and
-    `category_id` are those of the joined images and classes, and `id` stays, or is 1..n, by the rule of image ids; a
-    JSON file that is read twice keeps its ids.
-
     Raises InputError for no source, for clips, and for sources of which only some have a class for each image, or
     decode their images themselves.
+
+    Args:
+        sources: Of any kinds; files may stand beside shards. A class has one label, in the order in which the names
+            come first. Image ids stay if no two images have the same one; otherwise images are numbered 1..n.
+            `source_of` leads back. A column that only some sources have is -1, NaN or None in the others. The columns
+            `image_id` and `category_id` are those of the joined images and classes, and `id` stays, or is 1..n, by the
+            rule of image ids; a JSON file that is read twice keeps its ids.
 
     >>> demo = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> reader = da.ConcatReader([demo, demo])

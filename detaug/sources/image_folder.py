@@ -16,21 +16,21 @@ from detaug.sources.size_cache import FileTable, stat_files, with_sizes
 class ImageFolder(ScannedFolder):
     """Images of a folder, each with one class and without boxes.
 
-    `root`: a folder with a sub-folder for each class, as for torchvision's `ImageFolder`. The classes are the sorted
-    names of the sub-folders; an image may be at any depth below its class. Images are sorted by class, then folder,
-    then name. Names that begin with a dot are ignored.
-
-    `list_file`: a text file with a line `path class` for each image, as for Caffe and DALI's `file_list`; its order
-    stays. Paths are relative to `root`. The last word of a line is the class: in all lines a number from 0, which is
-    the class's number, or in all lines a name; names are sorted.
-
     `Batch.classes` are 0..K-1 in the order of the classes: `class_to_idx` has the number of a name. `class_names` has
     "background" in front, as for every source, so the name of class c is `class_names[c + 1]`.
 
-    `cache`: store the images' sizes in ~/.cache/detaug; the next start reads the headers of changed files only.
-
     Images whose header is broken, or whose format DALI does not decode, are `missing`: `Loader` refuses or skips them.
-    Raises InputError for a folder or list that is not as above.
+    Raises InputError for a folder or list that is not as below.
+
+    Args:
+        root: A folder with a sub-folder for each class, as for torchvision's `ImageFolder`. The classes are the sorted
+            names of the sub-folders; an image may be at any depth below its class. Images are sorted by class, then
+            folder, then name. Names that begin with a dot are ignored.
+        list_file: A text file with a line `path class` for each image, as for Caffe and DALI's `file_list`; its order
+            stays. Paths are relative to `root`. The last word of a line is the class: in all lines a number from 0,
+            which is the class's number, or in all lines a name; names are sorted.
+        cache: Whether to store the images' sizes in ~/.cache/detaug; the next start reads the headers of changed files
+            only.
 
     >>> from pathlib import Path
     >>> _ = Path("list.txt").write_text("000001.jpg street\\n000002.jpg pond\\n000003.jpg street\\n")

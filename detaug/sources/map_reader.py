@@ -16,16 +16,18 @@ from detaug.sources.scanned_folder import ScannedFolder, scan_images
 class MapReader(ScannedFolder):
     """Images of a folder with the class of each pixel, and without boxes: `Batch.maps["semantic"]`.
 
-    `images`: a folder; its images may be in sub-folders, and are sorted by path. Names that begin with a dot are
-    ignored. `masks`: the folder of the maps, with the same sub-folders. `classes`: their names, of the numbers 0, 1,
-    ..., or None. `ignore`, `table`, `suffix`, `missing`: as of `ClassMap`. So ADE20K is read with table="ade20k";
-    Cityscapes with suffix="_gtFine_labelTrainIds", or with suffix="_gtFine_labelIds" and table="cityscapes"; the
-    folders of Ultralytics' and LightlyTrain's semantic segmentation as they are.
-
-    `cache`: store the sizes of the images, and decoded maps, in ~/.cache/detaug, which makes the next start faster.
-
     Images whose header is broken, and those without a map, are `missing`: `Loader` refuses or skips them. Raises
     InputError for folders that are not as above.
+
+    Args:
+        images: A folder; its images may be in sub-folders, and are sorted by path. Names that begin with a dot are
+            ignored.
+        masks: The folder of the maps, with the same sub-folders.
+        classes: Their names, of the numbers 0, 1, ..., or None.
+        ignore, table, suffix, missing: As of `ClassMap`. So ADE20K is read with table="ade20k"; Cityscapes with
+            suffix="_gtFine_labelTrainIds", or with suffix="_gtFine_labelIds" and table="cityscapes"; the folders of
+            Ultralytics' and LightlyTrain's semantic segmentation as they are.
+        cache: Store the sizes of the images, and decoded maps, in ~/.cache/detaug, which makes the next start faster.
 
     >>> reader = da.MapReader("demo/VOC/JPEGImages", "demo/VOC/SegmentationClass")
     >>> batch = next(iter(da.Loader(reader, [da.Resize((240, 320))], batch_size=4, train=False)))

@@ -32,14 +32,22 @@ class Source:
     A source of your own is a subclass that calls `Source.__init__` and defines `path`; where the images are not files,
     also `contents` and `read`. See docs/data-formats.md.
 
-    `sizes`: (n, 2) height and width of the displayed images. `class_names`: of the labels 1..K, without background.
-    `boxes`: (A, 4) XYXY pixels, or `relative` to the image in 0..1, grouped by image; `counts`: (n,), how many of them
-    each image has; `labels`: (A,) 1..K. `classes`: (n,) a class of each image as a whole, 0..K-1. `image_ids`: (n,), by
-    default 1..n. `category_ids`: (K,) numbers of the classes for other programs, by default 1..K. `columns`: by name,
-    arrays (A, ...) of what else belongs to the boxes, for `Batch.columns`: numbers, or objects such as text and lists.
-    `shapes`: keypoints, corners of rotated boxes and polygons of the A annotations. `origin`: what errors say where
-    this comes from.
     Raises InputError where these do not fit. Boxes that reach out of their image by less than a pixel are clipped.
+
+    Args:
+        sizes: (n, 2) height and width of the displayed images.
+        class_names: Of the labels 1..K, without background.
+        boxes: (A, 4) XYXY pixels, or `relative` to the image in 0..1, grouped by image.
+        counts: (n,), how many boxes each image has.
+        labels: (A,) 1..K.
+        classes: (n,) a class of each image as a whole, 0..K-1.
+        image_ids: (n,), by default 1..n.
+        category_ids: (K,) numbers of the classes for other programs, by default 1..K.
+        relative: Whether `boxes` are relative to their image, 0..1.
+        columns: By name, arrays (A, ...) of what else belongs to the boxes, for `Batch.columns`: numbers, or objects
+            such as text and lists.
+        shapes: Keypoints, corners of rotated boxes and polygons of the A annotations.
+        origin: What errors say where this comes from.
 
     >>> from pathlib import Path
     >>> class Photos(da.Source):

@@ -29,14 +29,16 @@ their neighbor. A thermal or depth band has noise, or larger values."""
 class StackReader(DerivedSource):
     """Stack the bands of registered images, such as an RGB and a thermal one of the same scene, as one image.
 
-    `sources`: readers of the same image ids and sizes, each with its own folder, `channels`, `dtype` and `bands`. Their
-    bands follow each other in this order, with their values unchanged: where the types differ, in the larger type.
-    Boxes, shapes and columns are those of the first source. Each source may have maps of its own, with other names.
-
     Bands are interpolated, so a label map is none: the first images that are read are looked at, and a band that holds
     classes is warned of. Give it to the first reader as a map instead, `CocoReader(maps=)`.
 
     Files are decoded on the CPU. Raises InputError for clips, and for sources whose images are not the same.
+
+    Args:
+        sources: Readers of the same image ids and sizes, each with its own folder, `channels`, `dtype` and `bands`.
+            Their bands follow each other in this order, with their values unchanged: where the types differ, in the
+            larger type. Boxes, shapes and columns are those of the first source. Each source may have maps of its own,
+            with other names.
 
     >>> visible = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> infrared = da.CocoReader("demo/VOC/JPEGImages", "train.json")  # another folder, with files of the same names

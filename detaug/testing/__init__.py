@@ -42,18 +42,26 @@ def assert_boxes_follow_pixels(
 ) -> int:
     """Paint rectangles, run `ops`, one or a recipe, and compare every box with its rectangle in the pixels.
 
-    `size`: (H, W) of the painted images, `images` their number, `smallest` the least side of a rectangle in pixels.
-    `min_boxes`: how many boxes must be left to compare; 0 allows an op that drops all of them.
-    `tolerance`: output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
-    rotates the image (the tip of a rotated rectangle is not sharper than a pixel, of the source or of the output).
-    `pipeline`: run the ops in a `Loader` on files, not directly on arrays; the recipe then needs a Resize.
-    Fills should be black: the rectangles are white.
-
     The check of pixel ops is coarser: a white rectangle must still stand out where its box is.
 
     Returns the number of compared boxes. Raises AssertionError if they are fewer than `min_boxes`. Raises
     AssertionError that lists the misplaced boxes and names a PNG, `picture` or a temporary file, with the op's box in
     green and the rectangle in the pixels in red.
+
+    Args:
+        ops: One op, or a recipe.
+        size: (H, W) of the painted images.
+        images: Number of painted images.
+        smallest: Smallest side of a painted rectangle in pixels.
+        min_boxes: How many boxes must be left to compare; 0 allows an op that drops all of them.
+        seed: Of the painting and of the draws.
+        device: "cpu" or "cuda".
+        tolerance: Output pixels; None is 0.5, or an eighth of a pixel of the source if that is more, and 1 where an op
+            rotates the image (the tip of a rotated rectangle is not sharper than a pixel, of the source or of the
+            output).
+        pipeline: Run the ops in a `Loader` on files, not directly on arrays; the recipe then needs a Resize. Fills
+            should be black: the rectangles are white.
+        picture: A PNG file to write where something is misplaced; None: a temporary one.
 
     >>> da.testing.assert_boxes_follow_pixels([da.RandomIoUCrop(), da.Resize((300, 300)), da.RandomInvert(p=1)])
     19
@@ -80,9 +88,20 @@ def assert_points_follow_pixels(
 
     Each image has three objects with a left and a right hand, which must be swapped where the op mirrors. Points of
     visibility 1 and discs that a border cuts are not compared; a point that is out of view, while its disc is not, is
-    misplaced. `tolerance`: output pixels; None is 0.5, or half a pixel of the source if that is more. The ops must not
-    mix images, and fills should be black. Other arguments, what is returned, and errors are those of
-    `assert_boxes_follow_pixels`.
+    misplaced.
+
+    Args:
+        ops: One op, or a recipe.
+        size: (H, W) of the painted images.
+        images: Number of painted images.
+        min_points: How many keypoints must be left to compare.
+        seed: Of the painting and of the draws.
+        device: "cpu" or "cuda".
+        tolerance: Output pixels; None is 0.5, or half a pixel of the source if that is more. The ops must not mix
+            images, and fills should be black. Other arguments, what is returned, and errors are those of
+            `assert_boxes_follow_pixels`.
+        pipeline: Whether to run DALI's pipeline in place of `da.batch`.
+        picture: A PNG file to write where something is misplaced; None: a temporary one.
 
     >>> turn = da.RandomRotation(20, fill=(0, 0, 0))
     >>> da.testing.assert_points_follow_pixels([da.RandomHorizontalFlip(), turn, da.Resize((300, 300))])
@@ -107,9 +126,18 @@ def assert_masks_follow_pixels(
 ) -> int:
     """Paint stars, run `ops`, one or a recipe, and compare every mask with the pixels of its star.
 
-    `tolerance`: how many output pixels a mask may differ along polygons; None is 1, or a pixel of the source if that is
-    more. The ops must not mix images, and fills should be black. Other arguments, what is returned, and errors are
-    those of `assert_boxes_follow_pixels`.
+    Args:
+        ops: One op, or a recipe.
+        size: (H, W) of the painted images.
+        images: Number of painted images.
+        min_masks: How many masks must be left to compare.
+        seed: Of the painting and of the draws.
+        device: "cpu" or "cuda".
+        tolerance: How many output pixels a mask may differ along polygons; None is 1, or a pixel of the source if that
+            is more. The ops must not mix images, and fills should be black. Other arguments, what is returned, and
+            errors are those of `assert_boxes_follow_pixels`.
+        pipeline: Whether to run DALI's pipeline in place of `da.batch`.
+        picture: A PNG file to write where something is misplaced; None: a temporary one.
 
     >>> turn = da.RandomRotation(20, fill=(0, 0, 0))
     >>> da.testing.assert_masks_follow_pixels([da.RandomHorizontalFlip(), turn, da.Resize((300, 300))])

@@ -29,25 +29,32 @@ class TileReader(DerivedSource):
     """Tiles of large source images, cut while batches are loaded: what `detaug tile` writes, without the files.
 
     `detaug tile` fits boxes to the polygons that it cuts; for the same boxes here, make `reader` with `tight=True`.
-    `reader`: the source of the source images. Boxes, masks, keypoints, rotated boxes and columns that it reads are cut
-    with the source images, and tiles have its `channels` and `dtype`. `size`: a side of the tiles in pixels, or
-    (height, width); a source image that is smaller stays whole. `overlap`: the fraction of a side that neighbors have
-    in common; an object that is smaller than that is whole in at least one tile. The last tile of a row or a column is
-    moved inwards. `min_visibility`: an object is in a tile that shows at least this fraction of the area of its box, or
-    of its rotated box. `empty`: the fraction of the tiles without objects that are kept, chosen by `seed`; evaluation
-    needs all. `whole`: also show each source image as a whole, its longer side scaled down to this many pixels, for
-    large objects. `grids`: lay this many grids over each source image, each moved by a part of the step, so that
-    objects are cut in several ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on
-    in turn; a resumed training goes on with it. Evaluation has the tiles of all. `align`: begin tiles at multiples of
-    this many pixels, at the cost of smaller ones at the right and bottom edges. `memory`: bytes of decoded source
-    images that are kept, 4 for a pixel of RGB. Source images are decoded whole; in training, tiles of one come near
-    each other, from 8 source images at a time for each 8 images of a batch. Of a TIFF that is stored in tiles, as Cloud
-    Optimized GeoTIFFs are, only those needed are read (`pip install 'detaug[tiff]'`).
 
     `pictures` (n,): the position of each tile's source image in `reader`. `windows` (n, 4): x, y, width, height, pixels
     of the source image. `is_scaled` (n,): whether it shows a scaled source image. `cut`: the objects, see `CutObjects`.
     Image ids of tiles are 1..n. `CocoEvaluator(reader, tiles=...)` scores detections on the source images. Raises
     InputError for wrong arguments, and for clips.
+
+    Args:
+        reader: The source of the source images. Boxes, masks, keypoints, rotated boxes and columns that it reads are
+            cut with the source images, and tiles have its `channels` and `dtype`.
+        size: A side of the tiles in pixels, or (height, width); a source image that is smaller stays whole.
+        overlap: The fraction of a side that neighbors have in common; an object that is smaller than that is whole in
+            at least one tile. The last tile of a row or a column is moved inwards.
+        min_visibility: An object is in a tile that shows at least this fraction of the area of its box, or of its
+            rotated box.
+        empty: The fraction of the tiles without objects that are kept, chosen by `seed`; evaluation needs all.
+        whole: Also show each source image as a whole, its longer side scaled down to this many pixels, for large
+            objects.
+        grids: Lay this many grids over each source image, each moved by a part of the step, so that objects are cut in
+            several ways. An epoch of training has the tiles of one of them: epoch 0 of the first, and so on in turn; a
+            resumed training goes on with it. Evaluation has the tiles of all.
+        align: Begin tiles at multiples of this many pixels, at the cost of smaller ones at the right and bottom edges.
+        seed: Which tiles without objects are kept.
+        memory: Bytes of decoded source images that are kept, 4 for a pixel of RGB. Source images are decoded whole; in
+            training, tiles of one come near each other, from 8 source images at a time for each 8 images of a batch. Of
+            a TIFF that is stored in tiles, as Cloud Optimized GeoTIFFs are, only those needed are read (`pip install
+            'detaug[tiff]'`).
 
     >>> reader = da.CocoReader("demo/VOC/JPEGImages", "train.json")
     >>> tiles = da.TileReader(reader, 320, overlap=0.25)

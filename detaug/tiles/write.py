@@ -116,16 +116,7 @@ def tile_coco(
     """Cut the source images of a COCO JSON file into tiles: output/NAME.json, with its name, and output/images.
 
     The tiles and their objects are those of `da.TileReader`, which explains `size`, `overlap`, `min_visibility`,
-    `empty`, `whole` and `seed`. format: "png", the default, keeps each pixel; "jpeg" of this `quality`, 1 to 100, by
-    default 95, loses some, and takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses
-    nothing, but for the colors of 2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of 16
-    pixels, and are up to 15 pixels smaller at the right and bottom edges. Source images of other formats, and those
-    that are rotated by their EXIF, become PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A source image
-    that is one tile is copied as it is.
-
-    channels, dtype: of source images of other bands or depths than 8-bit RGB, as of `da.CocoReader`. Their tiles have
-    the same bands and values, as "tiff", the default then, uncompressed; as "npy"; or as "png" of 1, 2 or 4 bands of
-    uint8 or one of uint16.
+    `empty`, `whole` and `seed`.
 
     A tile's entry in the JSON file has `tile_of`, the id and file_name of the source image, and `window`, [x, y, width,
     height] in its pixels, and the source image's further keys; an annotation has `part_of`, the id of the object, and
@@ -134,12 +125,34 @@ def tile_coco(
     The same input gives the same bytes.
 
     `output` must be new, or an empty folder; it appears when all is written. One source image at a time is in memory.
-    part: (number, of), such as (1, 3), to write only the tiles of the first third of the source images, and
-    NAME-part-1-of-3.json; all parts have one folder, and merge_coco joins their JSON files to the same bytes as one run
-    writes.
 
     Raises AnnotationError for a JSON file with errors, ConversionError for a source image that does not decode and for
     an output that exists, InputError for arguments, and OSError.
+
+    Args:
+        annotations: The COCO JSON file.
+        images: The folder of the source images.
+        output: A new folder, or an empty one; it appears when all is written.
+        size: See `da.TileReader`, as for the next five.
+        overlap: Fraction of a side that neighbors have in common.
+        min_visibility: Smallest fraction of an object's area in a tile that has it.
+        empty: Fraction of the tiles without objects that are kept.
+        whole: Longer side of a scaled copy of each source image; None: without one.
+        seed: Which tiles without objects are kept.
+        format: "png", the default, keeps each pixel; "jpeg" of this `quality`, 1 to 100, by default 95, loses some, and
+            takes a part of the space. quality="keep" cuts JPEGs between their blocks and loses nothing, but for the
+            colors of 2 pixels along cut edges, which decoders interpolate: tiles begin at multiples of 16 pixels, and
+            are up to 15 pixels smaller at the right and bottom edges. Source images of other formats, and those that
+            are rotated by their EXIF, become PNG then. It needs jpeglib, `pip install 'detaug[lossless]'`. A source
+            image that is one tile is copied as it is.
+        quality: 1 to 100 of "jpeg", by default 95, or "keep".
+        channels, dtype: Of source images of other bands or depths than 8-bit RGB, as of `da.CocoReader`. Their tiles
+            have the same bands and values, as "tiff", the default then, uncompressed; as "npy"; or as "png" of 1, 2 or
+            4 bands of uint8 or one of uint16.
+        part: (number, of), such as (1, 3), to write only the tiles of the first third of the source images, and
+            NAME-part-1-of-3.json; all parts have one folder, and merge_coco joins their JSON files to the same bytes as
+            one run writes.
+        progress: Called with (source images done, in all).
 
     >>> print(da.tile_coco("train.json", "demo/VOC/JPEGImages", "tiles", size=320))
     48 source images in 192 tiles (16 without boxes)

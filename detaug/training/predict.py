@@ -96,20 +96,23 @@ class TrainedModel:
     ) -> list[dict[str, Tensor]]:
         """Return the detections of each image, best first: boxes (K, 4) XYXY, scores (K,) and labels (K,), on the CPU.
 
-        A model of keypoints also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them;
-        a model of masks also finds masks (K, H, W) bool; one of rotated boxes also finds corners (K, 4, 2) x, y, and
+        A model of keypoints also finds keypoints (K, P, 3), x, y in continuous pixels and 1, as torchvision has them; a
+        model of masks also finds masks (K, H, W) bool; one of rotated boxes also finds corners (K, 4, 2) x, y, and
         boxes are those around them. Corners may lie outside of the image. A model of semantic segmentation finds
         "semantic" alone: (H, W) uint8, the class of each pixel.
 
-        `images`: one or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
-        image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its pixels. A
-        `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their sources; those in
-        the padding are left out. `min_score`: the lowest score that counts, 0..1. The images of `detaug train` have the
-        same default. `tile`: for large images, detect in tiles of this many pixels per side, whose neighbors have the
-        fraction `overlap` of a side in common, and merge the detections, see `merge_tiles`; not for models of masks.
-        `tta`: detect in several views of each image, or tile, and merge the detections, see `TTA`. A model of semantic
-        segmentation takes none of these, and a batch neither `tile` nor `tta`.
         Raises OSError for a file that is not an image, InputError for other values, TypeError for what is not an image.
+
+        Args:
+            images: One or several, in a list also for one. An image is a file, whose EXIF orientation is applied; a PIL
+                image, as it is; an array (H, W, 3) or a tensor (3, H, W), uint8 or floats in 0..1. Boxes are in its
+                pixels. A `Batch` of a loader whose recipe is `ops` is several images, and boxes are in pixels of their
+                sources; those in the padding are left out.
+            min_score: The lowest score that counts, 0..1. The images of `detaug train` have the same default.
+            tile: For large images, detect in tiles of this many pixels per side, whose neighbors have the fraction
+                `overlap` of a side in common, and merge the detections, see `merge_tiles`; not for models of masks.
+            tta: Detect in several views of each image, or tile, and merge the detections, see `TTA`. A model of
+                semantic segmentation takes none of these, and a batch neither `tile` nor `tta`.
         """
         check("min_score", min_score, is_number(min_score, 0, 1), "in 0..1")
         if self.finds == "semantic":
@@ -271,6 +274,10 @@ def _read_keypoints(entry: dict[str, Any] | None) -> KeyPoints | None:
 @checks_names
 def load_model(path: str | os.PathLike[str], device: torch.device | str | None = None) -> TrainedModel:
     """Load the model.pt of `detaug train`. `device`: as in `Loader`. Raises InputError for another file.
+
+    Args:
+        path: The file, model.pt or best.pt.
+        device: As in `Loader`.
 
     >>> from detaug.training.detectors import make_detector
     >>> name, classes = "ssdlite320_mobilenet_v3_large", ("background", "ball", "car")

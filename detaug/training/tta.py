@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from detaug.arguments import check, is_number
+from detaug.arguments import check, checks_names, is_number
 from detaug.arrays import Arrays, Bools, Floats, Ints
 from detaug.boxes.fields import Field
 from detaug.boxes.keypoints import KeyPoints
@@ -112,6 +112,9 @@ class TTA:
             views.append((*moved, *(own if op is resize else op for op in ops)))
         views += [_completed(recipe, resize, ops) for recipe in self.recipes]
         return views
+
+
+TTA.__init__ = checks_names(TTA.__init__)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)

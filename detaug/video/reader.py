@@ -31,21 +31,9 @@ from detaug.video.stretches import Stretches
 class VideoReader(Source):
     """Clips of `frames` frames, from video files. Needs PyAV: `pip install 'detaug[video]'`.
 
-    `videos`: a folder, or a list of files. If all videos of a folder are in sub-folders, the sorted names of these are
-    the classes, and `ClipBatch.classes` has the class of each clip; else there is none.
-    `stride`: a clip takes each `stride`-th frame, counted as a player shows them. `step`: a clip begins at each
-    `step`-th frame; None: where the one before ends. `last`: see `ClipReader`.
-
-    `annotations`: a CocoVID JSON file with boxes, whose `videos` have a `file_name` below the folder `videos`, and
-    whose images are frames: `frame_id` is the number of a frame in its file, from 0. Clips are then made of the frames
-    that the JSON file has, and classes, boxes and tracks are its own. `columns`, `keypoints`, `flip_pairs`, `masks`,
-    `rotated` and `tight` say what else is read of it: see `CocoReader`.
-
     A GPU decodes `stretch` frames of a video at once, or some more, up to a key frame, and several clips are cut from
     them; so in training, whatever decodes, the clips of a stretch come near each other: at any time from about 8
     stretches for each 8 clips of a batch. `stretch=1` shuffles all clips.
-    `nvdec`: whether a GPU decodes what its NVDEC can. Otherwise, for other codecs, on the CPU, and where the loader has
-    a `cache`, PyAV decodes clip by clip, in as many threads as there are cores.
 
     The numbers and times of the frames are read once, and stored in ~/.cache/detaug if `cache`: of MP4, MOV and
     Matroska files without decoding, of others, as AVI and MPEG, by decoding each file.
@@ -53,6 +41,29 @@ class VideoReader(Source):
     Files that are not videos that can be used are `missing`: `Loader` refuses or skips them. Raises InputError for a
     folder or a list without videos, AnnotationError, an InputError, for a JSON file that does not fit the files, and
     where no clip is left.
+
+    Args:
+        videos: A folder, or a list of files. If all videos of a folder are in sub-folders, the sorted names of these
+            are the classes, and `ClipBatch.classes` has the class of each clip; else there is none.
+        frames: Frames per clip.
+        stride: A clip takes each `stride`-th frame, counted as a player shows them.
+        step: A clip begins at each `step`-th frame; None: where the one before ends.
+        last: See `ClipReader`.
+        annotations: A CocoVID JSON file with boxes, whose `videos` have a `file_name` below the folder `videos`, and
+            whose images are frames: `frame_id` is the number of a frame in its file, from 0. Clips are then made of the
+            frames that the JSON file has, and classes, boxes and tracks are its own. `columns`, `keypoints`,
+            `flip_pairs`, `masks`, `rotated` and `tight` say what else is read of it: see `CocoReader`.
+        columns: See `CocoReader`, as for the next five.
+        keypoints: Whether to read keypoints of `annotations`.
+        flip_pairs: Keypoints that are swapped in a flipped clip.
+        masks: Whether to read polygons and RLE.
+        rotated: Whether to read rotated boxes.
+        tight: Whether boxes are those of the visible part of their objects.
+        stretch: Frames of a video that a GPU decodes at once, or some more, up to a key frame; several clips are cut
+            from them. 1 shuffles all clips.
+        nvdec: Whether a GPU decodes what its NVDEC can. Otherwise, for other codecs, on the CPU, and where the loader
+            has a `cache`, PyAV decodes clip by clip, in as many threads as there are cores.
+        cache: Whether the numbers and times of the frames are stored in ~/.cache/detaug.
 
     >>> import av
     >>> with av.open("gray.mp4", "w") as file:  # a video to read

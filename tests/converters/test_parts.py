@@ -369,7 +369,7 @@ def test_check_decodes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert str(summary).endswith(f"ready for training; part {number}/2 of the images decoded")
     assert tried == [str(images / name) for name in ("a.jpg", "b.jpg", "sub/c.png")]
     assert "part" not in str(check_coco(path, images, decode=True)).splitlines()[-1]
-    assert "give decode (--decode), too" in usage_error("check", path, images, "--part", "1/2")
+    assert "give --decode, too" in usage_error("check", path, images, "--part", "1/2")
     arguments = ("check", path, images, "--decode", "--part", "1/2", "--clean", tmp_path / "clean.json")
     assert "leave one of them out" in usage_error(*arguments)
 

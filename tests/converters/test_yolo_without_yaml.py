@@ -75,7 +75,7 @@ def test_other_splits_are_named(tmp_path: Path) -> None:
     files, images, *_ = LAYOUTS["folders of splits"]
     _, summary = converted(data_set(tmp_path / "set", files, *images), split="train")
     assert summary.other_splits == ("val",)
-    assert "not converted: val; for one of these: --split val" in str(summary).splitlines()
+    assert 'not converted: val; for one of these: split="val"' in str(summary).splitlines()
 
 
 def test_the_file_of_darknet_or_of_classes(tmp_path: Path) -> None:

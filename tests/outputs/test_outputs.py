@@ -51,7 +51,7 @@ OUTPUTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "evaluate": (
         "a.json voc/JPEGImages --detections found.json",
-        {"output": "-o", "report": "--report", "html": "--html", "sheet": "--sheet"},
+        {"output": "-o", "report": "--report", "html": "--html", "sheet": "--sheet", "label_errors": "--label-errors"},
     ),
     "export": ("model.pt --verify a.json voc/JPEGImages", {"output": "-o", "triton": "--triton"}),
     "predict": (
