@@ -24,7 +24,7 @@ from detaug.converters.shards.samples import (
     Shard,
     ShardContent,
     ShardSample,
-    check_orientation,
+    check_header,
     check_size,
     file_name,
     noted,
@@ -179,7 +179,7 @@ def _sample(values: _Values, content: ShardContent, where: str) -> ShardSample:
     content.labeled = content.labeled or any(names[key] in values.features for key in _LABELS)
     start, image = values.image()
     header = parse_image_header(io.BytesIO(image))
-    check_orientation(header, content, where)
+    check_header(header, content, where)
     offset, crc32c = values.record.offset + start, load_crc32c()(image)
     if document := values.text("coco"):
         place = ShardPlace(content, where, offset, len(image), crc32c, _name(values, header, content, where))

@@ -19,7 +19,7 @@ from detaug.converters.shards.samples import (
     Shard,
     ShardContent,
     ShardSample,
-    check_orientation,
+    check_header,
     file_name,
     noted,
     shifted,
@@ -189,7 +189,7 @@ def _sample(file: int, group: _Group, first_label: int, content: ShardContent, u
         raise SampleError("sample-no-image", f"must have one image, got {names}")
     image = images[0][1]
     header = parse_image_header(cast("BinaryIO", FileRange(file, image.offset, image.size, image.head)))
-    check_orientation(header, content, group.key)
+    check_header(header, content, group.key)
     name = file_name(image.name, "image", header, content, group.key)
     data = FileRange(file, image.offset, image.size, image.head).read()
     place = ShardPlace(content, group.key, image.offset, image.size, load_crc32c()(data), name)

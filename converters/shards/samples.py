@@ -237,10 +237,12 @@ def check_size(width: object, height: object, header: ImageHeader, content: Shar
         content.note("size-recorded", where, f"says {before} pixels, the image has {after}", before, after)
 
 
-def check_orientation(header: ImageHeader, content: ShardContent, where: str) -> None:
-    """Append a finding about an EXIF orientation outside 1 to 8."""
+def check_header(header: ImageHeader, content: ShardContent, where: str) -> None:
+    """Append findings about an EXIF orientation outside 1 to 8, and about further images in the file."""
     if not 1 <= header.orientation <= 8:
         content.note("orientation-invalid", where, before=header.orientation, after=1)
+    if header.has_more:
+        content.note("image-several", where, before=header.format)
 
 
 def shifted(label: int, first_label: int) -> int:

@@ -108,6 +108,7 @@ def check_images(
     yield from _sizes(table, headers)
     yield from _long(table)
     yield from _palettes(headers)
+    yield from _several(headers)
     yield from _bands(headers, *bands)
     yield from _unreferenced(table, folder, listed, others)
     yield from _identical(table, folder, headers)
@@ -252,6 +253,16 @@ def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
     small = {index: number for index, number in bits.items() if 0 < number < 8}
     messages = {index: f"a palette of {counted(number, 'bit')} per pixel; {remedy}" for index, number in small.items()}
     yield from _image_findings("palette-small", messages)
+
+
+def _several(headers: Sequence[Header]) -> Iterator[Findings]:
+    further = {"TIFF": "pages"}
+    messages = {
+        index: f"further {further.get(header.format, 'frames')} of the {header.format} are not used"
+        for index, header in enumerate(headers)
+        if isinstance(header, ImageHeader) and header.has_more
+    }
+    yield from _image_findings("image-several", messages)
 
 
 def _bands(headers: Sequence[Header], channels: int, dtype: str) -> Iterator[Findings]:

@@ -108,3 +108,5 @@ def header_findings(image: str, file: str, header: ImageHeader) -> Iterator[Find
         yield Finding(file, "image-extension", before=extension, after=header.format)
     if not 1 <= header.orientation <= 8:
         yield Finding(file, "orientation-invalid", before=header.orientation, after=1)
+    if header.has_more:
+        yield Finding(file, "image-several", before=header.format)

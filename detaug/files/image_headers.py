@@ -25,6 +25,7 @@ from detaug.files.pixel_types import (
     NPY_MAGIC,
     TIFF_MAGIC,
     PixelType,
+    has_further_pages,
     read_jpeg2000_header,
     read_npy_header,
     read_pixel_type,
@@ -85,6 +86,8 @@ class ImageHeader(NamedTuple):
     palette_bits: int = 0
     """Bits per pixel of a PNG with a palette: 1, 2, 4 or 8; 0 for every other image."""
     pixels: PixelType = PixelType()
+    has_more: bool = False
+    """Whether the file has further images, which are not decoded: of an animation, or pages of a TIFF."""
 
     @property
     def fingerprint(self) -> tuple[int, int]:
@@ -142,10 +145,22 @@ def parse_image_header(file: BinaryIO) -> ImageHeader:
         raise ImageError("image-unreadable", f"has a header of {width} x {height} pixels")
     displayed = (height, width) if scanned.orientation in (5, 6, 7, 8) else (width, height)
     bits = head[24] if scanned.format == "PNG" and head[25] == _PNG_PALETTE else 0
-    pixels, length = read_pixel_type(head, file), file.seek(0, 2)
+    pixels, has_more, length = read_pixel_type(head, file), _has_more(scanned, head, file), file.seek(0, 2)
     return ImageHeader(
-        *displayed, scanned.stored_size, scanned.orientation, scanned.format, length, zlib.crc32(head), bits, pixels
-    )
+        *displayed, scanned.stored_size, scanned.orientation, scanned.format, length, zlib.crc32(head), bits, pixels,
+        has_more,
+    )  # fmt: skip
+
+
+def _has_more(scanned: _Scanned, head: bytes, file: BinaryIO) -> bool:
+    """Return whether an image is the first of several in its file."""
+    if scanned.format == "TIFF":
+        return has_further_pages(file)
+    if scanned.format == "WEBP":  # the flag of animations in the extended header
+        return head[12:16] == b"VP8X" and bool(head[20] & 0x02)
+    if scanned.format in heif.EXTENSIONS:  # image sequences
+        return head[8:12] in (b"avis", b"msf1", b"hevc", b"hevx")
+    return scanned.is_animated
 
 
 class _Scanned(NamedTuple):
@@ -153,6 +168,8 @@ class _Scanned(NamedTuple):
     stored_size: tuple[int, int]
     """(width, height) in pixels, before the orientation is applied."""
     orientation: int
+    is_animated: bool = False
+    """Of a PNG."""
 
 
 def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
@@ -219,7 +236,7 @@ def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
     """Walk all chunks of a PNG, since eXIf may come after the pixels."""
     if len(head) < 33 or head[12:16] != b"IHDR":
         return None
-    position, orientation, seen = 33, 1, False
+    position, orientation, seen, is_animated = 33, 1, False, False
     while True:
         file.seek(position)
         chunk = file.read(8)
@@ -229,13 +246,14 @@ def _scan_png(head: bytes, file: BinaryIO) -> _Scanned | None:
                     "image-format", "has 16-bit RGBA rotated by EXIF, which DALI reads unturned; save it upright"
                 )
             width, height = struct.unpack_from(">II", head, 16)
-            return _Scanned("PNG", (width, height), orientation)
+            return _Scanned("PNG", (width, height), orientation, is_animated)
         length = int.from_bytes(chunk[:4], "big")
         if chunk[4:] == b"eXIf":
             if seen:
                 raise ImageError("image-format", "has two eXIf chunks, which crash DALI's decoder; save it again")
             seen = True
             orientation = exif_orientation(file.read(min(length, 1 << 16)))
+        is_animated |= chunk[4:] == b"acTL" and file.read(4) > b"\0\0\0\1"  # the number of frames
         position += 12 + length
 
 

@@ -212,6 +212,36 @@ def read_tiff_header(file: BinaryIO) -> TiffHeader | None:
         return None
 
 
+def has_further_pages(file: BinaryIO) -> bool:
+    """Return whether a TIFF has pages after the first one: images that are neither smaller copies nor masks of it.
+
+    The tag 254, NewSubfileType, says what a directory is: bit 0 a reduced image, as in a Cloud Optimized GeoTIFF, bit 2
+    a mask (TIFF 6.0, section 8). Raises OSError.
+    """
+    try:
+        file.seek(0)
+        head = file.read(16)
+        order, big = TIFF_MAGIC[head[:4]], head[2:3] == b"+" or head[3:4] == b"+"
+        number, count, entry = ("Q", "Q", 20) if big else ("I", "H", 12)
+        (directory,) = struct.unpack_from(order + number, head, 8 if big else 4)
+        seen: set[int] = set()  # a broken chain may be a circle
+        while directory and directory not in seen and len(seen) < _MOST_DIRECTORIES:
+            file.seek(directory)
+            (entries,) = struct.unpack(order + count, file.read(struct.calcsize(order + count)))
+            rows = file.read(entry * min(entries, 4096))
+            values = {}
+            for start in range(0, len(rows) - entry + 1, entry):
+                tag, _, _, value = struct.unpack_from(f"{order}HH{number}I", rows, start)
+                values[tag] = value
+            if seen and not values.get(254, 0) & 0b101:
+                return True
+            seen.add(directory)
+            (directory,) = struct.unpack(order + number, file.read(struct.calcsize(number)))
+    except (struct.error, OverflowError, ValueError):
+        pass  # a broken directory: the first image is read all the same
+    return False
+
+
 def _tiff_header(tags: dict[int, tuple[int, ...]]) -> TiffHeader | None:
     size = tags[256][0], tags[257][0]
     bands, photometric = tags.get(277, (1,))[0], tags.get(262, (1,))[0]
@@ -249,6 +279,9 @@ def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, tuple[int, ...]]]:
                 inline = file.read(struct.calcsize(form))
             yield tag, struct.unpack_from(form, inline)
 
+
+_MOST_DIRECTORIES = 64
+"""Directories to look at."""
 
 _TIFF_TAGS = frozenset({256, 257, 258, 262, 274, 277, 284, 338, 339})
 

@@ -233,6 +233,9 @@ KINDS: dict[str, Kind] = {
         "noted", "several images have the label file's stem or a frame's number; one was used, the others were left out"
     ),
     "image-extension": Kind("noted", "the image's format is not that of its extension"),
+    "image-several": Kind(
+        "noted", "the file has several images, frames of an animation or pages of a TIFF, of which the first is used"
+    ),
     "image-identical": Kind("noted", "the image has the same bytes as an earlier one"),
 }
 
@@ -587,6 +590,11 @@ CHECK_KINDS: dict[str, Kind] = {
     ),
     "image-long": Kind(
         "warning", "an image is over 20 times as long as wide: resized by its shorter side alone it is enormous"
+    ),
+    "image-several": Kind(
+        "warning",
+        "a file has several images, frames of an animation or pages of a TIFF, of which the first is used",
+        remedy="save each image that has objects as a file of its own.",
     ),
     "image-not-decoded": Kind(
         "warning",

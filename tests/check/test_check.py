@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
-from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, with_segment
+from voc_files import HEIGHT, WIDTH, exif, image_bytes, png_chunk, rotated_jpeg, several, with_segment
 
 import detaug as da
 from detaug.check import decode as check_decode
@@ -364,6 +364,9 @@ WARNINGS: list[tuple[str, Change, str, set[str]]] = [
     ("palette-small", file("sub/c.png", palette_png(1)), "a palette of 1 bit per pixel; save it as RGB or", set()),
     ("image-long", longer(2_001), "images[2] (id 3, sub/c.png): 2001 x 100 pixels; give Resize a max_size", set()),
     ("image-alpha", file("sub/c.png", image_bytes(kind="PNG", mode="RGBA")), "alpha beside 3 bands", set()),
+    ("image-several", file("sub/c.png", several("PNG")), "c.png): further frames of the PNG are not used", set()),
+    ("image-several", file("sub/c.png", several("TIFF")), "c.png): further pages of the TIFF are not used", set()),
+    ("image-several", file("sub/c.png", several("WEBP")), "c.png): further frames of the WEBP are not used", set()),
     ("orientation-unclear", file("a.jpg", rotated_jpeg(3)), "EXIF orientation 3, 100 x 80", set()),
 ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, with_segment
+from voc_files import exif, image_bytes, png_chunk, rotated_jpeg, several, with_segment
 
 from detaug.files.image_headers import (
     ImageError,
@@ -185,3 +186,36 @@ def test_upright_turns_once(kind: str, orientation: int) -> None:
     with Image.open(io.BytesIO(data)) as image:
         shown = np.asarray(upright(image, read_orientation(io.BytesIO(data))))
     np.testing.assert_array_equal(shown, expected[orientation])
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
+def test_files_with_several_images_are_known(kind: str) -> None:
+    """Pillow itself counts them."""
+    for count in (1, 2, 5):
+        data = several(kind, count)
+        with Image.open(io.BytesIO(data)) as image:
+            assert getattr(image, "n_frames", 1) == count
+        assert parse_image_header(io.BytesIO(data)).has_more == (count > 1)
+
+
+def tiff(*kinds: int, order: str = "<", end: int = 0) -> bytes:
+    """Return a TIFF whose directories have the tag 254 with these values; the last one leads to `end`."""
+    directories, start = b"", 8
+    for number, kind in enumerate(kinds):
+        tags = [(254, 4, kind), (256, 4, 3), (257, 4, 2), (258, 4, 8), (262, 4, 1), (277, 4, 1)]
+        rows = b"".join(struct.pack(order + "HHII", tag, form, 1, value) for tag, form, value in tags)
+        after = start + 2 + len(rows) + 4
+        following = end if number == len(kinds) - 1 else after
+        directories += struct.pack(order + "H", len(tags)) + rows + struct.pack(order + "I", following)
+        start = after
+    return (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", 8) + directories
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_smaller_copies_and_masks_in_a_tiff_are_not_pages(order: str) -> None:
+    """As in a Cloud Optimized GeoTIFF. A chain of directories may be a circle, or lead beyond the file."""
+    for kinds, has_more in [((0,), False), ((0, 1), False), ((0, 4), False), ((0, 5, 1), False), ((0, 2), True),
+                            ((0, 1, 0), True), ((2, 2), True)]:  # fmt: skip
+        assert parse_image_header(io.BytesIO(tiff(*kinds, order=order))).has_more == has_more, kinds
+    assert not parse_image_header(io.BytesIO(tiff(0, 1, order=order, end=1 << 20))).has_more
+    assert not parse_image_header(io.BytesIO(tiff(0, 1, order=order, end=8))).has_more

@@ -31,6 +31,14 @@ def image_bytes(
     return file.getvalue()
 
 
+def several(kind: str, count: int = 2, **options: Any) -> bytes:
+    """Return an animation, or a TIFF of several pages, of different noise."""
+    rng, file = np.random.default_rng(1), io.BytesIO()
+    images = [Image.fromarray(rng.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)) for _ in range(count)]
+    images[0].save(file, kind, save_all=True, append_images=images[1:], **options)
+    return file.getvalue()
+
+
 def exif(orientation: int, order: str = "<", type_: int = 3) -> bytes:
     """Return an EXIF block with an orientation only, from its TIFF header on."""
     value = struct.pack(order + "I", orientation) if type_ == 4 else struct.pack(order + "HH", orientation, 0)
