@@ -173,12 +173,16 @@ def _check_length(words: Sequence[str], numbers: Sequence[float], form: RowForm)
         points, per_point = form.key_points
         if count not in (5, 5 + points * per_point):
             rule = f"must be a class, 4 numbers and {points} keypoints of {per_point} numbers (kpt_shape of data.yaml)"
-            raise _RowError("row-invalid", f"{rule}, {5 + points * per_point} numbers; got {count} numbers")
+            raise _RowError(
+                "row-invalid",
+                f"{rule}, {5 + points * per_point} numbers; got {count} numbers"
+                + _confidence(numbers, 5 + points * per_point),
+            )
         return
     if form.rotated:
         if count != 9:
             rule = "must be a class and the four corners x1 y1 ... x4 y4 of a rotated box (task obb), 9 numbers"
-            raise _RowError("row-invalid", f"{rule}; got {count} numbers")
+            raise _RowError("row-invalid", f"{rule}; got {count} numbers{_confidence(numbers, 9)}")
         return
     if count > 5 and count % 5 == 0 and _are_rows(words, numbers):
         rule = f"has {count} numbers that look like {count // 5} rows of a class and 4 numbers"
@@ -186,7 +190,15 @@ def _check_length(words: Sequence[str], numbers: Sequence[float], form: RowForm)
         raise _RowError("row-invalid", f"{rule}; {remedy}")
     if count != 5 and (count < 7 or count % 2 == 0):
         rule = "must be a class and 4 numbers, or a class and 3 points or more"
-        raise _RowError("row-invalid", f"{rule}, got {count} numbers")
+        fits = count - 1 if count == 6 or count > 7 else 5  # also a polygon's
+        raise _RowError("row-invalid", f"{rule}, got {count} numbers{_confidence(numbers, fits)}")
+
+
+def _confidence(numbers: Sequence[float], count: int) -> str:
+    """Return a remedy where a row has one number more than `count` and it may be the confidence of a detection."""
+    if len(numbers) == count + 1 and 0 <= numbers[-1] <= 1:
+        return "; the last may be the confidence of a detection (Ultralytics' save_conf): leave it out of labels"
+    return ""
 
 
 def _are_rows(words: Sequence[str], numbers: Sequence[float]) -> bool:

@@ -729,3 +729,24 @@ def test_aliases_in_each_other_make_a_short_message(tmp_path: Path, more: str) -
     lists += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 21)]
     root = data_set(tmp_path / "yolo", {"a": ""}, yaml="\n".join([*lists, more.format("*a20")]))
     assert 50 < len(usage_error("convert-yolo", root, "-o", tmp_path / "out.json")) < 1000
+
+
+@pytest.mark.parametrize(
+    ("row", "form"),
+    [
+        ("0 0.5 0.5 0.2 0.2 0.87", ""),
+        ("0 0.1 0.1 0.5 0.1 0.5 0.5 0.87", ""),
+        ("0 0.1 0.1 0.5 0.1 0.5 0.5 0.1 0.5 0.87", "task: obb\n"),
+        ("0 0.5 0.5 0.2 0.2 0.4 0.4 2 0.87", "kpt_shape: [1, 3]\n"),
+    ],
+)
+def test_rows_with_a_confidence_say_so(row: str, form: str, tmp_path: Path) -> None:
+    """Ultralytics' predictions with save_conf=True; without the last number they are labels."""
+    for words, is_label in ((row, False), (row.rpartition(" ")[0], True)):
+        texts = {"data.yaml": f"names: [cat]\ntrain: images\n{form}", "labels/a.txt": words + "\n"}
+        write_files(tmp_path, {**texts, "images/a.jpg": image_bytes()})
+        if is_label:
+            assert yolo_to_coco(tmp_path, tmp_path / "a.json").boxes == 1
+        else:
+            with pytest.raises(ConversionError, match=r"numbers; the last may be the confidence of a detection"):
+                yolo_to_coco(tmp_path, tmp_path / "a.json")
