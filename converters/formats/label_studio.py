@@ -283,7 +283,8 @@ def _tag_in_file(path: str) -> str:
     for task in items_of_json(path, "an export of Label Studio"):
         with suppress(ObjectError):  # a task that is at fault is named where it is read
             task = object_of(task, "a task")
-            for annotation in list_of(task.get("annotations", task.get("completions")), "annotations"):
+            annotations = task.get("annotations", task.get("completions"))
+            for annotation in list_of(annotations, "annotations", optional=True):
                 if tag := _tag_of_image(list_of(object_of(annotation, "an annotation").get("result"), "result")):
                     return tag
     return ""
@@ -330,7 +331,8 @@ def _path(url: str) -> str:
 def _results(file: str, task: dict[str, Any], findings: list[Finding]) -> list[Any] | None:
     """Return the results of the annotation of a task that counts; None if it has none."""
     annotations = task.get("annotations", task.get("completions"))
-    entries = [object_of(annotation, "an annotation") for annotation in list_of(annotations, "annotations")]
+    listed = list_of(annotations, "annotations", optional=True)  # of a task that is not annotated
+    entries = [object_of(annotation, "an annotation") for annotation in listed]
     # As Label Studio's own converter leaves them out.
     entries = [entry for entry in entries if not (entry.get("was_cancelled") or entry.get("skipped"))]
     if len(entries) > 1:

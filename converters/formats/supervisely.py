@@ -140,7 +140,10 @@ def _object(record: Record, index: int, value: Any, nodes: Mapping[str, Mapping[
     if kind in ("rectangle", "polygon"):
         points = object_of(entry.get("points"), "points")
         exterior = records.points_of(points.get("exterior"), "exterior", 2 if kind == "rectangle" else 3)
-        holes = [records.points_of(hole, "interior", 3) for hole in records.list_of(points.get("interior"), "interior")]
+        holes = [
+            records.points_of(hole, "interior", 3)
+            for hole in records.list_of(points.get("interior"), "interior", optional=True)
+        ]
         if kind == "rectangle":
             annotation.edges = records.edges_of(exterior)
         else:

@@ -16,6 +16,7 @@ from detaug.converters.records.json_list import members_of_json
 from detaug.converters.records.record import AnnotationFiles, ObjectError, list_of, object_of, text_of
 from detaug.files.spool import Groups
 from detaug.files.text import unique_keys
+from detaug.findings.finding import shown
 
 _IMAGES = "_via_img_metadata"
 """The images of a project of VIA 1 and 2. All keys of a project begin with _via_; an export is the images alone."""
@@ -72,7 +73,9 @@ def _items_of_2(path: str, options: dict[str, dict[str, str]], *, is_project: bo
         if parent == _IMAGES or not (is_project or key.startswith("_via_")):
             entry = object_of(value, "an image")
             regions = entry.get("regions")
-            regions = [*regions.values()] if isinstance(regions, dict) else list_of(regions, "regions")  # VIA 1
+            regions = (
+                [*regions.values()] if isinstance(regions, dict) else list_of(regions, f"regions of {shown(key)}")
+            )  # VIA 1
             unread = [
                 key for key, member in entry.items() if key not in _IMAGE_KEYS and member not in (None, "", {}, [])
             ]
@@ -148,7 +151,7 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
         for parent, key, value in _members(path):
             if parent == "metadata":
                 entry = object_of(value, "metadata")
-                view = str(entry.get("vid"))
+                view = text_of(entry.get("vid"), f"vid of {shown(key)}")
                 others = [key for key, member in entry.items() if key not in _METADATA_KEYS and member]
                 if entry.get("xy"):
                     regions.add(view, (entry["xy"], _object_or_empty(entry.get("av"))))
@@ -163,7 +166,9 @@ def _items_of_3(path: str, folder: Path) -> Iterator[Item]:
             elif parent == "file":
                 is_image = object_of(value, "a file").get("type", _IMAGE_OF_3) == _IMAGE_OF_3
                 files[key] = str(value.get("fname") or ""), is_image
-            elif parent == "view" and (ids := list_of(object_of(value, "a view").get("fid_list"), "fid_list")):
+            elif parent == "view" and (
+                ids := list_of(object_of(value, "a view").get("fid_list"), "fid_list", optional=True)
+            ):
                 if len(ids) > 1:
                     raise ObjectError(f"a view must have one file, got {len(ids)}; write a view of each image")
                 views[key] = str(ids[0])

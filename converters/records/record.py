@@ -371,10 +371,12 @@ def object_of(value: object, name: str) -> dict[str, Any]:
     return value
 
 
-def list_of(value: object, name: str) -> list[Any]:
-    """Return JSON's [...]; [] for None. Raises ObjectError."""
-    if value is None:
+def list_of(value: object, name: str, *, optional: bool = False) -> list[Any]:
+    """Return JSON's [...]; of an `optional` one [] for None, a missing key or null. Raises ObjectError."""
+    if value is None and optional:
         return []
+    if value is None:  # it is not known whether there is nothing, or whether a tool writes it elsewhere
+        raise ObjectError(f"{name} must be a list [...], [] for an image without objects, got null or nothing")
     if not isinstance(value, list):
         raise ObjectError(f"{name} must be a list [...], got {shown(value)}")
     return value
