@@ -93,7 +93,8 @@ class _LineError(ValueError):
 
 
 def _read_line(line: int, text: str, class_names: Sequence[str], has_labels: bool) -> TruthLine | BadLine:
-    words = text.replace(",", " ").split()
+    # An empty value between two commas must not move the others; a line may end with a comma.
+    words = [word.strip() for word in text.rstrip(", ").split(",")] if "," in text else text.split()
     try:
         return _parse(line, _numbers(words), class_names, has_labels)
     except _LineError as error:

@@ -268,6 +268,14 @@ def test_boxes_at_the_edge(mot: Path) -> None:
     assert kinds(summary) == {"box-outside": 1, "box-empty": 1, "box-clipped": 1}
 
 
+@pytest.mark.parametrize(("old", "new"), [(",", ", "), (",", " "), (",", "\t"), ("\n", ",\n")])
+def test_values_may_be_apart_in_other_ways(mot: Path, old: str, new: str) -> None:
+    path = mot / "v0/gt/gt.txt"
+    before = converted(mot)[0]
+    path.write_text(path.read_text().replace(old, new))
+    assert converted(mot)[0] == before
+
+
 def test_windows_line_ends_a_mark_and_empty_lines(mot: Path) -> None:
     path = mot / "v0/gt/gt.txt"
     before = converted(mot)[0]
@@ -281,6 +289,8 @@ BAD_LINES = [
     ("2,1.5,1,1,5,5,1,1,1", "row-invalid", "id one of at least 0"),
     ("2,1,nan,1,5,5,1,1,1", "row-invalid", "must be finite numbers, got '2,1,nan"),
     ("2,1,x,1,5,5,1,1,1", "row-invalid", "must be numbers"),
+    ("2,1,,1,5,5,1,1,1", "row-invalid", "must be numbers, got '2,1,,1,5"),
+    ("2,1,1 1,5,5,1,1,1", "row-invalid", "must be numbers"),
     ("2,1,1_0,1,5,5,1,1,1", "row-invalid", "must be finite numbers"),
     ("2,1,1,1,5", "row-invalid", "must be frame, id, left, top, width, height, flag, class, visibility"),
     ("2,1,1,1,5,5,1,14,1", "class-unknown", "class must be a whole number from 1 to 13"),
