@@ -78,8 +78,10 @@ def parse_document(text: bytes) -> Document:
         image.pop("annotations", None)
     if class_names:
         image.pop("categories")
-    if not isinstance(annotations, list | None):
-        raise _invalid(f"annotations must be a list, got {shown(annotations)}")
+    # Without the key a sample may have a class as a whole, or none; null says neither.
+    is_needed = packed or "annotations" in document
+    if not isinstance(annotations, list if is_needed else list | None):
+        raise _invalid(f"annotations must be a list, [] for an image without objects, got {shown(annotations)}")
     if annotations is None and (key := next((key for key, value in image.items() if _are_objects(value)), None)):
         raise _invalid(f"annotations must be the list of objects, which is called {shown(key)} here; rename it")
     return Document(image, annotations, dataset if isinstance(dataset, dict) else None, packed, class_names)
