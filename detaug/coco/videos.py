@@ -68,6 +68,8 @@ def _frame_ids(images: Rows, video_ids: Ints, known: Bools) -> tuple[Ints, Bools
 
 def _note_other_sizes(images: Rows, video_ids: Ints, known: Bools, sizes: Ints) -> None:
     """Note the frames of another size than most of their video have; of equally many, than the first one has."""
+    if not len(sizes):  # a finding of its own
+        return
     _, first, video = np.unique(video_ids, return_index=True, return_inverse=True)
     kinds, kind = np.unique(sizes, axis=0, return_inverse=True)
     votes = np.zeros((len(first), len(kinds)))

@@ -272,3 +272,11 @@ def test_a_preview(files: Files, tmp_path: Path) -> None:
     assert "of 25 clips" in result.out
     with Image.open(tmp_path / "a.gif") as picture:
         assert picture.n_frames == 4  # type: ignore[attr-defined]
+
+
+def test_videos_without_images_are_one_error(tmp_path: Path) -> None:
+    content = {"videos": [{"id": 1}], "images": [], "annotations": [], "categories": [{"id": 1, "name": "car"}]}
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    with pytest.raises(da.AnnotationError, match=r"a\.json has no images"):
+        da.ClipReader(tmp_path, tmp_path / "a.json", frames=2)
+    assert check_coco(tmp_path / "a.json", tmp_path).kind_counts["images-empty"] == 1
