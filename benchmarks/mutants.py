@@ -2217,6 +2217,78 @@ MUTANTS: list[Mutant] = [
         "alone=bool(others))",
         "tests/check/test_repairs.py::test_a_class_that_another_split_has_is_kept",
     ),
+    Mutant(
+        "detaug/coco/typed.py",
+        'finding.severity == "error" or finding.kind in REPAIRABLE',
+        "finding.kind in REPAIRABLE",
+        "tests/coco/test_typed.py::test_any_other_entry_is_read_or_refused_as_ever",
+    ),
+    Mutant(
+        "detaug/coco/typed.py",
+        "if left and left != sum(",
+        "if False and left != sum(",
+        "tests/coco/test_typed.py::test_any_other_text_is_read_or_refused_as_ever",
+    ),
+    Mutant(
+        "detaug/coco/typed.py",
+        'if "videos" in document.others or "segments_info" in annotations.others:',
+        'if "segments_info" in annotations.others:',
+        "tests/coco/test_typed.py::test_any_other_entry_is_read_or_refused_as_ever",
+    ),
+    Mutant(
+        "detaug/coco/typed.py",
+        "    if not data.isascii():",
+        "    if False:",
+        "tests/coco/test_typed.py::test_any_other_text_is_read_or_refused_as_ever",
+    ),
+    Mutant(
+        "detaug/coco/typed.py",
+        'return map(rings_of, values) if name == "segmentation" else values',
+        "return values",
+        "tests/coco/test_typed.py::test_any_other_entry_is_read_or_refused_as_ever",
+    ),
+    Mutant(
+        "detaug/coco/typed.py",
+        "[None if value is msgspec.UNSET else value for value in map(attrgetter(name), self.rows)]",
+        "[0 for value in map(attrgetter(name), self.rows)]",
+        "tests/coco/test_typed.py::test_columns_are_those_of_the_ordinary_way",
+    ),
+    Mutant(
+        "detaug/files/pixel_types.py",
+        "not values.get(254, 0) & 0b101",
+        "not values.get(254, 0) & 0b001",
+        "tests/files/test_image_headers.py::test_smaller_copies_and_masks_in_a_tiff_are_not_pages",
+    ),
+    Mutant(
+        "detaug/files/image_headers.py",
+        '> b"\\0\\0\\0\\1"',
+        '>= b"\\0\\0\\0\\1"',
+        "tests/files/test_image_headers.py::test_an_animation_of_one_frame_is_one_image",
+    ),
+    Mutant(
+        "detaug/files/image_headers.py",
+        "bool(head[20] & 0x02)",
+        "bool(head[20] & 0x10)",
+        "tests/files/test_image_headers.py::test_files_with_several_images_are_known",
+    ),
+    Mutant(
+        "converters/mot/ground_truth.py",
+        'text.rstrip(", ").split(",")] if "," in text else text.split()',
+        'text.rstrip(", ").split(",") if word] if "," in text else text.split()',
+        "tests/converters/test_mot.py::test_bad_lines",
+    ),
+    Mutant(
+        "converters/records/record.py",
+        "    if value is None and optional:",
+        "    if value is None:",
+        "tests/converters/test_missing_lists.py::test_a_list_that_is_not_there",
+    ),
+    Mutant(
+        "detaug/ops/flips_and_crops.py",
+        "resized = np.round(resized).clip(1)",
+        "resized = resized.clip(1)",
+        "tests/ops/test_geometric_draws.py::test_a_size_crop_of_a_crop_lies_in_the_image",
+    ),
 ]
 
 

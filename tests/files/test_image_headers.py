@@ -198,6 +198,13 @@ def test_files_with_several_images_are_known(kind: str) -> None:
         assert parse_image_header(io.BytesIO(data)).has_more == (count > 1)
 
 
+@pytest.mark.parametrize("frames", [1, 2])
+def test_an_animation_of_one_frame_is_one_image(frames: int) -> None:
+    png = image_bytes(kind="PNG")
+    chunk = png_chunk(b"acTL", struct.pack(">II", frames, 0))
+    assert parse_image_header(io.BytesIO(png[:33] + chunk + png[33:])).has_more == (frames > 1)
+
+
 def tiff(*kinds: int, order: str = "<", end: int = 0) -> bytes:
     """Return a TIFF whose directories have the tag 254 with these values; the last one leads to `end`."""
     directories, start = b"", 8
