@@ -19,7 +19,7 @@ class ClipReader(CocoReader):
 
     The JSON file is a COCO JSON file with a list `videos` (id, and fps if known); its images have `video_id` and
     `frame_id`, its annotations the number of their object as `track_id` or `instance_id`. `Loader` shuffles clips,
-    `batch_size` counts them, and yields `ClipBatch`es.
+    `batch_size` counts them, and the batches are of `ClipBatch`.
 
     Raises AnnotationError for a JSON file without videos, for a frame_id or a track_id that is there twice, for frames
     of several sizes in a video, and where no clip is left.
