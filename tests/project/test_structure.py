@@ -25,8 +25,8 @@ FACE = {"__init__", "__main__", "presets", "targets"}
 GROUND_FLOOR = {"arguments", "arrays", "compiled", "errors", "named_options", "packages", "pixel_format"}
 """What all folders stand on."""
 
-LONGEST_CLASS = 250
-"""Lines, without the docstring."""
+LONGEST_CLASS = 225
+"""Lines, without docstrings."""
 
 
 def modules() -> list[Path]:
@@ -36,12 +36,15 @@ def modules() -> list[Path]:
 
 
 def classes() -> Iterator[tuple[str, int]]:
-    """Yield the name of each class, and the number of lines of its body."""
+    """Yield the name of each class, and the number of lines of its body without docstrings."""
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
-                first = node.body[min(1, len(node.body) - 1)] if ast.get_docstring(node) else node.body[0]
-                yield f"{path.relative_to(REPOSITORY)}: {node.name}", (node.end_lineno or 0) - first.lineno + 1
+                lines = (node.end_lineno or 0) - node.lineno
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(inner):
+                        lines -= (inner.body[0].end_lineno or 0) - inner.body[0].lineno + 1
+                yield f"{path.relative_to(REPOSITORY)}: {node.name}", lines
 
 
 def test_only_what_users_import_and_all_folders_need_lies_in_the_top_folder() -> None:

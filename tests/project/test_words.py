@@ -65,6 +65,7 @@ def text_of(path: Path) -> str:
 
 
 def wrong_words(text: str, allowed: set[str]) -> dict[str, str]:
+    text = re.sub(r"^ +\w+(, \w+)*: ", " ", text, flags=re.M)  # names of arguments in a docstring
     text = " ".join(re.sub(NAMES, " ", text).split())
     return {
         match[0]: word
