@@ -174,7 +174,7 @@ def draw(evaluator: da.CocoEvaluator[Any], reader: da.CocoReader, path: Path) ->
     """Draw the two worst label errors of each kind."""
     errors = evaluator.label_errors()
     chosen = [error for kind in LABEL_ERRORS for error in [error for error in errors if error.kind == kind][:2]]
-    drawings = draw_label_errors(reader, evaluator.truth.shapes, chosen)
+    drawings = draw_label_errors(reader, evaluator.truth, chosen)
     sheet = Image.new("RGB", (4 * 250, 2 * 250), "white")
     pen = ImageDraw.Draw(sheet)
     for index, (error, drawing) in enumerate(zip(chosen, drawings, strict=True)):

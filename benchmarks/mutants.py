@@ -2255,7 +2255,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "detaug/files/pixel_types.py",
-        "not values.get(254, 0) & 0b101",
+        "not kind & 0b101",
         "not values.get(254, 0) & 0b001",
         "tests/files/test_image_headers.py::test_smaller_copies_and_masks_in_a_tiff_are_not_pages",
     ),

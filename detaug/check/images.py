@@ -256,9 +256,8 @@ def _palettes(headers: Sequence[Header]) -> Iterator[Findings]:
 
 
 def _several(headers: Sequence[Header]) -> Iterator[Findings]:
-    further = {"TIFF": "pages"}
     messages = {
-        index: f"further {further.get(header.format, 'frames')} of the {header.format} are not used"
+        index: f"further {'pages' if header.format == 'TIFF' else 'frames'} of the {header.format} are not used"
         for index, header in enumerate(headers)
         if isinstance(header, ImageHeader) and header.has_more
     }

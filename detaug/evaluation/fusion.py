@@ -64,10 +64,15 @@ def fuse(shapes: Floats, scores: Floats, labels: Ints, merge: Merge, min_iou: fl
     )
 
 
+def fractions_of(scores: Floats) -> Floats:
+    """Return scores (T,) as fractions of their sum; equal ones where all are 0."""
+    scores = scores.clip(1e-12)
+    return np.asarray(scores / scores.sum())
+
+
 def weighted_mean(shapes: Floats, weights: Floats) -> Floats:
     """Return the mean of T boxes (T, 4), or of rotated boxes (T, 4, 2), which is one, by their weights (T,)."""
-    weights = weights.clip(1e-12)
-    weights = weights / weights.sum()
+    weights = fractions_of(weights)
     if shapes.ndim == 2:
         return np.asarray(weights @ shapes)
     mean = np.tensordot(weights, _in_one_order(shapes), 1)

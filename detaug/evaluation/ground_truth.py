@@ -41,6 +41,12 @@ class GroundTruth(NamedTuple):
         return self._replace(categories=kept)
 
 
+def annotations_by_image(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the annotations of a JSON file in the order of the G objects of its ground truth: by image."""
+    position = {row["id"]: index for index, row in enumerate(document["images"])}
+    return sorted(document["annotations"], key=lambda row: position[row["image_id"]])
+
+
 def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any]] = lambda entry: {}) -> GroundTruth:
     """Read a JSON file's objects with its own boxes and areas, as pycocotools would read them, and ids from 1.
 
@@ -49,7 +55,7 @@ def read_ground_truth(path: Path, more: Callable[[dict[str, Any]], dict[str, Any
     """
     checked = read_annotations(path)
     position = {image_id: index for index, image_id in enumerate(checked.image_ids.tolist())}
-    entries = sorted(load_coco(path).document["annotations"], key=lambda entry: position[entry["image_id"]])
+    entries = annotations_by_image(load_coco(path).document)
     rows = [_row(number, entry) | more(entry) for number, entry in enumerate(entries, 1)]
     boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(-1, 4)
     return GroundTruth(

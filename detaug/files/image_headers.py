@@ -145,22 +145,11 @@ def parse_image_header(file: BinaryIO) -> ImageHeader:
         raise ImageError("image-unreadable", f"has a header of {width} x {height} pixels")
     displayed = (height, width) if scanned.orientation in (5, 6, 7, 8) else (width, height)
     bits = head[24] if scanned.format == "PNG" and head[25] == _PNG_PALETTE else 0
-    pixels, has_more, length = read_pixel_type(head, file), _has_more(scanned, head, file), file.seek(0, 2)
+    pixels, length = read_pixel_type(head, file), file.seek(0, 2)
     return ImageHeader(
         *displayed, scanned.stored_size, scanned.orientation, scanned.format, length, zlib.crc32(head), bits, pixels,
-        has_more,
+        scanned.has_more,
     )  # fmt: skip
-
-
-def _has_more(scanned: _Scanned, head: bytes, file: BinaryIO) -> bool:
-    """Return whether an image is the first of several in its file."""
-    if scanned.format == "TIFF":
-        return has_further_pages(file)
-    if scanned.format == "WEBP":  # the flag of animations in the extended header
-        return head[12:16] == b"VP8X" and bool(head[20] & 0x02)
-    if scanned.format in heif.EXTENSIONS:  # image sequences
-        return head[8:12] in (b"avis", b"msf1", b"hevc", b"hevx")
-    return scanned.is_animated
 
 
 class _Scanned(NamedTuple):
@@ -168,8 +157,8 @@ class _Scanned(NamedTuple):
     stored_size: tuple[int, int]
     """(width, height) in pixels, before the orientation is applied."""
     orientation: int
-    is_animated: bool = False
-    """Of a PNG."""
+    has_more: bool = False
+    """As of `ImageHeader`."""
 
 
 def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
@@ -188,17 +177,21 @@ def _scan(head: bytes, file: BinaryIO) -> _Scanned | None:
         if not heif.decodes(image_format):
             raise ImageError("image-format", heif.why_undecoded(image_format))
         scanned = _scan_with_pillow(file, ("AVIF", "HEIF"))
-        return None if scanned is None else scanned._replace(format=image_format)
+        is_sequence = head[8:12] in (b"avis", b"msf1", b"hevc", b"hevx")
+        return None if scanned is None else scanned._replace(format=image_format, has_more=is_sequence)
     if head[:4] in TIFF_MAGIC:
         tiff = read_tiff_header(file)
-        return _Scanned("TIFF", tiff.size, tiff.orientation) if tiff else None
+        return _Scanned("TIFF", tiff.size, tiff.orientation, has_further_pages(file)) if tiff else None
     if head[4:8] == b"jP  " or head[:4] == b"\xff\x4f\xff\x51":
         jpeg2000 = read_jpeg2000_header(head, file)
         return _Scanned("JPEG2000", jpeg2000[0], 1) if jpeg2000 else None
     if head[:6] == NPY_MAGIC:
         npy = read_npy_header(file)
         return _Scanned("NPY", (npy.shape[1], npy.shape[0]), 1) if npy else None
-    return _scan_with_pillow(file)
+    scanned = _scan_with_pillow(file)
+    if scanned and scanned.format == "WEBP":  # the flag of animations in the extended header
+        return scanned._replace(has_more=head[12:16] == b"VP8X" and bool(head[20] & 0x02))
+    return scanned
 
 
 def _why_unreadable(head: bytes) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -207,8 +208,9 @@ def _type_name(kind: str, bits: int) -> str:
 def read_tiff_header(file: BinaryIO) -> TiffHeader | None:
     """Return the header of a TIFF or BigTIFF, None for a broken one. Raises OSError."""
     try:
-        return _tiff_header({tag: values for tag, values in _tiff_tags(file) if values})
-    except (struct.error, KeyError, OverflowError, ValueError):
+        directory = next(_tiff_directories(file))
+        return _tiff_header({tag: values for tag, values in _tiff_tags(file, directory, _TIFF_TAGS) if values})
+    except (struct.error, KeyError, OverflowError, ValueError, StopIteration):
         return None
 
 
@@ -219,24 +221,10 @@ def has_further_pages(file: BinaryIO) -> bool:
     a mask (TIFF 6.0, section 8). Raises OSError.
     """
     try:
-        file.seek(0)
-        head = file.read(16)
-        order, big = TIFF_MAGIC[head[:4]], head[2:3] == b"+" or head[3:4] == b"+"
-        number, count, entry = ("Q", "Q", 20) if big else ("I", "H", 12)
-        (directory,) = struct.unpack_from(order + number, head, 8 if big else 4)
-        seen: set[int] = set()  # a broken chain may be a circle
-        while directory and directory not in seen and len(seen) < _MOST_DIRECTORIES:
-            file.seek(directory)
-            (entries,) = struct.unpack(order + count, file.read(struct.calcsize(order + count)))
-            rows = file.read(entry * min(entries, 4096))
-            values = {}
-            for start in range(0, len(rows) - entry + 1, entry):
-                tag, _, _, value = struct.unpack_from(f"{order}HH{number}I", rows, start)
-                values[tag] = value
-            if seen and not values.get(254, 0) & 0b101:
+        for directory in islice(_tiff_directories(file), 1, None):
+            (kind,) = dict(_tiff_tags(file, directory, {_KIND_OF_PAGE})).get(_KIND_OF_PAGE, (0,))
+            if not kind & 0b101:
                 return True
-            seen.add(directory)
-            (directory,) = struct.unpack(order + number, file.read(struct.calcsize(number)))
     except (struct.error, OverflowError, ValueError):
         pass  # a broken directory: the first image is read all the same
     return False
@@ -259,21 +247,43 @@ def _tiff_header(tags: dict[int, tuple[int, ...]]) -> TiffHeader | None:
     return TiffHeader(size, tags.get(274, (1,))[0], pixels)
 
 
-def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the tags of the first directory whose values are whole numbers."""
+class _TiffDirectory(NamedTuple):
+    """The rows of a directory as they are in the file: a tag, the type, the number and the place of its values each."""
+
+    order: str
+    number: str
+    """The format of offsets: that of BigTIFF is longer."""
+    rows: bytes
+
+
+def _tiff_directories(file: BinaryIO) -> Iterator[_TiffDirectory]:
+    """Yield the directories of a TIFF, one for each image in it. Raises struct.error and OSError."""
     file.seek(0)
     head = file.read(16)
     order, big = TIFF_MAGIC[head[:4]], head[2:3] == b"+" or head[3:4] == b"+"
     number, count, entry = ("Q", "Q", 20) if big else ("I", "H", 12)
-    (directory,) = struct.unpack_from(order + number, head, 8 if big else 4)
-    file.seek(directory)
-    (entries,) = struct.unpack(order + count, file.read(struct.calcsize(order + count)))
-    rows = file.read(entry * min(entries, 4096))
+    (start,) = struct.unpack_from(order + number, head, 8 if big else 4)
+    seen: set[int] = set()  # a broken chain may be a circle
+    while start and start not in seen and len(seen) < _MOST_DIRECTORIES:
+        seen.add(start)
+        file.seek(start)
+        (entries,) = struct.unpack(order + count, file.read(struct.calcsize(order + count)))
+        rows, following = file.read(entry * min(entries, 4096)), file.read(struct.calcsize(number))
+        yield _TiffDirectory(order, number, rows)
+        (start,) = struct.unpack(order + number, following)
+
+
+def _tiff_tags(
+    file: BinaryIO, directory: _TiffDirectory, wanted: Collection[int]
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the tags of a directory that are wanted and whose values are whole numbers."""
+    (order, number, rows), length_of_offset = directory, struct.calcsize(directory.number)
+    entry = 4 + 2 * length_of_offset
     for start in range(0, len(rows) - entry + 1, entry):
         tag, kind, length = struct.unpack_from(f"{order}HH{number}", rows, start)
-        if tag in _TIFF_TAGS and kind in _TIFF_VALUES and length <= 4096:
+        if tag in wanted and kind in _TIFF_VALUES and length <= 4096:
             form = f"{order}{length}{_TIFF_VALUES[kind]}"
-            inline = rows[start + entry - struct.calcsize(number) : start + entry]
+            inline = rows[start + entry - length_of_offset : start + entry]
             if struct.calcsize(form) > len(inline):
                 file.seek(struct.unpack(order + number, inline)[0])
                 inline = file.read(struct.calcsize(form))
@@ -283,6 +293,7 @@ def _tiff_tags(file: BinaryIO) -> Iterator[tuple[int, tuple[int, ...]]]:
 _MOST_DIRECTORIES = 64
 """Directories to look at."""
 
+_KIND_OF_PAGE = 254
 _TIFF_TAGS = frozenset({256, 257, 258, 262, 274, 277, 284, 338, 339})
 
 

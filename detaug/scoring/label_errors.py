@@ -13,6 +13,7 @@ from detaug.boxes.polygons import hull
 from detaug.coco.rings import keys_of_corners
 from detaug.coco.table import load_coco
 from detaug.drawing import class_colors, draw_boxes
+from detaug.evaluation.ground_truth import GroundTruth, annotations_by_image
 from detaug.evaluation.label_errors import LEAST_SUSPICION, LabelError
 from detaug.files.atomic import write_json
 from detaug.files.paths import PathLike
@@ -35,8 +36,8 @@ def write_label_errors(reader: CocoReader, errors: Sequence[LabelError], path: P
     object is an annotation of its own, with a `score`. Errors below `LEAST_SUSPICION` are left out.
     """
     (target,) = output_files({"label_errors": path}, reader.annotations_file).values()
-    document = load_coco(reader.annotations_file).document
-    annotations = sorted_annotations(document)
+    document = load_coco(reader.json_file).document
+    annotations = annotations_by_image(document)
     chosen = [error for error in errors if error.suspicion >= LEAST_SUSPICION]
     order = {image_id: index for index, image_id in enumerate(dict.fromkeys(error.image_id for error in chosen))}
     images = sorted((row for row in document["images"] if row["id"] in order), key=lambda row: order[row["id"]])
@@ -58,12 +59,6 @@ def write_label_errors(reader: CocoReader, errors: Sequence[LabelError], path: P
     return len(chosen)
 
 
-def sorted_annotations(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the annotations in the order of the ground truth: that of the images."""
-    position = {row["id"]: index for index, row in enumerate(document["images"])}
-    return sorted(document["annotations"], key=lambda row: position[row["image_id"]])
-
-
 def _entry(error: LabelError) -> dict[str, Any]:
     entry: dict[str, Any] = {"kind": error.kind, "suspicion": round(error.suspicion, 4)}
     if error.shape is not None and error.annotation >= 0:
@@ -80,22 +75,17 @@ def _keys(error: LabelError) -> dict[str, Any]:
     return {"bbox": [x0, y0, round(x1 - x0, 3), round(y1 - y0, 3)]}
 
 
-def draw_label_errors(reader: CocoReader, truth: Floats, errors: Sequence[LabelError]) -> list[Image.Image]:
-    """Draw the surroundings of each error: the annotation dashed, the detection with its class and score.
-
-    truth: (G, ...) the shapes of the ground truth.
-    """
+def draw_label_errors(reader: CocoReader, truth: GroundTruth, errors: Sequence[LabelError]) -> list[Image.Image]:
+    """Draw the surroundings of each error: the annotation dashed, the detection with its class and score."""
     labels = {category: reader.class_names[label] for label, category in enumerate(reader.category_ids)}
     position = {image_id: row for row, image_id in enumerate(reader.image_ids.tolist())}
-    document = load_coco(reader.annotations_file).document
-    annotations = sorted_annotations(document)
     drawings = []
     for error in errors:
         (photo,) = read_photos(reader, [position[error.image_id]])
         boxes, names, texts, dashed = list[Floats](), list[str](), list[str](), list[bool]()
         if error.annotation >= 0:
-            names.append(labels[annotations[error.annotation]["category_id"]])
-            boxes.append(_box(truth[error.annotation]))
+            names.append(labels[int(truth.category_ids[error.annotation])])
+            boxes.append(_box(truth.shapes[error.annotation]))
             texts.append(f"{names[-1]}, annotated")
             dashed.append(True)
         if error.shape is not None:

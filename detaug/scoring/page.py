@@ -70,7 +70,7 @@ def _page_of_boxes(evaluation: Evaluation) -> str:
 def _label_errors(evaluation: Evaluation, names: dict[int, str]) -> list[tuple[LabelError, str, Image.Image]]:
     """Return the worst label errors with their file names and drawings."""
     worst = [error for error in evaluation.label_errors or () if error.suspicion >= LEAST_SUSPICION][:MOST_LABEL_ERRORS]
-    drawings = draw_label_errors(evaluation.reader, evaluation.evaluator.truth.shapes, worst)
+    drawings = draw_label_errors(evaluation.reader, evaluation.evaluator.truth, worst)
     return [(error, names[error.image_id], drawing) for error, drawing in zip(worst, drawings, strict=True)]
 
 

@@ -19,7 +19,7 @@ from detaug.boxes.polygons import hull
 from detaug.boxes.views import Views, invert, mirrors
 from detaug.coco.table import THIN
 from detaug.errors import InputError
-from detaug.evaluation.fusion import Merge, fuse
+from detaug.evaluation.fusion import Merge, fractions_of, fuse
 from detaug.loading.batch import Batch
 from detaug.loading.source_pixels import move_boxes, move_masks, move_points
 from detaug.ops.flips_and_crops import RandomHorizontalFlip
@@ -199,7 +199,7 @@ def merged_views(
         "scores": torch.from_numpy(merged_scores[best]).float(),
         "labels": torch.from_numpy(fused.labels[best]),
     }
-    weights = [scores[rows].clip(1e-12) / scores[rows].clip(1e-12).sum() for rows in chosen]
+    weights = [fractions_of(scores[rows]) for rows in chosen]
     if rotated:
         result["corners"] = torch.from_numpy(fused.shapes[best]).float()
     if "keypoints" in together:
