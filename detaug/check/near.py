@@ -9,9 +9,10 @@ import numpy as np
 
 from detaug.arrays import Ints
 from detaug.check.images import Header, OtherSplit
+from detaug.coco.groups import Mark, joined_units
 from detaug.coco.table import Table
 from detaug.files.image_headers import ImageHeader
-from detaug.files.near_duplicates import NearPair, Thumbnails, groups_of, near_pairs, read_thumbnails
+from detaug.files.near_duplicates import NearPair, Thumbnails, near_pairs, read_thumbnails
 from detaug.findings.entries import Findings, from_messages
 from detaug.findings.finding import shown
 from detaug.machine.parallel import Progress
@@ -56,13 +57,37 @@ def _within(table: Table, rows: Sequence[int], pairs: Sequence[NearPair]) -> Ite
     """Yield a finding for each image but the first of a group, the groups one after the other."""
     videos = table.videos.video_ids
     pairs = [NearPair(rows[pair.first], rows[pair.second], pair.flipped) for pair in pairs]
-    groups = groups_of(pair for pair in pairs if not _of_one_video(videos, pair))
+    groups = groups_of([pair for pair in pairs if not _of_one_video(videos, pair)], len(table.file_names))
     messages = {}
     for row, pair in groups.items():
         messages[row] = f"like images[{pair.first}], {shown(table.file_names[pair.first])}{_how(pair)}"
     if messages:
         like = {row: pair.first for row, pair in groups.items()}
         yield Findings("image-near", "images", np.array([*messages]), lambda row: messages[int(row)], like)
+
+
+def groups_of(pairs: Sequence[NearPair], count: int) -> dict[int, NearPair]:
+    """Return for each image but the first of its group the pair that joins it to another one, an earlier one if any.
+
+    It is the second one of that pair. Images of a group follow each other, the groups in the order of their first ones.
+    count: of all images.
+    """
+    marks: list[list[Mark]] = [[] for _ in range(count)]
+    for number, pair in enumerate(pairs):
+        for image in (pair.first, pair.second):
+            marks[image].append(("copy", number))
+    group = joined_units(np.arange(count), marks, count)
+    firsts = np.unique(group, return_index=True)[1]
+    joined, later = dict[int, NearPair](), dict[int, NearPair]()
+    for pair in sorted(pairs):
+        joined.setdefault(pair.second, pair)
+        later.setdefault(pair.first, NearPair(pair.second, pair.first, pair.flipped))
+    # one of many that look alike may only be a candidate with later ones, see MOST_CANDIDATES
+    joined = {**later, **joined}
+    images = sorted(
+        (image for image in joined if firsts[group[image]] != image), key=lambda image: (group[image], image)
+    )
+    return {image: joined[image] for image in images}
 
 
 def _of_one_video(videos: Ints, pair: NearPair) -> bool:

@@ -10,7 +10,7 @@ looks alike, such as frames of a video or a chessboard with other pieces on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -141,31 +141,6 @@ def near_pairs(thumbnails: Thumbnails, others: Thumbnails | None = None) -> list
         same = largest_difference(one, other) < DIFFERENT
         pairs += [NearPair(*pair) for pair, is_same in zip(part, same.tolist(), strict=True) if is_same]
     return pairs
-
-
-def groups_of(pairs: Iterable[NearPair]) -> dict[int, NearPair]:
-    """Return for each image but the first of its group the pair that joins it to another one, an earlier one if any.
-
-    It is the second one of that pair. Images of a group follow each other, the groups in the order of their first ones.
-    """
-    joined, later = dict[int, NearPair](), dict[int, NearPair]()
-    parent: dict[int, int] = {}
-
-    def root(image: int) -> int:
-        while image in parent:
-            image = parent[image]
-        return image
-
-    for pair in sorted(pairs):
-        a, b = sorted((root(pair.first), root(pair.second)))
-        if a != b:
-            parent[b] = a
-        joined.setdefault(pair.second, pair)
-        later.setdefault(pair.first, NearPair(pair.second, pair.first, pair.flipped))
-    # one of many that look alike may only be a candidate with later ones, see MOST_CANDIDATES
-    joined = {**later, **joined}
-    images = sorted((image for image in joined if root(image) != image), key=lambda image: (root(image), image))
-    return {image: joined[image] for image in images}
 
 
 def _features(thumbnails: Thumbnails, *, flipped: bool = False) -> NDArray[np.float32]:

@@ -13,13 +13,13 @@ from PIL import Image, ImageEnhance
 from test_html_report import Page
 
 import detaug as da
+from detaug.check.near import groups_of
 from detaug.converters import check_coco, split_coco
 from detaug.demo.shapes import make_voc
 from detaug.files.image_file import ImageFile
 from detaug.files.near_duplicates import (
     NearPair,
     _candidates,
-    groups_of,
     largest_difference,
     near_pairs,
     read_thumbnails,
@@ -181,8 +181,8 @@ def test_split_keeps_them_together(drawn: list[Image.Image], tmp_path: Path) -> 
 def test_groups_follow_each_other() -> None:
     rows = [(5, 7, True), (0, 9, False), (2, 5, False), (0, 4, True), (4, 9, True)]
     pairs = [NearPair(*row) for row in rows]
-    assert groups_of(pairs) == {4: pairs[3], 9: pairs[1], 5: pairs[2], 7: pairs[0]}
-    assert [*groups_of(pairs)] == [4, 9, 5, 7]
+    assert groups_of(pairs, 10) == {4: pairs[3], 9: pairs[1], 5: pairs[2], 7: pairs[0]}
+    assert [*groups_of(pairs, 10)] == [4, 9, 5, 7]
 
 
 def test_all_pairs_are_compared_over_blocks_of_rows() -> None:
@@ -213,7 +213,7 @@ def test_of_many_that_look_alike_the_nearest_are_aligned() -> None:
     counts = np.bincount([first for first, _, _ in pairs], minlength=60)
     assert counts[0] == 20
     assert all(first < second for first, second, _ in pairs)
-    assert len(groups_of(near_pairs(thumbnails))) == 59
+    assert len(groups_of(near_pairs(thumbnails), len(thumbnails))) == 59
 
 
 def test_several_processes_give_the_same(drawn: list[Image.Image], tmp_path: Path) -> None:
